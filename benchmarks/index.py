@@ -1,0 +1,197 @@
+"""The index against plain faiss: build time, queries a second over segments, recall.
+
+    python benchmarks/index.py --rows 200000 --threads 2
+
+Prints ratios within this run. Vectors are synthetic: Zipf-sized clusters on a decaying spectrum, normalized, in the
+order of their clusters (the worst order for whoever trains on the first rows). CPU seconds stand beside wall seconds
+because they bear a busy machine better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transforms.index import (
+    Candidates,
+    ExactNeighbours,
+    IndexPlan,
+    SegmentedIndex,
+    SegmentFile,
+    choose_index,
+    measure_recall,
+    nprobe_grid,
+    sample_keys,
+    sample_threshold,
+    segment_base,
+    select,
+    train,
+    write_segment,
+)
+from transforms.index.faiss_module import use_threads
+
+BLOCK = 25_000
+QUERIES = 1000
+
+
+def main() -> None:
+    args = options()
+    vectors, queries = synthetic(args.rows, args.dim)
+    plan = choose_index(args.rows, args.dim, args.index)
+    header(args, plan)
+    sample = choose_sample(vectors, plan)
+    with tempfile.TemporaryDirectory() as folder:
+        plain, plain_cost = timed(lambda: plain_faiss(vectors, sample, plan, args.threads))
+        paths, ours_cost = timed(lambda: build(vectors, sample, plan, args, Path(folder)))
+        exact_report, recall_cost = timed(lambda: recall(vectors, queries, paths, plan, args))
+        one = Path(folder) / "one.faiss"
+        with one.open("wb") as file:
+            write_segment(train(plan, sample, threads=args.threads), blocks(vectors), file, threads=args.threads)
+        print_build(plain_cost, ours_cost, recall_cost)
+        print(f"recall: {exact_report}\n")
+        print_search(plain, one, paths, queries, args)
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--dim", type=int, default=384)
+    parser.add_argument("--segments", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--index", default="auto")
+    return parser.parse_args()
+
+
+def header(args: argparse.Namespace, plan: IndexPlan) -> None:
+    with use_threads(None) as faiss:
+        compiled = faiss.get_compile_options().strip()
+    print(f"faiss {faiss.__version__} ({compiled}), numpy {np.__version__}, Python {platform.python_version()}")
+    print(f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores, {args.threads} threads")
+    print(f"{args.rows} x {args.dim}, {plan.factory}, {args.segments} segments, {plan.train_rows} training rows\n")
+
+
+def cpu_name() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def synthetic(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors [rows, dim] sorted by cluster and queries [1000, dim] of the same distribution."""
+    rng = np.random.default_rng(0)
+    spectrum = (np.arange(1, dim + 1) ** -0.5).astype(np.float32)
+    centres = rng.standard_normal((3000, dim)).astype(np.float32) * spectrum
+    weights = 1 / np.arange(1, 3001)
+    cluster = np.sort(rng.choice(3000, rows, p=weights / weights.sum()))
+    asked = rng.choice(3000, QUERIES, p=weights / weights.sum())
+    return around(rng, centres, cluster, spectrum), around(rng, centres, asked, spectrum)
+
+
+def around(rng: np.random.Generator, centres: np.ndarray, cluster: np.ndarray, spectrum: np.ndarray) -> np.ndarray:
+    noise = rng.standard_normal((len(cluster), len(spectrum)), dtype=np.float32)
+    vectors = centres[cluster] + 0.7 * noise * spectrum
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def choose_sample(vectors: np.ndarray, plan: IndexPlan) -> np.ndarray:
+    hashes = np.random.default_rng(1).integers(0, 256, (len(vectors), 16), dtype=np.uint8)
+    keys = sample_keys(hashes, [str(number) for number in range(len(vectors))])
+    return vectors[select(keys, sample_threshold(plan.train_rows, len(vectors)))]
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
+    """Result of the work, and its (wall, CPU) seconds."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = work()
+    return result, (time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def blocks(vectors: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(vectors), BLOCK):
+        yield vectors[start : start + BLOCK]
+
+
+def plain_faiss(vectors: np.ndarray, sample: np.ndarray, plan: IndexPlan, threads: int) -> Any:
+    with use_threads(threads) as faiss:
+        index = faiss.index_factory(plan.dim, plan.factory, faiss.METRIC_INNER_PRODUCT)
+        index.train(sample)
+        index.add(vectors)
+    return index
+
+
+def build(
+    vectors: np.ndarray, sample: np.ndarray, plan: IndexPlan, args: argparse.Namespace, folder: Path
+) -> list[Path]:
+    """Train, write the segments, hash the files."""
+    trained = train(plan, sample, threads=args.threads)
+    paths = [folder / f"{number}.faiss" for number in range(args.segments)]
+    for path, part in zip(paths, np.array_split(vectors, args.segments), strict=True):
+        with path.open("wb") as file:
+            write_segment(trained, blocks(part), file, threads=args.threads)
+        hashlib.sha256(path.read_bytes()).hexdigest()
+    return paths
+
+
+def recall(
+    vectors: np.ndarray, queries: np.ndarray, paths: list[Path], plan: IndexPlan, args: argparse.Namespace
+) -> Any:
+    """Exact neighbours of the queries and the candidates of every segment, merged and scored."""
+    exact, found = ExactNeighbours(queries, 10, plan.metric), None
+    for number, (path, part) in enumerate(zip(paths, np.array_split(vectors, args.segments), strict=True)):
+        base = segment_base(number)
+        for block in blocks(part):
+            exact.add(block, base, threads=args.threads)
+            base += len(block)
+        index, grid = SegmentedIndex.open([SegmentFile(path)]), nprobe_grid(plan.nlist)
+        one = Candidates.search(index, queries, plan.rerank or 10, grid, segment=number, threads=args.threads)
+        found = one if found is None else found.merge(one)
+    return measure_recall(exact, found) if found else None
+
+
+def print_build(plain: tuple[float, float], ours: tuple[float, float], recall_cost: tuple[float, float]) -> None:
+    both = (ours[0] + recall_cost[0], ours[1] + recall_cost[1])
+    print("build                          wall s    CPU s   ratio(wall)  ratio(CPU)   bar")
+    rows = (("plain faiss train+add", plain, ""), ("segments", ours, "1.15"), ("with recall", both, "1.5"))
+    for name, cost, bar in rows:
+        ratios = f"{cost[0] / plain[0]:11.2f} {cost[1] / plain[1]:11.2f}"
+        print(f"{name:28} {cost[0]:8.2f} {cost[1]:8.2f} {ratios}   {bar:>5}")
+
+
+def print_search(plain: Any, one: Path, paths: list[Path], queries: np.ndarray, args: argparse.Namespace) -> None:
+    single, many = SegmentedIndex.open([SegmentFile(one)]), SegmentedIndex.open([SegmentFile(path) for path in paths])
+    lengths = [len(part) for part in np.array_split(np.empty(args.rows, bool), args.segments)]
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    print("queries/s        plain faiss     one file     segments   segments/plain   bar   identical to one file")
+    for nprobe in (8, 16, 32):
+        plain_s, single_s, many_s = fastest([
+            lambda nprobe=nprobe: search_plain(plain, queries, nprobe, args.threads),
+            lambda nprobe=nprobe: single.search(queries, 10, nprobe=nprobe, threads=args.threads),
+            lambda nprobe=nprobe: many.search(queries, 10, nprobe=nprobe, threads=args.threads),
+        ])
+        a, b = (index.search(queries, 10, nprobe=nprobe, threads=args.threads) for index in (single, many))
+        same = np.array_equal(a.scores, b.scores) and np.array_equal(a.row, starts[b.segment] + b.row)
+        rates = " ".join(f"{len(queries) / seconds:12.0f}" for seconds in (plain_s, single_s, many_s))
+        print(f"nprobe {nprobe:<6}   {rates} {plain_s / many_s:16.2f}  0.95   {same}")
+
+
+def fastest(works: list[Callable[[], Any]], rounds: int = 5) -> list[float]:
+    """Least wall seconds of each work over rounds that take turns."""
+    times = [[timed(work)[1][0] for work in works] for _ in range(rounds)]
+    return [min(column) for column in zip(*times, strict=True)]
+
+
+def search_plain(index: Any, queries: np.ndarray, nprobe: int, threads: int) -> Any:
+    with use_threads(threads) as faiss:
+        return index.search(queries, 10, params=faiss.SearchParametersIVF(nprobe=nprobe))
+
+
+if __name__ == "__main__":
+    main()

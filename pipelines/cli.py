@@ -1,0 +1,37 @@
+"""`sentence-beam <command>`: finds the command's module and runs it."""
+
+import importlib
+import sys
+
+COMMANDS = {
+    "embed": "embed a collection into a store, or bring the store up to date",
+    "plan": "what embed would do: files, rows, tokens, units, bytes, time",
+    "index": "build the FAISS index of a store",
+    "search": "find the rows nearest to a query",
+    "files": "print or link a store's current shards",
+    "verify": "re-hash and re-count everything a store names",
+}
+
+
+def usage() -> str:
+    """The list of commands."""
+    lines = [f"  {name:<8} {what}" for name, what in COMMANDS.items()]
+    return "\n".join(
+        ["usage: sentence-beam COMMAND [OPTIONS]", "", *lines, "", "`sentence-beam COMMAND --help` lists its options."]
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if arguments else 2
+    if arguments[0] not in COMMANDS:
+        print(f"sentence-beam: no command {arguments[0]}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    return importlib.import_module(f"pipelines.{arguments[0]}").main(arguments[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

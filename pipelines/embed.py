@@ -1,0 +1,149 @@
+"""`sentence-beam embed`: Plan -> Embed -> (Index) -> Commit, into one store."""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+
+from pipelines import options
+from pipelines.progress import watched
+from pipelines.report import print_summary
+from pipelines.resolve import Resolved, new_run, resolve
+from transforms.beam import BuildIndex, Commit, Embed, IndexRequest, Plan
+from transforms.beam.commit import CountDuplicateIds
+from transforms.errors import OptionError, SentenceBeamError
+from transforms.store import lease, storage
+from transforms.store.commit import Result, read_result
+from transforms.store.manifest import read_manifest
+
+
+def parser(name: str = "embed") -> argparse.ArgumentParser:
+    """The options of `embed` (and of `plan`). None stands for "not given": the store's value, or the default."""
+    p = options.command(name, "Embed a collection of sentences into a store, or bring the store up to date.")
+    what = p.add_argument_group("input")
+    what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to embed; repeat for more")
+    what.add_argument("--format", choices=["auto", "parquet", "text", "jsonl"], help="default: by file name")
+    what.add_argument("--text-column", metavar="NAME", help="column with the text (default: text)")
+    what.add_argument("--id-column", metavar="NAME", help="column with the id (default: path and row or byte)")
+    what.add_argument("--keep-columns", type=options.names, metavar="A,B", help="columns to carry into the store")
+    what.add_argument("--limit", type=options.positive, metavar="N", help="only the first N rows")
+    _add_vector_options(p.add_argument_group("vectors (a store remembers them)"))
+    out = p.add_argument_group("store")
+    out.add_argument("--output", required=True, metavar="STORE", help="folder or URL of the store")
+    out.add_argument("--partition", choices=["file"], help="how rows are cut into units (default: file)")
+    out.add_argument("--unit-tokens", type=options.size, metavar="N", help="tokens in a unit, one shard each (default: 256k)")
+    out.add_argument("--index", metavar="none|auto|FACTORY", help="FAISS index to build (default: as the store has it, else none)")
+    out.add_argument("--max-rejects", type=options.fraction, default=0.01, metavar="FRACTION", help="rejected rows allowed (default: 0.01)")
+    out.add_argument("--reembed", action="store_true", help="embed everything anew, in a new space if need be")
+    out.add_argument("--dry-run", action="store_true", help="print what would be done, with an estimate of the time")
+    _add_machine_options(p.add_argument_group("machine"))
+    return p
+
+
+def _add_vector_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--model", metavar="MODEL", help="minilm, a local directory, or a Hugging Face id (default: minilm)")
+    group.add_argument("--revision", metavar="R", help="revision of a Hugging Face id")
+    group.add_argument("--pooler", metavar="SPEC", help="how token states become a vector (default: the model's own)")
+    prompt = group.add_mutually_exclusive_group()
+    prompt.add_argument("--prompt", metavar="STR", help="text put before every row")
+    prompt.add_argument("--prompt-name", metavar="NAME", help="one of the model's named prompts")
+    group.add_argument("--max-tokens", type=options.positive, metavar="N", help="cut longer texts (default: the model's limit)")
+    group.add_argument("--normalize", action=argparse.BooleanOptionalAction, help="vectors of length 1 (default: as the model says)")
+    group.add_argument("--truncate-dim", type=options.positive, metavar="D", help="keep the first D components")
+    group.add_argument("--precision", choices=["float32"], help="type of the stored vectors (default: float32)")
+    group.add_argument(
+        "--dtype",
+        choices=["auto", "float32", "bfloat16", "float16"],
+        help="type of the forward pass (default: the store's, else what the machine computes natively)",
+    )
+
+
+def _add_machine_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    group.add_argument("--tokens-per-batch", type=options.size, metavar="N", help="padded tokens in one forward pass")
+    group.add_argument("--accelerator", metavar="HINT", help="Beam accelerator hint for the embedding step alone")
+    group.add_argument("--min-ram", metavar="SIZE", help="Beam memory hint for the embedding step alone")
+    group.add_argument("--worker-model", metavar="PATH", help="where workers keep the model, if not where this machine does")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    return options.run_command("embed", _embed, argv)
+
+
+def _embed(argv: list[str]) -> int:
+    args, beam_options = options.parse(parser(), argv)
+    if args.dry_run:
+        from pipelines.plan import show
+
+        return show(args, beam_options)
+    root, run = storage.absolute(args.output), new_run()
+    local = options.in_process(beam_options)
+    resolve(args, read_manifest(root), run, local)  # a mistake should not touch the store
+    with writing(root, run, beam_options):
+        resolved = resolve(args, read_manifest(root), run, local)
+        result = run_embed(resolved, args, beam_options)
+    print_summary(resolved, result)
+    return 0
+
+
+def run_embed(resolved: Resolved, args: argparse.Namespace, beam_options: PipelineOptions) -> Result:
+    """Run the pipeline and read how it ended; raises the error that a failed run's result is."""
+    snapshot = resolved.job.snapshot
+    hints = {"accelerator": args.accelerator, "min_ram": args.min_ram}
+    with watched(sys.stderr):
+        with beam.Pipeline(options=beam_options) as pipeline:
+            build(pipeline, resolved, {name: hint for name, hint in hints.items() if hint})
+    return result_of(snapshot.root, snapshot.run)
+
+
+def result_of(root: str, run: str) -> Result:
+    """How a run that has ended ended; raises the error that a failed run's result is."""
+    result = read_result(root, run)
+    if result is None:
+        raise SentenceBeamError(f"run {run} ended without a result; see the runner's log")
+    if result.exit_code:
+        error = SentenceBeamError(result.message)
+        error.exit_code = result.exit_code
+        raise error
+    return result
+
+
+def build(pipeline: beam.Pipeline, resolved: Resolved, hints: dict[str, str] | None = None) -> beam.PCollection:
+    """The whole graph; gives the one Result."""
+    job = resolved.job
+    globs = pipeline | "Inputs" >> beam.Create(list(job.snapshot.globs))
+    planned = globs | "Plan" >> Plan(job)
+    embedded = planned.spans | "Embed" >> Embed(job, hints)
+    units = (embedded.units, planned.carried) | "Units" >> beam.Flatten()
+    problems = (embedded.problems, planned.problems) | "Problems" >> beam.Flatten()
+    known = [units, problems]
+    if resolved.index != "none":
+        known.append((units, problems) | "Index" >> BuildIndex(job.snapshot, IndexRequest(resolved.index)))
+    if job.columns.id is not None:
+        known.append(units | "DuplicateIds" >> CountDuplicateIds(job.root))
+    return tuple(known) | "Commit" >> Commit(job.snapshot)
+
+
+@contextlib.contextmanager
+def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[None]:
+    """Hold the store's lease. A run on an engine outlives this process, so that only its own end gives it back."""
+    local = options.in_process(beam_options)
+    runner = beam_options.view_as(StandardOptions).runner
+    try:
+        lease.acquire(root, lease.Lease.of_this_process(run, runner, run, local))
+    except OSError as error:
+        raise OptionError(f"--output {root} cannot be written ({error.strerror or error}); choose another") from error
+    try:
+        yield
+    finally:
+        if local:
+            with contextlib.suppress(OSError):  # a full disk must not hide what went wrong
+                lease.release(root, run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

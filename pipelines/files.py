@@ -1,0 +1,53 @@
+"""`sentence-beam files`: the shards of the current snapshot, for readers of files and folders."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from pipelines import options
+from transforms.errors import OptionError
+from transforms.store import open_store, storage
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `files`."""
+    p = options.command("files", "Print the shards of the current snapshot, or link them into a folder.")
+    p.add_argument("--store", required=True, metavar="STORE")
+    p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot")
+    p.add_argument("--link", metavar="DIR", help="make DIR a folder of links to exactly these shards")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    return options.run_command("files", _files, argv)
+
+
+def _files(argv: list[str]) -> int:
+    args, _ = options.parse(parser(), argv)
+    paths = open_store(args.store, args.snapshot).manifest.shard_paths
+    if args.link is None:
+        print("\n".join(paths))
+    else:
+        link(paths, args.link)
+        print(f"{len(paths)} shards linked in {args.link}")
+    return 0
+
+
+def link(paths: list[str], folder: str) -> None:
+    """Symbolic links to the shards; links of an earlier snapshot go, anything else in the folder is refused."""
+    if any(not storage.is_local(path) for path in paths):
+        raise OptionError("--link needs a store on local disk; print the paths and copy them instead")
+    os.makedirs(folder, exist_ok=True)
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if not os.path.islink(path):
+            raise OptionError(f"--link {folder} holds {name}, which is no link; name an empty folder")
+        os.unlink(path)
+    for path in paths:
+        os.symlink(path, os.path.join(folder, os.path.basename(path)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

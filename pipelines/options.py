@@ -1,0 +1,153 @@
+"""Options of all commands: ours by argparse, the rest to Beam, an unknown one refused; errors become one line."""
+
+import argparse
+import difflib
+import logging
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
+
+from transforms.errors import OptionError, SentenceBeamError
+
+RUNNER = "FnApiRunner"
+DEBUG = "SENTENCE_BEAM_DEBUG"
+SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
+
+
+def command(name: str, description: str) -> argparse.ArgumentParser:
+    """A parser that takes no abbreviations and says where other flags go."""
+    return argparse.ArgumentParser(
+        prog=f"sentence-beam {name}",
+        description=description,
+        allow_abbrev=False,
+        epilog=(
+            f"The pipeline runs in this process (--runner={RUNNER}) unless --runner says otherwise. Flags that are not "
+            "listed here go to Beam's pipeline options (--runner, --project, ...); what only a runner's Java side knows "
+            "goes after --."
+        ),
+    )
+
+
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, PipelineOptions]:
+    """Our options and Beam's. Ends with exit status 2 on a flag that neither knows."""
+    ours, after = _split(list(argv))
+    args, rest = parser.parse_known_args(ours)
+    beam_flags, unknown = _beam_parser().parse_known_args(rest)
+    if unknown:
+        parser.error(_unknown(parser, unknown[0]))
+    options = PipelineOptions([*rest, *after])
+    if options.view_as(StandardOptions).runner is None:
+        options.view_as(StandardOptions).runner = RUNNER
+    FileSystems.set_options(options)
+    return args, options
+
+
+def _split(argv: list[str]) -> tuple[list[str], list[str]]:
+    if "--" not in argv:
+        return argv, []
+    at = argv.index("--")
+    return argv[:at], argv[at + 1 :]
+
+
+def _beam_parser() -> argparse.ArgumentParser:
+    parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
+    for options in sorted(_subclasses(PipelineOptions), key=lambda cls: cls.__name__):
+        if "_add_argparse_args" in vars(options):
+            options._add_argparse_args(parser)
+    return parser
+
+
+def _subclasses(cls: type) -> set[type]:
+    return {sub for direct in cls.__subclasses__() for sub in {direct, *_subclasses(direct)}}
+
+
+def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
+    known = [option for action in parser._actions for option in action.option_strings]
+    near = difflib.get_close_matches(flag.split("=")[0], known, n=1)
+    return f"unknown option {flag}" + (f"; did you mean {near[0]}?" if near else "; see --help")
+
+
+def in_process(options: PipelineOptions) -> bool:
+    """Whether the pipeline runs inside the submitting process (or in workers that die with it)."""
+    return options.view_as(StandardOptions).runner in (RUNNER, "DirectRunner", "InProcessRunner")
+
+
+def run_command(name: str, job: Callable[[list[str]], int], argv: Sequence[str] | None) -> int:
+    """Run a command; whatever goes wrong is one line on stderr and an exit status.
+
+    The environment variable SENTENCE_BEAM_DEBUG shows the traceback too.
+    """
+    quiet_logs()
+    try:
+        return job(list(sys.argv[1:] if argv is None else argv))
+    except BrokenPipeError:  # `| head` took what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        if os.environ.get(DEBUG):
+            traceback.print_exc()
+        print(f"sentence-beam {name}: {_one_line(error)}", file=sys.stderr)
+        return error.exit_code if isinstance(error, SentenceBeamError) else 1
+
+
+def _one_line(error: BaseException) -> str:
+    """An error as a person needs it: ours as they are, others with what, where, and that a rerun goes on."""
+    if isinstance(error, SentenceBeamError):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; run the same command again to go on"
+    text = re.sub(r"\s*\[while running '.*?'\]", "", str(error), flags=re.DOTALL).strip()
+    first = text.splitlines()[0] if text else type(error).__name__
+    kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
+    return f"{kind}{first}; nothing was committed, run again to go on ({DEBUG}=1 shows where)"
+
+
+def quiet_logs() -> None:
+    """Only what a person has to act on; libraries' chatter stays out of the terminal."""
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s")
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+
+
+def size(text: str) -> int:
+    """A count with an optional k, M or G: 256k, 1M."""
+    match = re.fullmatch(r"(\d+)([kmgKMG]?)", text)
+    if match is None or int(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive count (as in 50000, 256k or 1M)")
+    return int(match[1]) * SIZES.get(match[2].lower(), 1)
+
+
+def positive(text: str) -> int:
+    """A whole number above zero."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above zero")
+    return int(text)
+
+
+def fraction(text: str) -> float:
+    """A number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 1")
+    return value
+
+
+def names(text: str) -> tuple[str, ...]:
+    """A comma-separated list; empty for none."""
+    found = tuple(name for name in text.split(",") if name)
+    if len(set(found)) != len(found):
+        raise argparse.ArgumentTypeError(f"{text} names a column twice")
+    return found
+
+
+def need_store(root: str, found: object) -> None:
+    """Refuse a folder that holds no store."""
+    if found is None:
+        raise OptionError(f"{root} holds no store (no manifest.json); check the path, or make one with sentence-beam embed")

@@ -1,0 +1,193 @@
+"""Resolve a run: what was asked for, what the store remembers, and the space that comes of both."""
+
+import argparse
+import os
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib import metadata
+from typing import Any
+
+from transforms.beam.job import EmbedJob
+from transforms.errors import OptionError
+from transforms.space import DEFAULT_MODEL, Space, native_dtype, resolve_model, resolve_space
+from transforms.store import storage
+from transforms.store.commit import Snapshot, now
+from transforms.store.corpus import Columns
+from transforms.store.corpus.files import overlaps
+from transforms.store.manifest import Manifest
+from transforms.store.shards import check_keep_columns
+
+UNIT_TOKENS = 262_144
+UNIT_TOKENS_ACCELERATOR = 1_048_576
+DEFAULTS: dict[str, Any] = {
+    "format": "auto",
+    "text_column": "text",
+    "id_column": None,
+    "keep_columns": (),
+    "model": DEFAULT_MODEL,
+    "revision": None,
+    "pooler": "auto",
+    "prompt": None,
+    "max_tokens": None,
+    "normalize": None,
+    "truncate_dim": None,
+    "precision": "float32",
+    "limit": None,
+}
+PACKAGES = ("sentence-beam", "apache-beam", "torch", "transformers", "tokenizers", "pyarrow", "faiss-cpu", "faiss-gpu")
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A run as it will happen: the job, the index to build ("none" for none), and what the store had before."""
+
+    job: EmbedJob
+    index: str
+    previous: Manifest | None
+
+    @property
+    def space(self) -> Space:
+        """The run's space."""
+        return Space.from_json(self.job.snapshot.space)
+
+
+def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local: bool) -> Resolved:
+    """Given flags first, then what the store remembers, then defaults. Raises OptionError where they do not fit.
+
+    `local` says that the work happens in this process, so that this machine decides the dtype.
+    """
+    remembered = previous.data["options"] if previous else {}
+    chosen = {name: _choose(args, remembered, name) for name in DEFAULTS}
+    chosen["keep_columns"] = list(chosen["keep_columns"])
+    chosen["model"] = _full_path(chosen["model"])
+    chosen["dtype"] = _dtype(args, previous, local)
+    check_keep_columns(tuple(chosen["keep_columns"]))
+    _check_inputs(args.input, args.output)
+    space = _space(args, chosen)
+    chosen["prompt"] = space.prompt
+    partition = args.partition or (previous.data["partition"] if previous else "file")
+    if previous is not None and not args.reembed:
+        _check_same_space(space, partition, previous)
+    snapshot = Snapshot(
+        root=storage.absolute(args.output),
+        run=run,
+        space=space.to_json(),
+        partition=partition,
+        unit_tokens=_unit_tokens(args, previous),
+        globs=tuple(storage.absolute(glob) for glob in args.input),
+        options=chosen,
+        versions=versions(),
+        started=now(),
+        previous=previous.run if previous else None,
+        version=previous.version if previous else None,
+        max_rejects=args.max_rejects,
+    )
+    job = EmbedJob(
+        snapshot=snapshot,
+        columns=Columns(chosen["text_column"], chosen["id_column"], tuple(chosen["keep_columns"])),
+        model=args.worker_model or chosen["model"],
+        encoder=_encoder_options(args, chosen),
+        input_format=chosen["format"],
+        limit=chosen["limit"],
+        carry=previous is not None and _can_carry(snapshot, previous),
+    )
+    return Resolved(job, _index(args, previous), previous)
+
+
+def new_run() -> str:
+    """A run's id: its start in UTC and six random hex digits, so that ids sort by time and never meet."""
+    return f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of everything that has a hand in a vector or a file."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _choose(args: argparse.Namespace, remembered: dict[str, Any], name: str) -> Any:
+    given = getattr(args, name)
+    if given is not None:
+        return given
+    if name == "limit":
+        return None  # a trial run must not shrink every later one
+    if name == "prompt" and args.prompt_name is not None:
+        return None
+    return remembered.get(name, DEFAULTS[name])
+
+
+def _full_path(model: str) -> str:
+    return os.path.abspath(model) if os.path.isdir(model) else model
+
+
+def _dtype(args: argparse.Namespace, previous: Manifest | None, local: bool) -> str:
+    if args.dtype not in (None, "auto"):
+        return args.dtype
+    if previous is not None and not args.reembed:
+        return previous.space.dtype
+    if args.accelerator:
+        return "bfloat16"
+    if not local:
+        raise OptionError("--dtype auto cannot know the workers' processors; say --dtype float32 or bfloat16")
+    return native_dtype(args.device)
+
+
+def _space(args: argparse.Namespace, chosen: dict[str, Any]) -> Space:
+    options = {name: chosen[name] for name in ("pooler", "prompt", "max_tokens", "normalize", "truncate_dim", "dtype")}
+    files = resolve_model(chosen["model"], chosen["revision"])
+    return resolve_space(files, prompt_name=args.prompt_name, precision=chosen["precision"], **options)
+
+
+def _check_same_space(space: Space, partition: str, previous: Manifest) -> None:
+    fields = [] if space.pooled_id == previous.space.pooled_id else space.differences(previous.space)
+    if partition != previous.data["partition"]:
+        fields.append("partition")
+    if fields:
+        raise OptionError(
+            f"{previous.root} holds another space: {', '.join(fields)} would change; "
+            "leave the option out, choose another --output, or embed everything anew with --reembed"
+        )
+
+
+def _check_inputs(globs: list[str], output: str) -> None:
+    for glob in globs:
+        if overlaps(glob, output):
+            raise OptionError(f"--input {glob} takes in the store {output} itself; move the store out of it or narrow --input")
+
+
+def _unit_tokens(args: argparse.Namespace, previous: Manifest | None) -> int:
+    if args.unit_tokens is not None:
+        return args.unit_tokens
+    if previous is not None:
+        return previous.data["unit_tokens"]
+    return UNIT_TOKENS_ACCELERATOR if args.accelerator or args.device == "cuda" else UNIT_TOKENS
+
+
+def _encoder_options(args: argparse.Namespace, chosen: dict[str, Any]) -> dict[str, Any]:
+    names = ("revision", "pooler", "prompt", "max_tokens", "normalize", "truncate_dim", "dtype")
+    return {name: chosen[name] for name in names} | {"device": args.device, "tokens_per_batch": args.tokens_per_batch}
+
+
+def _can_carry(snapshot: Snapshot, previous: Manifest) -> bool:
+    """Units may be taken over unread where nothing but the input can have changed."""
+    remembered = previous.data["options"]
+    same = all(remembered.get(name) == snapshot.options[name] for name in snapshot.options if name in DEFAULTS)
+    return (
+        same
+        and snapshot.options["limit"] is None
+        and previous.space.id == snapshot.space["id"]
+        and previous.data["partition"] == snapshot.partition
+        and previous.data["unit_tokens"] == snapshot.unit_tokens
+    )
+
+
+def _index(args: argparse.Namespace, previous: Manifest | None) -> str:
+    if args.index is not None:
+        return args.index
+    return "auto" if previous is not None and previous.data["index"] else "none"

@@ -1,0 +1,98 @@
+"""`sentence-beam search`: the rows nearest to a query."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines import options
+from transforms.errors import OptionError
+from transforms.store import open_store
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `search`."""
+    p = options.command("search", "Find the rows nearest to a query.")
+    p.add_argument("--store", required=True, metavar="STORE")
+    asked = p.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--query", action="append", metavar="TEXT", help="what to look for; repeat for more")
+    asked.add_argument("--queries", metavar="FILE", help="text file with a query a line")
+    p.add_argument("-k", type=options.positive, default=10, metavar="K", help="rows for each query (default: 10)")
+    p.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl instead of a table")
+    p.add_argument("--exact", action="store_true", help="compare with every row, without the index")
+    p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot")
+    p.add_argument("--model", metavar="PATH", help="the store's model on this machine (checked by digest)")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    return options.run_command("search", _search, argv)
+
+
+def _search(argv: list[str]) -> int:
+    args, _ = options.parse(parser(), argv)
+    check_output(args.output)
+    store, queries = open_store(args.store, args.snapshot), args.query or read_queries(args.queries)
+    from transforms.beam.search import Searcher
+
+    results = Searcher(store, args.model).search(queries, args.k, exact=args.exact)
+    if args.output:
+        write_results(args.output, queries, results)
+        print(f"{sum(map(len, results))} rows for {len(queries)} queries in {args.output}")
+    else:
+        print("\n\n".join(table(query, rows) for query, rows in zip(queries, results, strict=True)))
+    return 0
+
+
+def check_output(path: str | None) -> None:
+    """Refuse an output that is neither Parquet nor JSONL before anything is loaded."""
+    if path is not None and not path.endswith((".parquet", ".jsonl")):
+        raise OptionError(f"--output {path}: the name must end in .parquet or .jsonl")
+
+
+def read_queries(path: str) -> list[str]:
+    """One query a line; blank lines are skipped."""
+    try:
+        with open(path, encoding="utf8") as f:
+            queries = [line.rstrip("\r\n") for line in f if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"--queries {path} cannot be read as UTF-8 text ({error}); check the file") from error
+    if not queries:
+        raise OptionError(f"--queries {path} holds no query; write one a line")
+    return queries
+
+
+def table(query: str, rows: list[dict[str, Any]]) -> str:
+    """Rank, score, id in full, and the text (or first kept column) cut to the line."""
+    shown = [(str(row["rank"]), f"{row['score']:.4f}", row["id"], _excerpt(row)) for row in rows]
+    heads = ("rank", "score", "id", "text")
+    widths = [max(len(heads[i]), *(len(line[i]) for line in shown), 0) if shown else len(heads[i]) for i in range(3)]
+    lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3]]).rstrip() for line in shown]
+    head = "  ".join([*(cell.ljust(width) for cell, width in zip(heads, widths, strict=False))])
+    if any(line[3] for line in shown):
+        head += "  text"
+    return "\n".join([f"query: {query}", head.rstrip(), *(lines or ["no rows"])])
+
+
+def _excerpt(row: dict[str, Any]) -> str:
+    text = " ".join(str(row.get("text") or "").split())
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def write_results(path: str, queries: list[str], results: list[list[dict[str, Any]]]) -> None:
+    """One row a hit, with its query."""
+    rows = [{"query": query, **row} for query, found in zip(queries, results, strict=True) for row in found]
+    if path.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), path)
+        return
+    with open(path, "w", encoding="utf8") as f:
+        f.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

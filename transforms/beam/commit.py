@@ -1,0 +1,80 @@
+"""Commit: everything a run found out, to one key, and one conditional write."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+
+from transforms.store import storage
+from transforms.store.commit import Result, Snapshot, finish
+from transforms.store.duplicates import id_hashes, repeated
+from transforms.store.records import Problem, UnitRecord
+
+
+@dataclass(frozen=True)
+class IndexRecord:
+    """The manifest's `index` entry, on its way to the commit."""
+
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class DuplicateIds:
+    """Rows whose id an earlier row of the snapshot has."""
+
+    rows: int
+
+
+class Commit(beam.PTransform):
+    """Units, problems and whatever else is known of a run -> its one Result, once it is on record."""
+
+    def __init__(self, snapshot: Snapshot):
+        super().__init__()
+        self._snapshot = snapshot
+
+    def expand(self, parts: Any) -> beam.PCollection:
+        # A run without a single unit must commit too, and grouping nothing gives nothing.
+        start = parts[0].pipeline | "Start" >> beam.Create([None])
+        return (
+            (start, *parts)
+            | "All" >> beam.Flatten()
+            | "OneKey" >> beam.Map(lambda item: (None, item))
+            | "Together" >> beam.GroupByKey()
+            | "Finish" >> beam.Map(commit_together, self._snapshot)
+        )
+
+
+def commit_together(grouped: tuple[None, Iterable[Any]], snapshot: Snapshot) -> Result:
+    """Sort what came in and finish the run."""
+    found = list(grouped[1])
+    return finish(
+        snapshot,
+        [item for item in found if isinstance(item, UnitRecord)],
+        [item for item in found if isinstance(item, Problem)],
+        next((item.data for item in found if isinstance(item, IndexRecord)), None),
+        sum(item.rows for item in found if isinstance(item, DuplicateIds)),
+    )
+
+
+class CountDuplicateIds(beam.PTransform):
+    """Units -> DuplicateIds; eight bytes a row travel, packed by bucket."""
+
+    def __init__(self, root: str):
+        super().__init__()
+        self._root = root
+
+    def expand(self, units: beam.PCollection) -> beam.PCollection:
+        return (
+            units
+            | "Spread" >> beam.Reshuffle()
+            | "Hash" >> beam.FlatMap(hash_ids, self._root)
+            | "Buckets" >> beam.GroupByKey()
+            | "Count" >> beam.Map(lambda bucket: DuplicateIds(repeated(bucket[1])))
+        )
+
+
+def hash_ids(unit: UnitRecord, root: str) -> Iterator[tuple[int, bytes]]:
+    """The packed id hashes of a unit's shard, by bucket."""
+    if unit.path is not None:
+        yield from id_hashes(storage.join(root, unit.path))

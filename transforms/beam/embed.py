@@ -1,0 +1,105 @@
+"""Embed: lists of spans -> written units."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.utils.shared import Shared
+
+from transforms.beam import progress
+from transforms.beam.job import EmbedJob
+from transforms.beam.plan import PROBLEMS
+from transforms.beam.stages import Stages
+from transforms.errors import SentenceBeamError, SpaceMismatchError
+from transforms.space import Space
+from transforms.store.corpus import Span
+from transforms.store.lease import Renewal
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.units import UnitStore
+
+NAMESPACE = "embed"
+COUNTED = ("rows", "rejected", "tokens", "truncated", "lost", "embedded", "reused", "duplicates", "real", "padded")
+COUNTED += ("fallbacks", "oom_splits")
+
+
+class Embed(beam.PTransform):
+    """Lists of spans -> a UnitRecord for each unit, once it stands in the store; `problems` ends the run instead.
+
+    `hints` are Beam resource hints (`accelerator`, `min_ram`) for this step alone.
+    """
+
+    def __init__(self, job: EmbedJob, hints: dict[str, str] | None = None):
+        super().__init__()
+        self._job, self._hints = job, hints or {}
+
+    def expand(self, spans: beam.PCollection) -> Any:
+        step = beam.ParDo(EmbedFn(self._job)).with_resource_hints(**self._hints)
+        return (
+            spans
+            # Without it a runner may fuse planning and embedding, and one worker would do everything.
+            | "Spread" >> beam.Reshuffle()
+            | "EmbedUnits" >> step.with_outputs(PROBLEMS, main="units")
+        )
+
+
+class EmbedFn(beam.DoFn):
+    """Reads, encodes and writes the units of its spans; one model a process, loaded when there is something to embed."""
+
+    def __init__(self, job: EmbedJob):
+        self._job = job
+        self._shared = Shared()
+        self._counters = {name: Metrics.counter(NAMESPACE, name) for name in ("units", *COUNTED)}
+
+    def setup(self) -> None:
+        self._lock = threading.Lock()
+        self._encoder = None
+        self._stopped = False
+        self._renew = Renewal(self._job.root, self._job.run)
+        self._stages = Stages(
+            self._job, UnitStore(self._job.root, Space.from_json(self._job.snapshot.space)), self._load, self._on_batch
+        )
+
+    def process(self, spans: list[Span]) -> Iterator[Any]:
+        if self._stopped:
+            return  # the run is lost already; a rerun takes up from what stands
+        try:
+            for record in self._stages.run(spans):
+                self._renew()
+                self._count(record)
+                yield record
+        except SentenceBeamError as error:
+            self._stopped = True
+            yield TaggedOutput(PROBLEMS, Problem.of(error))
+
+    def _load(self):  # type: ignore[no-untyped-def]
+        # Held on self too: Shared keeps only the last model acquired.
+        with self._lock:
+            if self._encoder is None:
+                self._encoder = self._shared.acquire(lambda: load_encoder(self._job), tag=self._job.snapshot.space["id"])
+            return self._encoder
+
+    def _on_batch(self, rows: int, tokens: int) -> None:
+        progress.advance(rows, tokens)
+        self._renew()
+
+    def _count(self, record: UnitRecord) -> None:
+        self._counters["units"].inc()
+        for name in COUNTED:
+            self._counters[name].inc(getattr(record, name))
+
+
+def load_encoder(job: EmbedJob):  # type: ignore[no-untyped-def]
+    """The run's encoder; raises SpaceMismatchError where the files here make another space than the run's."""
+    from transforms.encoder import Encoder
+
+    encoder = Encoder.load(job.model, **job.encoder)
+    wanted = Space.from_json(job.snapshot.space)
+    if encoder.space.id != wanted.id:
+        fields = ", ".join(wanted.differences(encoder.space))
+        raise SpaceMismatchError(
+            f"{job.model} on this worker makes another space than the run's ({fields} differ); install the same files"
+        )
+    return encoder

@@ -1,0 +1,163 @@
+"""Plan: globs -> files -> spans, checked as a whole and put on record before anything is embedded."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import TaggedOutput
+
+from transforms.beam import progress
+from transforms.beam.job import EmbedJob, spans_per_element
+from transforms.errors import OptionError, SentenceBeamError
+from transforms.store import storage
+from transforms.store.corpus import InputFile, limit_spans, match_inputs, plan_file
+from transforms.store.corpus.files import check_distinct
+from transforms.store.corpus.spans import check_columns
+from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.plan import PlannedFile, write_plan
+from transforms.store.records import Problem, UnitRecord, carried
+
+PROBLEMS = "problems"
+CARRIED = "carried"
+
+
+class Plan(beam.PTransform):
+    """Globs -> `spans`, lists of spans to embed; `carried`, units taken over; `problems`, what must end the run instead."""
+
+    def __init__(self, job: EmbedJob):
+        super().__init__()
+        self._job = job
+
+    def expand(self, globs: beam.PCollection) -> Any:
+        return (
+            globs
+            | "ListFiles" >> beam.FlatMap(list_files, self._job.input_format)
+            # Footers are read in parallel: listing and reading must not fuse.
+            | "SpreadFiles" >> beam.Reshuffle()
+            | "PlanFile" >> beam.ParDo(PlanFileFn(self._job))
+            | "OneKey" >> beam.Map(lambda planned: (None, planned))
+            | "Together" >> beam.GroupByKey()
+            | "Record" >> beam.FlatMap(record, self._job).with_outputs(PROBLEMS, CARRIED, main="spans")
+        )
+
+
+def list_files(pattern: str, file_format: str) -> Iterator[InputFile | Problem]:
+    """The files that a glob names, or why it cannot be used."""
+    try:
+        yield from match_inputs(pattern, file_format)
+    except SentenceBeamError as error:
+        yield Problem.of(error)
+
+
+class PlanFileFn(beam.DoFn):
+    """A file -> what to do with it: carried over where it has not changed, cut into spans where it has."""
+
+    def __init__(self, job: EmbedJob):
+        self._job = job
+
+    def setup(self) -> None:
+        self._known: dict[str, tuple[dict[str, Any], list[UnitRecord]]] | None = None
+
+    def process(self, file: InputFile | Problem) -> Iterator[PlannedFile | Problem]:
+        if isinstance(file, Problem):
+            yield file
+            return
+        try:
+            yield self._plan(file)
+        except SentenceBeamError as error:
+            yield Problem.of(error)
+
+    def _plan(self, file: InputFile) -> PlannedFile:
+        columns = self._job.columns
+        kept = kept_types(file, self._job)
+        checked, units = self._unchanged(file)
+        if units is not None:
+            return PlannedFile(checked, carried=tuple(units), kept=kept)
+        spans = plan_file(checked, columns.text, self._job.snapshot.unit_tokens)
+        return PlannedFile(checked, spans=tuple(spans), kept=kept)
+
+    def _unchanged(self, file: InputFile) -> tuple[InputFile, list[UnitRecord] | None]:
+        """The file with its checksum, and the last snapshot's units of it where the bytes are the same."""
+        old, units = self._last_snapshot().get(file.relative, ({}, []))
+        if old and old["version"] == file.version:
+            return replace(file, checksum=old["checksum"]), units
+        entry = storage.Entry(file.path, file.size, file.checksum, file.version)
+        file = replace(file, checksum=storage.checksum_of(entry))
+        same = old and (old["size"], old["checksum"], old["format"]) == (file.size, file.checksum, file.format)
+        return file, units if same else None
+
+    def _last_snapshot(self) -> dict[str, tuple[dict[str, Any], list[UnitRecord]]]:
+        if self._known is None:
+            previous = self._job.snapshot.previous if self._job.carry else None
+            manifest = read_manifest(self._job.root, previous) if previous else None
+            self._known = units_by_file(manifest) if manifest else {}
+        return self._known
+
+
+def units_by_file(manifest: Manifest) -> dict[str, tuple[dict[str, Any], list[UnitRecord]]]:
+    """Input files of a snapshot with their units, by relative path."""
+    files: dict[str, tuple[dict[str, Any], list[UnitRecord]]] = {f["path"]: (f, []) for f in manifest.files}
+    for unit in manifest.units:
+        files[unit.file][1].append(unit)
+    return files
+
+
+def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
+    """Type of each kept column; raises OptionError where the file lacks a named column or has it in a wrong type."""
+    columns = job.columns
+    if file.format == "parquet":
+        schema = check_columns(file, columns.text, columns.id, columns.keep)
+        return tuple((name, str(schema.field(name).type)) for name in columns.keep)
+    if file.format == "text" and (set(columns.keep) - {columns.text} or columns.id):
+        option, name = ("--id-column", columns.id) if columns.id else ("--keep-columns", ",".join(columns.keep))
+        raise OptionError(f"{file.path} is plain text and has no column {name} ({option}); leave the option out")
+    return tuple((name, "string") for name in columns.keep)
+
+
+def record(
+    grouped: tuple[None, Iterable[PlannedFile | Problem]], job: EmbedJob
+) -> Iterator[Any]:
+    """The whole plan, checked, written down and handed out; or its problems, and nothing handed out."""
+    found = list(grouped[1])
+    problems = [item for item in found if isinstance(item, Problem)]
+    planned = [item for item in found if isinstance(item, PlannedFile)]
+    try:
+        planned = checked_plan(planned, job) if not problems else []
+    except SentenceBeamError as error:
+        problems.append(Problem.of(error))
+    if problems:
+        for problem in problems:
+            yield TaggedOutput(PROBLEMS, problem)
+        return
+    write_plan(job.root, job.run, planned)
+    spans = [span for file in planned for span in file.spans]
+    progress.planned(sum(span.tokens for span in spans))
+    for file in planned:
+        yield from (TaggedOutput(CARRIED, carried(unit)) for unit in file.carried)
+    step = spans_per_element(len(spans))
+    for start in range(0, len(spans), step):
+        yield spans[start : start + step]
+
+
+def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+    """Files sorted by relative path, each once, cut to the run's limit; raises OptionError where two do not fit."""
+    check_distinct([item.file for item in planned])
+    once = {item.file.path: item for item in sorted(planned, key=lambda item: (item.file.relative, item.file.path))}
+    files = list(once.values())
+    for item in files[1:]:
+        if item.kept != files[0].kept:
+            raise OptionError(
+                f"--keep-columns: {files[0].file.path} has {_types(files[0])}, {item.file.path} has {_types(item)}; "
+                "cast them to one type"
+            )
+    return _limited(files, job.limit) if job.limit is not None else files
+
+
+def _types(item: PlannedFile) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in item.kept)
+
+
+def _limited(files: list[PlannedFile], limit: int) -> list[PlannedFile]:
+    spans = limit_spans([span for item in files for span in item.spans], limit)
+    return [replace(item, spans=tuple(s for s in spans if s.file == item.file)) for item in files]

@@ -1,0 +1,41 @@
+"""Counts of the work going on in this process, for whoever watches it there.
+
+Beam's own metrics come only when a pipeline has ended; a person at a terminal wants to see it move. Worker processes
+count too, but nobody looks.
+"""
+
+import threading
+from dataclasses import dataclass, replace
+
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Rows and tokens that went through the model, and tokens that the plan expects (estimated)."""
+
+    rows: int = 0
+    tokens: int = 0
+    expected: int = 0
+
+
+_state = Progress()
+
+
+def planned(tokens: int) -> None:
+    """Start from nothing, with so many tokens to come."""
+    global _state
+    with _lock:
+        _state = Progress(expected=tokens)
+
+
+def advance(rows: int, tokens: int) -> None:
+    """Count a batch."""
+    global _state
+    with _lock:
+        _state = replace(_state, rows=_state.rows + rows, tokens=_state.tokens + tokens)
+
+
+def current() -> Progress:
+    """The counts so far."""
+    return _state

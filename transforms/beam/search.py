@@ -1,0 +1,162 @@
+"""Search over a snapshot: texts -> the nearest rows, by its index or exactly. No Beam here."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transforms.encoder import Encoder
+from transforms.errors import SentenceBeamError, SpaceMismatchError
+from transforms.index import SegmentedIndex, SegmentFile, exact_search, rerank
+from transforms.space import resolve_model
+from transforms.store import locators, storage
+from transforms.store.open import Store
+from transforms.store.shards import as_matrix, read_shard
+
+OWN_COLUMNS = {"embedding", "norm", "row_hash", "tokens", "truncated", "pooled"}
+
+
+@dataclass(frozen=True)
+class Hits:
+    """For each query the best rows: scores float32 and, into `shards`, shard numbers and rows int64 [q, k]; -1: none."""
+
+    scores: np.ndarray
+    shard: np.ndarray
+    row: np.ndarray
+
+
+class Searcher:
+    """A snapshot opened for search; model and index are loaded when first needed.
+
+    `model` is where the snapshot's model is on this machine, if not where it was when the store was written.
+    """
+
+    def __init__(self, store: Store, model: str | None = None):
+        self._store = store
+        self._model = model
+        self._units = [unit for unit in store.manifest.units if unit.path]
+        self._numbers = {unit.path: number for number, unit in enumerate(self._units)}
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        """The snapshot's encoder, with the model's own prompt for queries where it has one."""
+        space, remembered = self._store.space, self._store.manifest.data["options"]
+        model = self._model or remembered["model"]
+        files = resolve_model(model, None if self._model else remembered["revision"])
+        options = {name: remembered[name] for name in ("pooler", "max_tokens", "normalize", "truncate_dim", "dtype")}
+        encoder = Encoder.load(
+            model, prompt=files.modules.prompts.get("query", space.prompt), revision=remembered["revision"], **options
+        )
+        differing = [name for name in space.differences(encoder.space) if name != "prompt"]
+        if differing:
+            raise SpaceMismatchError(
+                f"{model} is not the model of {self._store.root} ({', '.join(differing)} differ); name the same one with --model"
+            )
+        return encoder
+
+    def search(self, texts: list[str], k: int = 10, *, exact: bool = False) -> list[list[dict[str, Any]]]:
+        """For each text the k nearest rows, best first: dicts of rank, score, id and kept columns."""
+        if not texts or not self._units:
+            return [[] for _ in texts]
+        hits = self.nearest(self._encoder.encode(texts), k, exact=exact)
+        return self._described(hits)
+
+    def nearest(self, queries: np.ndarray, k: int, *, exact: bool = False) -> Hits:
+        """The k rows nearest to each query vector, float32 [q, dim]."""
+        return self._exact(queries, k) if exact or not self._store.manifest.data["index"] else self._indexed(queries, k)
+
+    def _exact(self, queries: np.ndarray, k: int) -> Hits:
+        metric = (self._store.manifest.data["index"] or {}).get("metric", "ip")
+        scores, positions = exact_search(self._vectors(), queries, k, metric)
+        return Hits(scores, np.where(positions >= 0, positions >> 32, -1), positions & 0xFFFFFFFF)
+
+    def _vectors(self) -> Iterator[tuple[np.ndarray, int]]:
+        for number, path in enumerate(self._store.manifest.shard_paths):
+            start = number << 32
+            for batch in read_shard(path, ["embedding"]):
+                yield as_matrix(batch.column(0)), start
+                start += batch.num_rows
+
+    @cached_property
+    def _locators(self) -> list[pa.Table]:
+        segments = self._store.manifest.data["index"]["segments"]
+        return [locators.from_bytes(storage.read_bytes(self._path(segment["locator"]))) for segment in segments]
+
+    @cached_property
+    def _index(self) -> SegmentedIndex:
+        segments = self._store.manifest.data["index"]["segments"]
+        masks = [locators.keep_mask(table) for table in self._locators]
+        paths = [self._path(segment["path"]) for segment in segments]
+        for path in paths:
+            if not storage.is_local(path):
+                raise SentenceBeamError(f"{path}: an index is opened from local disk; copy the store, or search with --exact")
+        return SegmentedIndex.open([SegmentFile(p, mask) for p, mask in zip(paths, masks, strict=True)])
+
+    def _path(self, relative: str) -> str:
+        return storage.join(self._store.root, relative)
+
+    def _indexed(self, queries: np.ndarray, k: int) -> Hits:
+        index = self._store.manifest.data["index"]
+        found = self._index.search(queries, max(k, index["rerank"]), nprobe=index["nprobe"] or None)
+        if index["rerank"]:
+            found = rerank(queries, found, k, self._stored, index["metric"])
+        shard, row = self._located(found.segment, found.row)
+        return Hits(found.scores[:, :k], shard[:, :k], row[:, :k])
+
+    def _located(self, segment: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Shard number and row within it of every (segment, local row)."""
+        shards, rows = np.full(segment.shape, -1, np.int64), np.full(segment.shape, -1, np.int64)
+        for number, table in enumerate(self._locators):
+            here = segment == number
+            if not here.any():
+                continue
+            picked = table.select(["shard", "row"]).take(pa.array(row[here]))
+            shards[here] = [self._numbers[path] for path in picked.column("shard").to_pylist()]
+            rows[here] = picked.column("row").to_numpy()
+        return shards, rows
+
+    def _stored(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
+        """Vectors of index rows, read through the locators; float32 [m, dim]."""
+        shard, place = self._located(segment, row)
+        vectors = np.empty((len(shard), self._store.space.dim), np.float32)
+        for number in np.unique(shard):
+            at = np.flatnonzero(shard == number)
+            vectors[at] = as_matrix(self._rows(int(number), place[at], ["embedding"]).column(0).combine_chunks())
+        return vectors
+
+    def _rows(self, number: int, rows: np.ndarray, columns: list[str]) -> pa.Table:
+        """Rows of one shard, in the order asked for; only the row groups that hold them are read."""
+        path = self._store.manifest.shard_paths[number]
+        source = path if storage.is_local(path) else storage.storage_of(path).open(path)
+        with pq.ParquetFile(source) as parquet:
+            sizes = [parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)]
+            starts = np.concatenate([[0], np.cumsum(sizes)])
+            wanted = np.unique(np.searchsorted(starts, rows, side="right") - 1)
+            table = parquet.read_row_groups(wanted.tolist(), columns=columns)
+            offsets = np.cumsum([0, *(sizes[g] for g in wanted[:-1])])
+            group = np.searchsorted(starts, rows, side="right") - 1
+            return table.take(pa.array(rows - starts[group] + offsets[np.searchsorted(wanted, group)]))
+
+    @cached_property
+    def _kept(self) -> list[str]:
+        names = pq.read_schema(self._store.manifest.shard_paths[0]).names
+        return [name for name in names if name not in OWN_COLUMNS]
+
+    def _described(self, hits: Hits) -> list[list[dict[str, Any]]]:
+        values: dict[tuple[int, int], dict[str, Any]] = {}
+        for number in np.unique(hits.shard[hits.shard >= 0]):
+            rows = np.unique(hits.row[hits.shard == number])
+            found = self._rows(int(number), rows, self._kept).to_pylist()
+            values.update({(int(number), int(row)): value for row, value in zip(rows, found, strict=True)})
+        return [
+            [
+                {"rank": rank + 1, "score": float(score), **values[int(shard), int(row)]}
+                for rank, (score, shard, row) in enumerate(zip(*query, strict=True))
+                if shard >= 0
+            ]
+            for query in zip(hits.scores, hits.shard, hits.row, strict=True)
+        ]

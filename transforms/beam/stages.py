@@ -1,0 +1,179 @@
+"""A list of spans through read + tokenise | forward | write, three stages that overlap and hold a bounded number of units.
+
+Knows the encoder and the store and brings them together; no Beam here.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from transforms.space import row_hashes
+from transforms.store.corpus import Rejected, Span, UnitRows, read_span
+from transforms.store.corpus.rows import EXCERPT
+from transforms.store.records import UnitRecord
+from transforms.store.shards import Vectors, unit_digest
+from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
+
+if TYPE_CHECKING:
+    from transforms.encoder import Embedded, Encoder, Tokenized
+
+    from transforms.beam.job import EmbedJob
+
+UNITS_BEING_WRITTEN = 2
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A unit ready for the forward pass: each distinct text once, and where every row's text is among them."""
+
+    unit: PreparedUnit
+    tokenized: "Tokenized"
+    inverse: np.ndarray
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What the stages need; `encoder` loads the model on first use, so that a run with nothing to embed loads none."""
+
+    job: "EmbedJob"
+    store: UnitStore
+    encoder: Callable[[], "Encoder"]
+    on_batch: Callable[[int, int], None]
+
+    def run(self, spans: list[Span]) -> Iterator[UnitRecord]:
+        """The record of every unit of the spans, each as soon as it is written, in order."""
+        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer:
+            writing: deque[Future[UnitRecord]] = deque()
+            for item in ahead(reader, self._read(spans)):
+                writing.append(self._forward(item, writer) if isinstance(item, Tokens) else _done(item))
+                while writing and (writing[0].done() or len(writing) > UNITS_BEING_WRITTEN):
+                    yield writing.popleft().result()
+            while writing:
+                yield writing.popleft().result()
+
+    def _read(self, spans: list[Span]) -> Iterator[UnitRecord | Tokens]:
+        for span in spans:
+            for rows in read_span(span, self.job.columns, self.job.snapshot.unit_tokens):
+                yield self._prepare(rows)
+
+    def _prepare(self, rows: UnitRows) -> UnitRecord | Tokens:
+        hashes = row_hashes(rows.texts)
+        unit = PreparedUnit(rows, hashes, unit_digest(self.store.space, rows, hashes))
+        record = self.store.finished(unit)
+        if record is not None:
+            return record
+        if not rows.ids:
+            return self.store.write(unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0))
+        first, inverse = collapse(hashes)
+        tokenized = self.encoder().tokenize([rows.texts[i] for i in first])
+        return Tokens(unit, tokenized, inverse)
+
+    def _forward(self, item: Tokens, writer: Executor) -> "Future[UnitRecord]":
+        embedded = self.encoder().embed(item.tokenized, progress=self.on_batch)
+        return writer.submit(self._write, item, embedded)
+
+    def _write(self, item: Tokens, embedded: "Embedded") -> UnitRecord:
+        vectors, status = expand(item.tokenized, embedded, item.inverse)
+        good, late = split_by_status(item.unit.rows, status)
+        unit = item.unit
+        if late:
+            unit = replace(unit, rows=take_rows(unit.rows, good), hashes=[unit.hashes[i] for i in good])
+            vectors = vectors.take(good)
+        distinct = len(set(unit.hashes))
+        stats = embedded.stats
+        counts = UnitCounts(
+            embedded=distinct,
+            reused=0,
+            duplicates=len(unit.hashes) - distinct,
+            real=stats.real,
+            padded=stats.padded,
+            fallbacks=fallbacks(status),
+            oom_splits=stats.oom_splits,
+        )
+        return self.store.write(unit, vectors, late, counts)
+
+
+def ahead(executor: Executor, items: Iterator[Item]) -> Iterator[Item]:
+    """The items, the next one always being made in the executor while the last one is used."""
+    end = object()
+    future = executor.submit(next, items, end)
+    while (item := future.result()) is not end:
+        future = executor.submit(next, items, end)
+        yield item  # type: ignore[misc]
+
+
+def _done(record: UnitRecord) -> "Future[UnitRecord]":
+    future: Future[UnitRecord] = Future()
+    future.set_result(record)
+    return future
+
+
+def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
+    """Rows that hold each distinct text first, in order, and for every row the position of its text among them."""
+    position: dict[bytes, int] = {}
+    first: list[int] = []
+    inverse = np.empty(len(hashes), np.int64)
+    for row, row_hash in enumerate(hashes):
+        if row_hash not in position:
+            position[row_hash] = len(first)
+            first.append(row)
+        inverse[row] = position[row_hash]
+    return first, inverse
+
+
+def expand(tokenized: "Tokenized", embedded: "Embedded", inverse: np.ndarray) -> tuple[Vectors, np.ndarray]:
+    """Vectors and statuses of every row, from those of the distinct texts."""
+    used = np.diff(tokenized.offsets)
+    vectors = Vectors(
+        embedding=embedded.vectors,
+        norm=embedded.norms,
+        tokens=np.asarray(tokenized.counts, np.int32),
+        truncated=np.asarray(tokenized.truncated, bool),
+        lost=np.maximum(np.asarray(tokenized.counts) - used, 0).astype(np.int32),
+        pooled=embedded.pooled,
+    )
+    return vectors.take(inverse), np.asarray(embedded.status)[inverse]
+
+
+def no_vectors(dim: int) -> Vectors:
+    """The vectors of no rows."""
+    none = np.empty(0)
+    return Vectors(np.empty((0, dim), np.float32), none, none.astype(np.int32), none.astype(bool), none.astype(np.int32))
+
+
+def split_by_status(rows: UnitRows, status: np.ndarray) -> tuple[np.ndarray, list[Rejected]]:
+    """Positions of the rows whose vectors can be stored, and the others as rejected rows."""
+    from transforms.pooling import Status
+
+    reasons = {int(Status.ZERO): "zero vector", int(Status.NONFINITE): "non-finite vector"}
+    bad = np.isin(status, list(reasons))
+    late = [
+        Rejected(rows.ids[i], rows.positions[i], reasons[int(status[i])], rows.texts[i][:EXCERPT])
+        for i in np.flatnonzero(bad)
+    ]
+    return np.flatnonzero(~bad), late
+
+
+def fallbacks(status: np.ndarray) -> int:
+    """Rows for which the pooler had to fall back."""
+    from transforms.pooling import Status
+
+    return int(np.count_nonzero(status == int(Status.FALLBACK)))
+
+
+def take_rows(rows: UnitRows, good: np.ndarray) -> UnitRows:
+    """The unit with the given rows only."""
+    kept = rows.kept.take(good) if rows.kept is not None else None
+    return replace(
+        rows,
+        ids=[rows.ids[i] for i in good],
+        texts=[rows.texts[i] for i in good],
+        positions=[rows.positions[i] for i in good],
+        kept=kept,
+    )

@@ -1,0 +1,94 @@
+"""Cutting a unit into batches of about equal length under a token budget."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from transforms.encoder.tokenize import Tokenized
+
+
+@dataclass(frozen=True)
+class BatchStats:
+    """Tokens without and with padding, batches run, and batches halved for want of memory."""
+
+    real: int = 0
+    padded: int = 0
+    batches: int = 0
+    oom_splits: int = 0
+
+    def __add__(self, other: "BatchStats") -> "BatchStats":
+        return BatchStats(
+            self.real + other.real,
+            self.padded + other.padded,
+            self.batches + other.batches,
+            self.oom_splits + other.oom_splits,
+        )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Texts that go through the model together, longest first.
+
+    `rows` [n] their places in the unit; `ids` [sum of lengths] int64 packed, `lengths` [n] int64, `types` as `ids`.
+    """
+
+    rows: np.ndarray
+    ids: np.ndarray
+    lengths: np.ndarray
+    types: np.ndarray | None = None
+
+    @property
+    def width(self) -> int:
+        """Tokens of the longest text."""
+        return int(self.lengths[0])
+
+    def stats(self, pads: bool) -> BatchStats:
+        """What running this batch counts as, with or without padding."""
+        real = len(self.ids)
+        return BatchStats(real, self.width * len(self.rows) if pads else real, 1)
+
+    def halves(self) -> tuple["Batch", "Batch"]:
+        """The first (n + 1) // 2 texts, and the others."""
+        middle = (len(self.rows) + 1) // 2
+        return self._part(slice(0, middle)), self._part(slice(middle, None))
+
+    def _part(self, which: slice) -> "Batch":
+        offsets = np.concatenate([[0], np.cumsum(self.lengths)])
+        tokens = slice(int(offsets[:-1][which][0]), int(offsets[1:][which][-1]))
+        types = None if self.types is None else self.types[tokens]
+        return Batch(self.rows[which], self.ids[tokens], self.lengths[which], types)
+
+
+def plan_batches(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
+    """Batches of at most `budget` tokens, padding included (or one text), over all texts that have a token.
+
+    Longest first, equal lengths in input order: the plan depends on the texts' lengths alone.
+    """
+    lengths = tokenized.lengths
+    order = np.argsort(-lengths, kind="stable")
+    order = order[: np.count_nonzero(lengths)]
+    tokens = _gather(tokenized.offsets[order], lengths[order])
+    ids = tokenized.ids[tokens].astype(np.int64)
+    types = None if tokenized.types is None else tokenized.types[tokens].astype(np.int64)
+    whole = Batch(order, ids, lengths[order], types)
+    cuts = cut_rows(whole.lengths, budget)
+    offsets = np.concatenate([[0], np.cumsum(whole.lengths)])
+    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+        at = slice(int(offsets[start]), int(offsets[stop]))
+        yield Batch(order[start:stop], ids[at], whole.lengths[start:stop], None if types is None else types[at])
+
+
+def cut_rows(lengths: np.ndarray, budget: int) -> list[int]:
+    """Where to cut rows that are sorted longest first: the first row of every batch, and the number of rows."""
+    cuts = [0]
+    while cuts[-1] < len(lengths):
+        start = cuts[-1]
+        cuts.append(min(len(lengths), start + max(1, budget // int(lengths[start]))))
+    return cuts
+
+
+def _gather(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Indices start, start + 1, ... of every row, one row after the other."""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))

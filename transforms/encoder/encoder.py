@@ -1,0 +1,148 @@
+"""Texts -> vectors."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from transforms.encoder.batches import Batch, BatchStats, plan_batches
+from transforms.encoder.dense import load_layers
+from transforms.encoder.forward import Forward
+from transforms.encoder.load import load_model, resolve_device
+from transforms.encoder.memory import is_out_of_memory, release_memory
+from transforms.encoder.output import finish
+from transforms.encoder.tokenize import TextTokenizer, Tokenized
+from transforms.errors import OptionError
+from transforms.pooling.build import build_pooler
+from transforms.pooling.states import ModelShape, Status
+from transforms.space.dtypes import resolve_dtype
+from transforms.space.identity import Space, resolve_space
+from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
+from transforms.space.spec import PoolerSpec
+
+Progress = Callable[[int, int], None]
+TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 65536}
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Vectors of `B` texts, in input order.
+
+    `vectors` [B, dim] float32 final; `norms` [B] float32 length of the pooled vector; `pooled` [B, P] float32, None
+    where it is `vectors` (not normalised) or `vectors * norms`; `status` [B] uint8 (see `pooling.Status`); `stats`.
+    """
+
+    vectors: np.ndarray
+    norms: np.ndarray
+    pooled: np.ndarray | None
+    status: np.ndarray
+    stats: BatchStats
+
+
+class Encoder:
+    """A loaded model with its pooler. One thread embeds; others may tokenize meanwhile."""
+
+    def __init__(self, files: ModelFiles, space: Space, device: torch.device, tokens_per_batch: int) -> None:
+        self.space = space
+        self.device = device
+        self.tokens_per_batch = tokens_per_batch
+        self._tokenizer = TextTokenizer(files, space)
+        model = load_model(files, space.dtype, device)
+        shape = ModelShape(files.layers, files.hidden, files.embedding, files.has_pooler_head())
+        self._pooler = build_pooler(PoolerSpec.from_json(space.pooler), shape)
+        self._forward = Forward(model, self._tokenizer, self._pooler.needs, shape)
+        self._layers = load_layers(files.modules.layers if "then" in space.pooler else (), device)
+
+    @classmethod
+    def load(
+        cls,
+        model: str = DEFAULT_MODEL,
+        *,
+        pooler: str = "auto",
+        dtype: str = "auto",
+        device: str = "auto",
+        max_tokens: int | None = None,
+        normalize: bool | None = None,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        truncate_dim: int | None = None,
+        revision: str | None = None,
+        tokens_per_batch: int | None = None,
+    ) -> "Encoder":
+        """An encoder for `minilm`, a local directory or a hub id.
+
+        `pooler` auto: the model's own modules, mean where it has none; `dtype` auto: what the device computes natively;
+        `normalize` None: what the modules say for auto, True for every other pooler. Raises `OptionError` for options
+        or files that do not work.
+        """
+        place = resolve_device(device)
+        files = resolve_model(model, revision)
+        space = resolve_space(
+            files,
+            pooler=pooler,
+            prompt=prompt,
+            prompt_name=prompt_name,
+            max_tokens=max_tokens,
+            normalize=normalize,
+            truncate_dim=truncate_dim,
+            dtype=resolve_dtype(dtype, place.type),
+        )
+        return cls(files, space, place, _budget(tokens_per_batch, place))
+
+    @property
+    def dim(self) -> int:
+        """Width of the final vectors."""
+        return self.space.dim
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Final vectors [n, dim] float32 in input order; an empty text is its special tokens alone."""
+        return self.embed(self.tokenize(texts)).vectors
+
+    def tokenize(self, texts: Sequence[str]) -> Tokenized:
+        """Token ids of the texts; may run in a thread of its own beside `embed`."""
+        return self._tokenizer(texts)
+
+    @torch.inference_mode()
+    def embed(self, tokenized: Tokenized, progress: Progress | None = None) -> Embedded:
+        """Vectors of tokenized texts; `progress(rows, real tokens)` is called after every batch."""
+        rows = len(tokenized.counts)
+        pooled = torch.zeros((rows, self._pooled_dim()), dtype=torch.float32)
+        status = torch.full((rows,), int(Status.ZERO), dtype=torch.uint8)
+        stats = BatchStats()
+        for batch in plan_batches(tokenized, self.tokens_per_batch):
+            stats += self._embed_batch(batch, pooled, status)
+            if progress is not None:
+                progress(len(batch.rows), len(batch.ids))
+        done = finish(pooled, self.space)
+        kept = None if done.pooled is None else done.pooled.numpy()
+        return Embedded(done.vectors.numpy(), done.norms.numpy(), kept, status.numpy(), stats)
+
+    def _embed_batch(self, batch: Batch, pooled: torch.Tensor, status: torch.Tensor) -> BatchStats:
+        """Fill the batch's rows of `pooled` and `status`; halve the batch for as long as memory does not suffice."""
+        try:
+            result = self._pooler(self._forward(batch))
+            vectors = self._layers(result.vectors)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error) or len(batch.rows) == 1:
+                raise
+        else:
+            rows = torch.from_numpy(batch.rows)
+            pooled[rows], status[rows] = vectors.cpu(), result.status.cpu()
+            return batch.stats(self._forward.pads)
+        # outside of the handler, so that the failed pass's tensors are free
+        release_memory(self.device)
+        first, second = (self._embed_batch(half, pooled, status) for half in batch.halves())
+        return first + second + BatchStats(oom_splits=1)
+
+    def _pooled_dim(self) -> int:
+        then = self.space.pooler.get("then")
+        return then[-1]["dim"] if then else self._pooler.dim
+
+
+def _budget(tokens_per_batch: int | None, device: torch.device) -> int:
+    if tokens_per_batch is None:
+        return TOKENS_PER_BATCH[device.type]
+    if tokens_per_batch < 1:
+        raise OptionError(f"tokens per batch {tokens_per_batch}: give 1 or more")
+    return tokens_per_batch

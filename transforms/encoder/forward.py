@@ -1,0 +1,84 @@
+"""The forward pass: a batch of token ids -> packed token states of what a pooler needs."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from transforms.encoder import packed
+from transforms.encoder.batches import Batch
+from transforms.encoder.packed import PackedRunner
+from transforms.encoder.padded import PaddedRunner
+from transforms.encoder.taps import LayerTaps
+from transforms.encoder.tokenize import TextTokenizer
+from transforms.pooling.needs import Needs
+from transforms.pooling.states import ModelShape, TokenStates
+
+
+class Runner(Protocol):
+    """Runs the blocks."""
+
+    @property
+    def pads(self) -> bool:
+        """Whether texts are padded to the longest of their batch."""
+
+    def run(self, batch: Batch) -> dict[int, Tensor]:
+        """States [N, H] of the layers asked for."""
+
+
+class Forward:
+    """Runs a model as far as a pooler needs it, and packs what it needs."""
+
+    def __init__(self, model: Any, tokenizer: TextTokenizer, needs: Needs, shape: ModelShape) -> None:
+        self._device = next(model.parameters()).device
+        self._embedding: nn.Module = model.get_input_embeddings()
+        self._raw = needs.raw
+        self._prompt_tokens = tokenizer.prompt_tokens
+        self._special = _lookup_table(tokenizer.special_ids, model.get_input_embeddings().num_embeddings)
+        self._head = pooler_head(model) if needs.pooler_head else None
+        self._runner = make_runner(model, tokenizer, needs.layers, shape.layers) if needs.layers else None
+
+    @property
+    def pads(self) -> bool:
+        """Whether padding tokens are computed."""
+        return self._runner is not None and self._runner.pads
+
+    def __call__(self, batch: Batch) -> TokenStates:
+        """States of the batch's texts, in its order."""
+        ids = torch.from_numpy(batch.ids).to(self._device)
+        offsets = np.concatenate([[0], np.cumsum(batch.lengths)])
+        return TokenStates(
+            hidden=self._runner.run(batch) if self._runner is not None else {},
+            token_ids=ids,
+            offsets=torch.from_numpy(offsets).to(self._device),
+            keep=torch.ones(len(batch.ids), dtype=torch.bool, device=self._device),
+            raw=self._embedding(ids) if self._raw else None,
+            special=torch.from_numpy(self._special[batch.ids]).to(self._device),
+            prompt_tokens=self._prompt_tokens,
+            head=self._head,
+        )
+
+
+def make_runner(model: Any, tokenizer: TextTokenizer, wanted: frozenset[int], layers: int) -> Runner:
+    """The padding-free pass for the BERT family on a CPU, else the model's own."""
+    taps = LayerTaps(model, wanted, layers)
+    if next(model.parameters()).device.type == "cpu" and model.config.model_type in packed.FAMILIES:
+        return PackedRunner(model, wanted)
+    return PaddedRunner(model, taps, tokenizer)
+
+
+def pooler_head(model: Any) -> Callable[[Tensor], Tensor]:
+    """[B, H] -> the tanh pooler's output [B, H]: BERT keeps its tanh inside the pooler, ALBERT beside it."""
+    pooler = model.pooler
+    if isinstance(pooler, nn.Linear):
+        activation = model.pooler_activation
+        return lambda first: activation(pooler(first.to(pooler.weight.dtype)))
+    return lambda first: pooler(first.to(pooler.dense.weight.dtype).unsqueeze(1))
+
+
+def _lookup_table(ids: np.ndarray, size: int) -> np.ndarray:
+    table = np.zeros(max(size, int(ids.max(initial=0)) + 1), dtype=bool)
+    table[ids] = True
+    return table

@@ -1,0 +1,47 @@
+"""Loading a model's weights."""
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
+
+from transforms.encoder.quiet import quiet_transformers
+from transforms.errors import OptionError
+from transforms.space.model_files import ModelFiles
+
+_TORCH_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module:
+    """The encoder in eval mode; `OptionError` where its weights are damaged or do not cover the architecture."""
+    try:
+        with quiet_transformers():
+            config = AutoConfig.from_pretrained(files.folder, local_files_only=True)
+            kind = AutoModelForTextEncoding if config.is_encoder_decoder else AutoModel
+            model, report = kind.from_pretrained(
+                files.folder,
+                config=config,
+                dtype=_TORCH_DTYPES[dtype],
+                use_safetensors=True,
+                local_files_only=True,
+                output_loading_info=True,
+            )
+    except Exception as error:  # transformers raises bare types of every kind for a damaged or unknown model
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise OptionError(f"{files.folder}: the model cannot be loaded ({reason})") from None
+    missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
+    if missing:
+        raise OptionError(f"{files.folder}: the weights lack {missing[0]}; it would be random, fetch the model again")
+    return model.to(device).eval()
+
+
+def resolve_device(device: str) -> torch.device:
+    """`auto`: the first GPU, else the CPU; `OptionError` for a device that is not there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device != "cpu" and not (device.startswith("cuda") and torch.cuda.is_available()):
+        raise OptionError(f"device {device!r} is not there; allowed here: auto, cpu" + _cuda_word())
+    return torch.device(device)
+
+
+def _cuda_word() -> str:
+    return ", cuda" if torch.cuda.is_available() else ""

@@ -1,0 +1,58 @@
+"""The forward pass of any architecture: texts padded to the longest of their batch."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from transforms.encoder.batches import Batch
+from transforms.encoder.taps import LayerTaps
+from transforms.encoder.tokenize import TextTokenizer
+
+
+class PaddedRunner:
+    """Hidden states of the layers asked for, [N, H] each, for one batch at a time; the padding is dropped again."""
+
+    pads = True
+
+    def __init__(self, model: nn.Module, taps: LayerTaps, tokenizer: TextTokenizer) -> None:
+        self._model, self._taps, self._tokenizer = model, taps, tokenizer
+        self._device = next(model.parameters()).device
+
+    def run(self, batch: Batch) -> dict[int, Tensor]:
+        """States of the batch's real tokens, text after text."""
+        inputs, real = self._inputs(batch)
+        states = self._taps.run(self._model, inputs)
+        flat = {layer: state.reshape(-1, state.shape[-1]) for layer, state in states.items()}
+        return flat if real is None else {layer: state.index_select(0, real) for layer, state in flat.items()}
+
+    def _inputs(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor | None]:
+        """The model's inputs, and the places of the real tokens among the padded ones (None: all are real)."""
+        shape = (len(batch.rows), batch.width)
+        real = _real_places(batch.lengths, self._tokenizer.pads_left)
+        inputs = {"input_ids": _spread(batch.ids, real, shape, self._tokenizer.pad_id)}
+        if self._tokenizer.gives_types:
+            types = np.zeros_like(batch.ids) if batch.types is None else batch.types
+            inputs["token_type_ids"] = _spread(types, real, shape, self._tokenizer.pad_type)
+        if real is not None:
+            inputs["attention_mask"] = _spread(np.ones_like(batch.ids), real, shape, 0)
+        moved: dict[str, Any] = {name: tensor.to(self._device) for name, tensor in inputs.items()}
+        return moved, None if real is None else torch.from_numpy(real).to(self._device)
+
+
+def _real_places(lengths: np.ndarray, left: bool) -> np.ndarray | None:
+    width = int(lengths[0])
+    if int(lengths[-1]) == width:
+        return None
+    columns = np.arange(width)
+    mask = columns >= width - lengths[:, None] if left else columns < lengths[:, None]
+    return np.flatnonzero(mask)
+
+
+def _spread(values: np.ndarray, real: np.ndarray | None, shape: tuple[int, int], padding: int) -> Tensor:
+    if real is None:
+        return torch.from_numpy(values).view(shape)
+    padded = np.full(shape, padding, dtype=np.int64)
+    padded.ravel()[real] = values
+    return torch.from_numpy(padded)

@@ -1,0 +1,114 @@
+"""Texts -> token ids, packed, with exact counts of what truncation cut off."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from tokenizers import Encoding, Tokenizer
+from tokenizers.normalizers import Lowercase
+from tokenizers.normalizers import Sequence as NormalizerSequence
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from transforms.encoder.quiet import quiet_transformers
+from transforms.errors import OptionError
+from transforms.space.identity import Space
+from transforms.space.model_files import ModelFiles
+
+
+@dataclass(frozen=True)
+class Tokenized:
+    """Token ids of `B` texts, one after the other.
+
+    `ids` [N] int32; `offsets` [B + 1] int64; `counts` [B] int32 tokens before truncation, special tokens and prompt
+    included; `truncated` [B] bool; `types` [N] int8 token types, None where they are all zero.
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    counts: np.ndarray
+    truncated: np.ndarray
+    types: np.ndarray | None = None
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each text after truncation, [B] int64."""
+        return np.diff(self.offsets)
+
+
+class TextTokenizer:
+    """A model's own fast tokenizer with the space's prompt, casing and length. Safe to use from several threads."""
+
+    def __init__(self, files: ModelFiles, space: Space) -> None:
+        wrapped = _load(files)
+        self._tokenizer: Tokenizer = wrapped.backend_tokenizer
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        if files.modules.lower_case:
+            _lower_case(self._tokenizer)
+        self._prompt = space.prompt
+        self._specials = self._tokenizer.num_special_tokens_to_add(False)
+        self._limit = space.max_tokens
+        self.prompt_tokens = self._count_prompt_tokens(set(wrapped.all_special_ids))
+        self.special_ids = np.array(sorted(set(wrapped.all_special_ids)), dtype=np.int64)
+        self.pads_left = wrapped.padding_side == "left"
+        self.pad_id = wrapped.pad_token_id or 0
+        self.pad_type = wrapped.pad_token_type_id
+        self.gives_types = "token_type_ids" in wrapped.model_input_names
+        self._has_types = self.gives_types and any(self._tokenizer.encode("a").type_ids)
+        self._truncate(wrapped.truncation_side)
+
+    def __call__(self, texts: Sequence[str]) -> Tokenized:
+        """Token ids of every text behind the prompt; an empty text gives the special tokens alone."""
+        prompted = [self._prompt + text for text in texts] if self._prompt else list(texts)
+        encodings = self._tokenizer.encode_batch_fast(prompted)
+        lengths = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        counts = lengths.astype(np.int32)
+        for row in np.flatnonzero(lengths == self._limit) if self._limit is not None else ():
+            counts[row] += sum(len(rest) - self._specials for rest in encodings[row].overflowing)
+        ids = _flat((encoding.ids for encoding in encodings), np.int32, int(offsets[-1]))
+        return Tokenized(ids, offsets, counts, counts > lengths, self._types(encodings, int(offsets[-1])))
+
+    def _types(self, encodings: list[Encoding], total: int) -> np.ndarray | None:
+        return _flat((encoding.type_ids for encoding in encodings), np.int8, total) if self._has_types else None
+
+    def _count_prompt_tokens(self, special_ids: set[int]) -> int:
+        """Tokens of the prompt alone, a closing special token not counted (as sentence-transformers counts them)."""
+        if not self._prompt:
+            return 0
+        ids = self._tokenizer.encode(self._prompt).ids
+        return len(ids) - (ids[-1] in special_ids)
+
+    def _truncate(self, direction: str) -> None:
+        if self._limit is None:
+            return
+        if self._limit <= self._specials:
+            raise OptionError(f"max tokens {self._limit}: the tokenizer adds {self._specials} special tokens; give more")
+        self._tokenizer.enable_truncation(self._limit, stride=0, direction=direction)
+
+
+def _load(files: ModelFiles) -> PreTrainedTokenizerBase:
+    try:
+        with quiet_transformers():
+            tokenizer = AutoTokenizer.from_pretrained(files.folder, local_files_only=True)
+    except Exception as error:  # transformers and tokenizers raise bare Exception and many others for a damaged file
+        raise OptionError(f"{files.folder}: its tokenizer cannot be loaded ({_first_line(error)})") from None
+    if not tokenizer.is_fast:
+        raise OptionError(f"{files.folder}: it has no fast tokenizer; save one there as tokenizer.json")
+    return tokenizer
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _lower_case(tokenizer: Tokenizer) -> None:
+    normalizer = tokenizer.normalizer
+    steps = list(normalizer) if isinstance(normalizer, NormalizerSequence) else [normalizer] if normalizer else []
+    if not any(isinstance(step, Lowercase) for step in steps):
+        tokenizer.normalizer = NormalizerSequence([Lowercase(), *steps])
+
+
+def _flat(lists: "map[list[int]] | chain[list[int]] | object", dtype: type, total: int) -> np.ndarray:
+    return np.fromiter(chain.from_iterable(lists), dtype=dtype, count=total)  # type: ignore[arg-type]

@@ -1,0 +1,107 @@
+"""Which index for how many rows; the only reader of factory strings."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from transforms.errors import OptionError
+from transforms.index.faiss_module import load_faiss, short_reason
+from transforms.index.vectors import check_metric, faiss_metric
+
+FLAT_BELOW = 20_000
+TRAIN_PER_LIST = 64
+TRAIN_FLOOR = 39  # below this many training rows a list, recall falls; fewer lists are better then
+_SEGMENT_BYTES = 1_000_000_000
+_SEGMENT_ROWS = 5_000_000
+_RERANK = 100
+
+_FACTORY = re.compile(
+    r"(?:IVF(?P<nlist>[1-9]\d*)(?P<graph>_HNSW\d+)?,)?(?P<codec>Flat|SQ(?:4|6|8|fp16|bf16)|RaBitQ|PQ[1-9]\d*(?:x\d+)?)"
+)
+_ALLOWED = "auto, compact, Flat, SQ4|SQ6|SQ8|SQfp16|SQbf16, or IVF<n>[_HNSW<m>],<Flat|SQ...|RaBitQ|PQ<m>>"
+_CODEC_BITS = {"Flat": 32, "SQ4": 4, "SQ6": 6, "SQ8": 8, "SQfp16": 16, "SQbf16": 16, "RaBitQ": 1}
+
+
+@dataclass(frozen=True)
+class IndexPlan:
+    """What will be trained and built; JSON-able with `dataclasses.asdict`."""
+
+    factory: str  # faiss factory string
+    metric: str  # ip or l2
+    dim: int
+    nlist: int  # coarse lists; 0 without IVF
+    train_rows: int  # rows the training sample should have; 0 where nothing is trained
+    nprobe: int  # where the tuning of nprobe starts; 0 without IVF
+    rerank: int  # candidates re-ranked exactly; 0: scores of the index are good enough
+    segment_rows: int  # most rows in one segment
+
+
+def choose_index(n_rows: int, dim: int, index: str = "auto", *, metric: str = "ip") -> IndexPlan:
+    """The plan for `n_rows` vectors of `dim` components.
+
+    `index`: `auto` (Flat below 20 000 rows, `IVF,SQ8` above), `compact` (`IVF,RaBitQ` with exact re-rank) or a faiss
+    factory string of the allowed kinds. Raises OptionError for any other string, for one faiss refuses, and for one
+    that needs more rows than there are.
+    """
+    check_metric(metric)
+    if index in ("auto", "compact"):
+        return _plan(_automatic(n_rows, "SQ8" if index == "auto" else "RaBitQ"), n_rows, dim, metric)
+    plan = _plan(index, n_rows, dim, metric)
+    _check_with_faiss(plan)
+    if plan.nlist > n_rows:
+        raise OptionError(f"--index {index}: there are {n_rows} rows, fewer than lists; use auto or fewer lists")
+    return plan
+
+
+def _automatic(n_rows: int, codec: str) -> str:
+    if n_rows < FLAT_BELOW:
+        return "Flat"
+    if n_rows < 10_000_000:
+        return f"IVF{_lists(n_rows)},{codec}"
+    lists = 65_536 if n_rows < 100_000_000 else 262_144 if n_rows < 1_000_000_000 else 1_048_576
+    return f"IVF{lists}_HNSW32,{codec}"
+
+
+def _lists(n_rows: int) -> int:
+    """The power of two nearest 4 sqrt(n), lowered until every list has its floor of training rows."""
+    return min(2 ** round(math.log2(4 * math.sqrt(n_rows))), n_rows // TRAIN_FLOOR)
+
+
+def _plan(factory: str, n_rows: int, dim: int, metric: str) -> IndexPlan:
+    match = _FACTORY.fullmatch(factory)
+    if match is None or (match["nlist"] is None and match["codec"].startswith(("RaBitQ", "PQ"))):
+        raise OptionError(f"--index {factory}: cannot be built in segments that share one quantizer; use {_ALLOWED}")
+    nlist = int(match["nlist"] or 0)
+    return IndexPlan(
+        factory=factory,
+        metric=metric,
+        dim=dim,
+        nlist=nlist,
+        train_rows=0 if factory == "Flat" else min(n_rows, max(TRAIN_PER_LIST * nlist, 10_000)),
+        nprobe=min(nlist, _start_nprobe(n_rows)),
+        rerank=_RERANK if match["codec"].startswith(("RaBitQ", "PQ")) else 0,
+        segment_rows=min(_SEGMENT_ROWS, _SEGMENT_BYTES // _row_bytes(match["codec"], dim)),
+    )
+
+
+def _start_nprobe(n_rows: int) -> int:
+    steps = ((100_000, 8), (1_000_000, 16), (10_000_000, 32), (100_000_000, 48), (1_000_000_000, 64))
+    return next((nprobe for limit, nprobe in steps if n_rows < limit), 96)
+
+
+def _row_bytes(codec: str, dim: int) -> int:
+    """Bytes of a row in a segment: its code, 8 for the id, 8 more for RaBitQ's factors."""
+    if codec.startswith("PQ"):
+        return int(codec[2:].split("x")[0]) + 8
+    return dim * _CODEC_BITS[codec] // 8 + (16 if codec == "RaBitQ" else 8)
+
+
+def _check_with_faiss(plan: IndexPlan) -> None:
+    faiss = load_faiss()
+    try:
+        faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
+    except RuntimeError as error:
+        reason = short_reason(error)
+        raise OptionError(f"--index {plan.factory}: faiss refuses it for {plan.dim} components ({reason})") from error

@@ -1,0 +1,124 @@
+"""Exact neighbours by brute force, with scores and ties that do not depend on how the rows were cut into blocks.
+
+A matrix product finds candidates fast, but its last bits depend on the shape of the block. So the candidates are scored
+again pair by pair, and the search goes deeper wherever the product's rounding could have hidden a better row or a tie.
+Inside this module, and wherever "gain" is written, larger is better: the score for ip, minus the score for l2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from transforms.index.faiss_module import use_threads
+from transforms.index.vectors import as_vectors, check_metric, faiss_metric, squared_lengths
+
+Scan = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
+_MARGIN = 8  # candidates beyond k that nearly always settle rounding
+_DEEPER = 8
+_CELLS = 1 << 22  # most (query, candidate) pairs held at once
+
+
+def exact_search(
+    blocks: Iterable[tuple[np.ndarray, int]], queries: np.ndarray, k: int, metric: str, *, threads: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The true top k over blocks of vectors.
+
+    `blocks` yields (float32 [n, d], position of its first row); `queries` float32 [q, d]. Returns scores float32 [q, k]
+    and positions int64 [q, k], best first, ties by position, -1 where there are fewer than k rows. Memory: one block.
+    """
+    queries = as_vectors(queries, queries.shape[-1], "queries")
+    best = no_results(len(queries), k)
+    with use_threads(threads) as faiss:
+        for block, base in blocks:
+            block = as_vectors(block, queries.shape[1], "block")
+            gains, rows = block_top_k(faiss, queries, block, k, metric)
+            best = merge_top_k(best, (gains, np.where(rows >= 0, rows + base, -1)), k)
+    return gains_to_scores(best[0], metric), best[1]
+
+
+def no_results(n_queries: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gains -inf [q, k] and positions -1 [q, k]."""
+    return np.full((n_queries, k), -np.inf, np.float32), np.full((n_queries, k), -1, np.int64)
+
+
+def gains_to_scores(gains: np.ndarray, metric: str) -> np.ndarray:
+    """Scores in the metric's own direction from gains, and gains from scores: the change of sign is its own inverse."""
+    return gains if check_metric(metric) == "ip" else -gains
+
+
+def merge_top_k(
+    a: tuple[np.ndarray, np.ndarray], b: tuple[np.ndarray, np.ndarray], k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The best k of two lists of (gains, positions) [q, any]; ties by position."""
+    return best_first(np.concatenate([a[0], b[0]], axis=1), np.concatenate([a[1], b[1]], axis=1), k)
+
+
+def best_first(gains: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gains and rows [q, any] sorted by (gain descending, row), cut to k."""
+    order = np.lexsort((rows, -gains), axis=-1)[:, :k]
+    return np.take_along_axis(gains, order, axis=1), np.take_along_axis(rows, order, axis=1)
+
+
+def complete_top_k(scan: Scan, n_queries: int, k: int, n_rows: int, margin: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """The top k with every tie settled by row, from a `scan` that leaves ties and roundings open.
+
+    `scan(queries' numbers [m], depth)` returns gains and rows [m, depth], and what no row left out exceeds [m]. Queries
+    whose k-th gain is not above that are scanned again, deeper. Rows are -1 where there are fewer than k.
+    """
+    gains, rows = no_results(n_queries, k)
+    pending, depth = np.arange(n_queries), min(n_rows, k + margin)
+    while pending.size and depth:
+        size = max(1, _CELLS // depth)
+        parts = [pending[start : start + size] for start in range(0, pending.size, size)]
+        pending = np.concatenate([_settle(scan, part, depth, n_rows, (gains, rows)) for part in parts])
+        depth = min(n_rows, depth * _DEEPER)
+    return gains, rows
+
+
+def _settle(
+    scan: Scan, part: np.ndarray, depth: int, n_rows: int, out: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """Scan these queries, write those that are settled to `out`, return the others."""
+    gains, rows, bound = scan(part, depth)
+    k = min(out[0].shape[1], gains.shape[1])
+    gains, rows = best_first(gains, rows, k)
+    settled = (depth >= n_rows) | (bound < gains[:, -1]) | np.isneginf(bound)
+    out[0][part[settled], :k] = gains[settled]
+    out[1][part[settled], :k] = rows[settled]
+    return part[~settled]
+
+
+def block_top_k(
+    faiss: Any, queries: np.ndarray, block: np.ndarray, k: int, metric: str, *, margin: int = _MARGIN
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gains float32 and rows int64 [q, k] of the true top k in one block float32 [n, d]; both checked already."""
+    slack = _rounding(queries, block, metric)
+
+    def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        part = queries if len(which) == len(queries) else queries[which]
+        rough, rows = faiss.knn(part, block, depth, metric=faiss_metric(faiss, metric))
+        bound = gains_to_scores(rough[:, -1], metric) + slack[which]
+        return gains_to_scores(pair_scores(faiss, part, block, rows, metric), metric), rows, bound
+
+    return complete_top_k(scan, len(queries), k, len(block), margin)
+
+
+def _rounding(queries: np.ndarray, block: np.ndarray, metric: str) -> np.ndarray:
+    """How far a float32 matrix product can be from the pairwise score, for each query: 2 d u |q| |x|."""
+    longest = float(np.sqrt(squared_lengths(block).max(initial=0)))
+    lengths = np.sqrt(squared_lengths(queries))
+    scale = lengths * longest if metric == "ip" else (lengths + longest) ** 2
+    return (queries.shape[1] * 2.0**-23 * scale).astype(np.float32)
+
+
+def pair_scores(faiss: Any, queries: np.ndarray, block: np.ndarray, rows: np.ndarray, metric: str) -> np.ndarray:
+    """Score of query i with each of block's rows[i]: float32 [q, m]; the worst score where a row is -1."""
+    scores = np.empty(rows.shape, np.float32)
+    rows = np.ascontiguousarray(rows, dtype=np.int64)
+    function = faiss.fvec_inner_products_by_idx if metric == "ip" else faiss.fvec_L2sqr_by_idx
+    pointers = (faiss.swig_ptr(array) for array in (scores, queries, block, rows))
+    function(*pointers, queries.shape[1], *rows.shape)
+    return np.where(rows >= 0, scores, np.float32(-np.inf if metric == "ip" else np.inf))

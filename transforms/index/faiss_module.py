@@ -1,0 +1,65 @@
+"""The one place that imports faiss: late, with a message that mends, and with a thread count that holds."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib.metadata import packages_distributions
+from typing import Any
+
+from transforms.errors import MissingExtraError, OptionError
+
+_MISSING = (
+    "the index needs faiss, which is not installed: pip install 'sentence-beam[cpu]' "
+    "(or, on Linux x86-64 with CUDA, pip install 'sentence-beam[gpu]')"
+)
+
+
+@lru_cache(maxsize=1)
+def load_faiss() -> Any:
+    """The module `faiss`.
+
+    Raises MissingExtraError where it is not installed, and OptionError where two distributions share its import name
+    (each overwrites the other's files) or where it does not load.
+    """
+    installed = sorted(set(packages_distributions().get("faiss", [])))
+    if len(installed) > 1:
+        raise OptionError(_both_installed(installed))
+    try:
+        return importlib.import_module("faiss")
+    except ImportError as error:
+        if not installed:
+            raise MissingExtraError(_MISSING) from error
+        mend = f"pip install --force-reinstall {installed[0]}"
+        raise OptionError(f"{installed[0]} does not load ({short_reason(error)}): {mend}") from error
+
+
+def _both_installed(installed: list[str]) -> str:
+    # Removing one of them also deletes files of the other, so both have to go before one comes back.
+    return (
+        f"{' and '.join(installed)} are both installed and overwrite each other's module `faiss`: "
+        f"pip uninstall -y {' '.join(installed)}, then pip install 'sentence-beam[cpu]' or 'sentence-beam[gpu]'"
+    )
+
+
+def short_reason(error: Exception) -> str:
+    """What faiss complained about, on one line and without its C++ source position."""
+    return " ".join(str(error).split()).rpartition("rror: ")[2][:200]
+
+
+@contextmanager
+def use_threads(threads: int | None) -> Iterator[Any]:
+    """The module `faiss`, computing with `threads` OpenMP threads inside the block (None: as many as it has now).
+
+    OpenMP keeps the count per calling thread, so it is set where the work is called, never once at start-up.
+    """
+    faiss = load_faiss()
+    before = faiss.omp_get_max_threads()
+    if threads is not None:
+        faiss.omp_set_num_threads(threads)
+    try:
+        yield faiss
+    finally:
+        faiss.omp_set_num_threads(before)

@@ -1,0 +1,142 @@
+"""One opened segment and how its kind is scanned: lists, flat vectors, flat codes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from transforms.index.exact import block_top_k, complete_top_k, gains_to_scores, merge_top_k, no_results
+from transforms.index.segment import flat_rows
+from transforms.index.vectors import metric_name
+
+_BLOCK_ROWS = 1 << 16
+_FINGERPRINT_LISTS = 4096
+_BY_QUERY = 3  # faiss's parallel mode for lists chosen outside; its default would use one thread then
+Found = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """The lists to scan, nearest first: scores float32 and numbers int64, both contiguous [q, nprobe]."""
+
+    scores: np.ndarray
+    lists: np.ndarray
+
+    @classmethod
+    def cut(cls, scores: np.ndarray, lists: np.ndarray, start: int, end: int) -> Coarse:
+        """The lists at places start..end-1."""
+        return cls(np.ascontiguousarray(scores[:, start:end]), np.ascontiguousarray(lists[:, start:end]))
+
+    def of(self, which: np.ndarray) -> Coarse:
+        """Those of some queries; itself for all of them."""
+        return self if len(which) == len(self.lists) else Coarse(self.scores[which], self.lists[which])
+
+
+@dataclass(frozen=True)
+class Part:
+    """A segment: its number, the faiss index that owns the mapped file, and which rows are not deleted."""
+
+    number: int
+    index: Any
+    keep: np.ndarray | None
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether a coarse search chooses what is scanned."""
+        return hasattr(self.index, "quantizer")
+
+    @cached_property
+    def live(self) -> int:
+        """Rows that are not deleted."""
+        return int(self.index.ntotal if self.keep is None else np.count_nonzero(self.keep))
+
+    @cached_property
+    def _bits(self) -> np.ndarray | None:
+        return None if self.keep is None or self.keep.all() else np.packbits(self.keep, bitorder="little")
+
+    def top_k(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None) -> Found:
+        """Gains float32 and positions int64 [q, k]; `coarse` only for a segment with lists."""
+        metric = metric_name(faiss, self.index.metric_type)
+        if not self.live:
+            return no_results(len(queries), k)
+        if coarse is not None:
+            gains, rows = self._coded_top_k(faiss, queries, k, coarse)
+        elif hasattr(self.index, "sq"):
+            gains, rows = self._coded_top_k(faiss, queries, k, None)
+        else:
+            gains, rows = self._flat_top_k(faiss, queries, k, metric)
+        return gains, np.where(rows >= 0, rows | self.number << 32, -1)
+
+    def _flat_top_k(self, faiss: Any, queries: np.ndarray, k: int, metric: str) -> Found:
+        vectors, best = flat_rows(faiss, self.index), no_results(len(queries), k)
+        for start in range(0, len(vectors), _BLOCK_ROWS):
+            block = vectors[start : start + _BLOCK_ROWS]
+            numbers = np.arange(start, start + len(block))
+            if self._bits is not None and self.keep is not None:
+                numbers = numbers[self.keep[start : start + _BLOCK_ROWS]]
+                block = vectors[numbers]
+            if len(block):
+                gains, rows = block_top_k(faiss, queries, block, k, metric)
+                best = merge_top_k(best, (gains, np.where(rows >= 0, numbers[rows], -1)), k)
+        return best
+
+    def _coded_top_k(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None) -> Found:
+        # The selector holds a bare pointer to the bits, which live as long as this segment.
+        selector = None if self._bits is None else faiss.IDSelectorBitmap(self._bits)
+        metric = metric_name(faiss, self.index.metric_type)
+
+        def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            part = queries if len(which) == len(queries) else queries[which]
+            if coarse is None:
+                scores, rows = self.index.search(part, depth, params=faiss.SearchParameters(sel=selector))
+            else:
+                scores, rows = _scan_lists(faiss, self.index, part, depth, coarse.of(which), selector)
+            gains = np.where(rows >= 0, gains_to_scores(scores, metric), np.float32(-np.inf))
+            return gains, rows, gains[:, -1]
+
+        return complete_top_k(scan, len(queries), k, self.live)
+
+
+def _scan_lists(
+    faiss: Any, index: Any, queries: np.ndarray, k: int, coarse: Coarse, selector: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and rows [q, k] of the best in the given lists. faiss's Python wrapper takes no selector, so the C one."""
+    scores = np.empty((len(queries), k), np.float32)
+    rows = np.empty((len(queries), k), np.int64)
+    params = faiss.SearchParametersIVF(sel=selector, nprobe=coarse.lists.shape[1])
+    pointer = faiss.swig_ptr
+    index.search_preassigned_c(
+        len(queries),
+        pointer(queries),
+        k,
+        pointer(coarse.lists),
+        pointer(coarse.scores),
+        pointer(scores),
+        pointer(rows),
+        False,
+        params,
+        None,
+    )
+    return scores, rows
+
+
+def open_part(faiss: Any, number: int, path: str, keep: np.ndarray | None) -> Part:
+    """Map one file. RuntimeError where it is no index."""
+    flag = getattr(faiss, "IO_FLAG_MMAP_IFC", None)
+    index = faiss.read_index(path) if flag is None else faiss.read_index(path, flag)
+    if hasattr(index, "parallel_mode"):
+        index.parallel_mode = _BY_QUERY
+    return Part(number, index, None if keep is None else np.asarray(keep, dtype=bool))
+
+
+def coarse_fingerprint(faiss: Any, index: Any) -> tuple[object, ...]:
+    """What two segments with lists must have in common; the centroids by a hash of up to 4096 of them."""
+    quantizer = faiss.downcast_index(index.quantizer)
+    flat = faiss.downcast_index(quantizer.storage) if hasattr(quantizer, "hnsw") else quantizer
+    every = max(1, index.nlist // _FINGERPRINT_LISTS)
+    digest = hashlib.sha256(flat_rows(faiss, flat)[::every].tobytes()).hexdigest()
+    return type(index).__name__, index.nlist, index.code_size, digest

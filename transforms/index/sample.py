@@ -1,0 +1,50 @@
+"""Choosing rows by keyed hash: the same rows whatever the order, the workers, the retries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+import numpy as np
+
+_SAMPLE = b"sentence-beam/train"
+_HELD_OUT = b"sentence-beam/held-out"
+_ALL = 1 << 64
+
+
+def sample_keys(row_hashes: np.ndarray, ids: Sequence[str]) -> np.ndarray:
+    """Key of each row for the training sample, from its row hash and id.
+
+    `row_hashes` uint8 [n, 16], `ids` n strings; uint64 [n], uniform, independent of `held_out_keys`.
+    """
+    pairs = zip(_hash_bytes(row_hashes), ids, strict=True)
+    return _keys(_SAMPLE, (row_hash + row_id.encode("utf8", "surrogatepass") for row_hash, row_id in pairs), len(ids))
+
+
+def held_out_keys(row_hashes: np.ndarray) -> np.ndarray:
+    """Key of each row for the held-out choice, from its row hash alone: all copies of a text share it. uint64 [n]."""
+    return _keys(_HELD_OUT, _hash_bytes(row_hashes), len(row_hashes))
+
+
+def sample_threshold(want: int, n_rows: int) -> int:
+    """The threshold below which about `want` of `n_rows` keys lie: 0 (none) to 2**64 (all)."""
+    if want >= n_rows:
+        return _ALL
+    return max(want, 0) * _ALL // n_rows
+
+
+def select(keys: np.ndarray, threshold: int) -> np.ndarray:
+    """Which of the keys lie below the threshold. bool [n]."""
+    if threshold >= _ALL:
+        return np.ones(len(keys), dtype=bool)
+    return keys < np.uint64(threshold)
+
+
+def _hash_bytes(row_hashes: np.ndarray) -> list[bytes]:
+    flat = np.ascontiguousarray(row_hashes, dtype=np.uint8).tobytes()
+    return [flat[start : start + 16] for start in range(0, len(flat), 16)]
+
+
+def _keys(purpose: bytes, rows: Iterable[bytes], n: int) -> np.ndarray:
+    digests = b"".join([blake2b(row, digest_size=8, key=purpose).digest() for row in rows])
+    return np.frombuffer(digests, dtype="<u8", count=n).astype(np.uint64)

@@ -1,0 +1,184 @@
+"""Searching segments as if they were one index: one coarse search, each segment's chosen lists, one merge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from transforms.errors import OptionError, SentenceBeamError
+from transforms.index.exact import best_first, gains_to_scores, no_results, pair_scores
+from transforms.index.faiss_module import load_faiss, short_reason, use_threads
+from transforms.index.parts import Coarse, Part, coarse_fingerprint, open_part
+from transforms.index.segment import nearest_lists
+from transforms.index.vectors import as_vectors, metric_name
+
+_NPROBE = 16
+
+
+@dataclass(frozen=True)
+class SegmentFile:
+    """A segment to open: a local file, and bool [n] that is False where a row is deleted (None: nothing is)."""
+
+    path: str | Path
+    keep: np.ndarray | None = None
+
+
+class SearchResult(NamedTuple):
+    """Best first; missing results have segment -1, row -1 and the worst score (-inf for ip, +inf for l2)."""
+
+    scores: np.ndarray  # float32 [q, k]
+    segment: np.ndarray  # int32 [q, k], place in the list given to `SegmentedIndex.open`
+    row: np.ndarray  # int64 [q, k], local row
+
+
+class SegmentedIndex:
+    """Opened segments. Results equal those of one index that holds all their rows, scores and order included.
+
+    Ties are broken by (segment, row). Flat segments are always scanned in full.
+    """
+
+    def __init__(self, parts: Sequence[Part]):
+        self._parts = list(parts)
+        self._lists = next((part.index for part in self._parts if part.has_lists), None)
+
+    @classmethod
+    def open(cls, segments: Sequence[SegmentFile]) -> SegmentedIndex:
+        """Map the files into memory, without reading their codes.
+
+        Raises SentenceBeamError for a file that cannot be read or whose length differs from `keep`, and OptionError
+        where segments come from different trainings or metrics.
+        """
+        with use_threads(None) as faiss:
+            parts = [_open_one(faiss, number, segment) for number, segment in enumerate(segments)]
+            _check_alike(faiss, parts, segments)
+        return cls(parts)
+
+    @property
+    def rows(self) -> int:
+        """Rows that are not deleted."""
+        return sum(part.live for part in self._parts)
+
+    @property
+    def metric(self) -> str:
+        """`ip` or `l2`; `ip` where there are no segments."""
+        return metric_name(load_faiss(), self._parts[0].index.metric_type) if self._parts else "ip"
+
+    @property
+    def nlist(self) -> int:
+        """Coarse lists; 0 where all segments are flat."""
+        return int(self._lists.nlist) if self._lists is not None else 0
+
+    def search(
+        self, queries: np.ndarray, k: int, *, nprobe: int | None = None, threads: int | None = None
+    ) -> SearchResult:
+        """The top k of each query, float32 [q, d], among `nprobe` lists (default 16) and all flat segments."""
+        return self.sweep(queries, k, [nprobe or _NPROBE], threads=threads)[0]
+
+    def sweep(
+        self, queries: np.ndarray, k: int, nprobes: Sequence[int], *, threads: int | None = None
+    ) -> list[SearchResult]:
+        """`search` at each of several nprobe, ascending; every list is scanned once, for the first that needs it."""
+        if k < 1 or list(nprobes) != sorted(set(nprobes)) or nprobes[0] < 1:
+            raise OptionError(f"search: k={k} and nprobe={list(nprobes)} have to be positive, nprobe ascending")
+        if not self._parts:
+            return [_result(*no_results(len(queries), k), self.metric)] * len(nprobes)
+        with use_threads(threads) as faiss:
+            queries = as_vectors(queries, self._parts[0].index.d, "queries")
+            best, found = self._scan_flat(faiss, queries, k), []
+            for coarse in self._coarse_steps(faiss, queries, nprobes):
+                best = self._scan_lists(faiss, queries, k, coarse, best)
+                found.append(_result(*best, self.metric))
+        return found
+
+    def _coarse_steps(self, faiss: Any, queries: np.ndarray, nprobes: Sequence[int]) -> list[Coarse | None]:
+        """For each nprobe the lists that the one before did not have; None where there are none."""
+        if self._lists is None:
+            return [None] * len(nprobes)
+        ends = [min(nprobe, self.nlist) for nprobe in nprobes]
+        scores, lists = nearest_lists(faiss, self._lists, queries, ends[-1])
+        steps = zip([0, *ends], ends, strict=False)
+        return [Coarse.cut(scores, lists, start, end) if end > start else None for start, end in steps]
+
+    def _scan_flat(self, faiss: Any, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        found = [part.top_k(faiss, queries, k, None) for part in self._parts if not part.has_lists]
+        return _merge([no_results(len(queries), k), *found], k)
+
+    def _scan_lists(
+        self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None, best: tuple[np.ndarray, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if coarse is None:
+            return best
+        return _merge([best, *(part.top_k(faiss, queries, k, coarse) for part in self._parts if part.has_lists)], k)
+
+
+def rerank(
+    queries: np.ndarray,
+    found: SearchResult,
+    k: int,
+    vectors: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    metric: str,
+    *,
+    threads: int | None = None,
+) -> SearchResult:
+    """The best k of `found` by exact score.
+
+    `vectors(segment int32 [m], row int64 [m])` returns their vectors float32 [m, d]; it is asked for each row once, in
+    order of (segment, row).
+    """
+    queries = as_vectors(queries, queries.shape[-1], "queries")
+    positions = positions_of(found)
+    wanted, place = np.unique(positions[positions >= 0], return_inverse=True)
+    rows = np.full(positions.shape, -1, np.int64)
+    rows[positions >= 0] = place
+    if not wanted.size:
+        return _result(*no_results(len(queries), k), metric)
+    block = as_vectors(vectors(*_split(wanted)), queries.shape[1], "rerank")
+    with use_threads(threads) as faiss:
+        gains = gains_to_scores(pair_scores(faiss, queries, block, rows, metric), metric)
+    return _result(*_merge([(gains, positions), no_results(len(queries), k)], k), metric)
+
+
+def _merge(found: Sequence[tuple[np.ndarray, np.ndarray]], k: int) -> tuple[np.ndarray, np.ndarray]:
+    gains, positions = zip(*found, strict=True)
+    return best_first(np.concatenate(gains, axis=1), np.concatenate(positions, axis=1), k)
+
+
+def positions_of(found: SearchResult) -> np.ndarray:
+    """Segment and row in one int64, ordered as (segment, row); -1 for missing."""
+    return np.where(found.row >= 0, found.segment.astype(np.int64) << 32 | found.row, -1)
+
+
+def _split(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return (positions >> 32).astype(np.int32), np.where(positions >= 0, positions & 0xFFFFFFFF, -1)
+
+
+def _result(gains: np.ndarray, positions: np.ndarray, metric: str) -> SearchResult:
+    return SearchResult(gains_to_scores(gains, metric), *_split(positions))
+
+
+def _open_one(faiss: Any, number: int, segment: SegmentFile) -> Part:
+    try:
+        part = open_part(faiss, number, str(segment.path), segment.keep)
+    except RuntimeError as error:
+        reason = short_reason(error)
+        raise SentenceBeamError(f"{segment.path}: not a readable index segment ({reason}); run verify") from error
+    if segment.keep is not None and len(segment.keep) != part.index.ntotal:
+        lengths = f"{part.index.ntotal} rows, but the locator table has {len(segment.keep)}"
+        raise SentenceBeamError(f"{segment.path}: {lengths}; run verify")
+    return part
+
+
+def _check_alike(faiss: Any, parts: Sequence[Part], segments: Sequence[SegmentFile]) -> None:
+    first: dict[str, tuple[object, Path | str]] = {}
+    for part, segment in zip(parts, segments, strict=True):
+        marks: dict[str, object] = {"dim and metric": (part.index.d, part.index.metric_type)}
+        if part.has_lists:
+            marks["training"] = coarse_fingerprint(faiss, part.index)
+        for what, mark in marks.items():
+            seen, path = first.setdefault(what, (mark, segment.path))
+            if seen != mark:
+                raise OptionError(f"{segment.path} and {path} differ in {what}; build the index again")

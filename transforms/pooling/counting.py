@@ -1,0 +1,77 @@
+"""Which tokens a pooler counts."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transforms.pooling.states import TokenStates
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The counted tokens of a batch.
+
+    `index` [M] int64: their rows among the packed tokens, in order; `offsets` [B + 1] int64 cuts `index` into sentences;
+    `fallback` [B] bool: sentences in which nothing was left, so that all their tokens are counted.
+    """
+
+    index: Tensor
+    offsets: Tensor
+    fallback: Tensor
+
+    @property
+    def lengths(self) -> Tensor:
+        """Counted tokens of each sentence, [B] int64."""
+        return self.offsets.diff()
+
+
+def count_tokens(states: TokenStates, policy: str) -> Counted:
+    """The tokens that `policy` (`all`, `no-special`, `drop-last-special`, `no-prompt`) counts among those kept."""
+    keep = _POLICIES[policy](states)
+    lengths = states.offsets.diff()
+    if keep is states.keep and bool(keep.all()):
+        index = torch.arange(keep.numel(), device=keep.device)
+        return Counted(index, states.offsets, torch.zeros_like(lengths, dtype=torch.bool))
+    left = _per_sentence(keep, states.offsets)
+    fallback = left == 0
+    keep = keep | fallback.repeat_interleave(lengths)
+    counts = torch.where(fallback, lengths, left)
+    offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    return Counted(keep.nonzero().squeeze(1), offsets, fallback)
+
+
+def _per_sentence(flags: Tensor, offsets: Tensor) -> Tensor:
+    running = torch.cat([offsets.new_zeros(1), flags.long().cumsum(0)])
+    return running[offsets].diff()
+
+
+def _no_special(states: TokenStates) -> Tensor:
+    if states.special is None:
+        raise ValueError("count=no-special needs TokenStates.special")
+    return states.keep & ~states.special
+
+
+def _drop_last(states: TokenStates) -> Tensor:
+    """SBERT-WK's choice: every token but the last, whatever it is; never the only one."""
+    keep = states.keep.clone()
+    lengths = states.offsets.diff()
+    keep[states.offsets[1:][lengths > 1] - 1] = False
+    return keep
+
+
+def _no_prompt(states: TokenStates) -> Tensor:
+    if not states.prompt_tokens:
+        return states.keep
+    lengths = states.offsets.diff()
+    position = torch.arange(states.keep.numel(), device=states.keep.device)
+    position = position - states.offsets[:-1].repeat_interleave(lengths)
+    return states.keep & (position >= states.prompt_tokens)
+
+
+_POLICIES = {
+    "all": lambda states: states.keep,
+    "no-special": _no_special,
+    "drop-last-special": _drop_last,
+    "no-prompt": _no_prompt,
+}

@@ -1,0 +1,65 @@
+"""What a pooler is given and what it gives back. `B` sentences, `N` tokens in all, `H` hidden, `E` embedding, `D` output."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+
+class Status(IntEnum):
+    """What became of a row."""
+
+    OK = 0
+    FALLBACK = 1  # nothing was left to count: all tokens were counted
+    ZERO = 2  # length below 1e-12
+    NONFINITE = 3
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """Sizes of a model: blocks, width of a hidden state, width of an embedding row, and whether it has a tanh pooler."""
+
+    layers: int
+    hidden: int
+    embedding: int
+    has_pooler_head: bool = False
+
+
+@dataclass(frozen=True)
+class TokenStates:
+    """Packed token states of a batch: the tokens of sentence `b` are rows `offsets[b]` to `offsets[b + 1]`. No padding.
+
+    `hidden[l]` [N, H] is the output of block `l` (0: the embedding output; the model's last: after its final norm);
+    `raw` [N, E] rows of the token-embedding matrix; `token_ids` [N]; `offsets` [B + 1] int64; `keep` [N] bool, False
+    for tokens that are never counted; `special` [N] bool marks the tokenizer's special tokens; `prompt_tokens` is the
+    number of tokens at the head of every sentence that belong to the prompt; `head` maps [B, H] to the tanh pooler's
+    output. Only what the pooler's `needs` name is there.
+    """
+
+    hidden: Mapping[int, Tensor]
+    token_ids: Tensor
+    offsets: Tensor
+    keep: Tensor
+    raw: Tensor | None = None
+    special: Tensor | None = None
+    prompt_tokens: int = 0
+    head: Callable[[Tensor], Tensor] | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """`vectors` [B, D] float32 and `status` [B] uint8 (see `Status`)."""
+
+    vectors: Tensor
+    status: Tensor
+
+
+def graded(vectors: Tensor, fallback: Tensor) -> Pooled:
+    """Vectors as float32 with their status; `fallback` [B] bool. Nonfinite wins over zero, zero over fallback."""
+    vectors = vectors.float()
+    norms = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
+    status = fallback.to(torch.uint8) * int(Status.FALLBACK)
+    status = status.masked_fill(norms < 1e-12, int(Status.ZERO))
+    return Pooled(vectors, status.masked_fill(~norms.isfinite(), int(Status.NONFINITE)))

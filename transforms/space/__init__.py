@@ -1,0 +1,26 @@
+"""Identity: what a vector depends on, and its hash. Standard library only."""
+
+from transforms.space.dtypes import DTYPES, native_dtype, resolve_dtype
+from transforms.space.hashing import canonical_json, row_hash, row_hashes, sha256_file, sha256_text
+from transforms.space.identity import Space, resolve_space
+from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
+from transforms.space.spec import PoolerPart, PoolerSpec, parse_pooler
+
+__all__ = [
+    "DEFAULT_MODEL",
+    "DTYPES",
+    "ModelFiles",
+    "PoolerPart",
+    "PoolerSpec",
+    "Space",
+    "canonical_json",
+    "native_dtype",
+    "parse_pooler",
+    "resolve_dtype",
+    "resolve_model",
+    "resolve_space",
+    "row_hash",
+    "row_hashes",
+    "sha256_file",
+    "sha256_text",
+]

@@ -1,0 +1,52 @@
+"""Which floating-point type this machine computes natively. No torch."""
+
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+from transforms.errors import OptionError
+
+DTYPES = ("float32", "bfloat16", "float16")
+_CPU_FLAGS = {"x86_64": ("avx512_bf16", "amx_bf16"), "AMD64": ("avx512_bf16", "amx_bf16"), "aarch64": ("bf16",)}
+
+
+def native_dtype(device: str = "auto") -> str:
+    """`bfloat16` where the device (`auto`, `cpu` or `cuda`) multiplies it in hardware, else `float32`."""
+    if device != "cpu" and _gpu_has_bfloat16():
+        return "bfloat16"
+    if not device.startswith("cuda") and _cpu_has_bfloat16():
+        return "bfloat16"
+    return "float32"
+
+
+def resolve_dtype(dtype: str, device: str = "auto") -> str:
+    """The dtype itself, or what the machine does natively for `auto`; `OptionError` for any other word."""
+    if dtype == "auto":
+        return native_dtype(device)
+    if dtype not in DTYPES:
+        raise OptionError(f"dtype {dtype!r} is not known; allowed: auto, {', '.join(DTYPES)}")
+    return dtype
+
+
+def _cpu_has_bfloat16() -> bool:
+    wanted = _CPU_FLAGS.get(platform.machine(), ())
+    try:
+        info = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    lines = (line for line in info.splitlines() if line.startswith(("flags", "Features")))
+    flags = set(next(lines, "").split())
+    return any(flag in flags for flag in wanted)
+
+
+def _gpu_has_bfloat16() -> bool:
+    """Compute capability 8 (Ampere) and later, on every device that is visible."""
+    if shutil.which("nvidia-smi") is None:
+        return False
+    query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout.split()
+        return bool(answer) and min(float(capability) for capability in answer) >= 8
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return False

@@ -1,0 +1,39 @@
+"""Digests: of texts, files and JSON values. Standard library only."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROW_HASH_BYTES = 16
+_BLOCK = 1 << 20
+
+
+def canonical_json(value: Any) -> str:
+    """One spelling for one JSON value: keys sorted, no blanks, text as it is, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def sha256_text(text: str) -> str:
+    """Hex sha256 of the text's UTF-8 bytes."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def sha256_file(path: str | Path) -> str:
+    """Hex sha256 of a local file's bytes, read in blocks."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def row_hash(text: str) -> bytes:
+    """blake2b-128 (16 bytes) of the exact UTF-8 text."""
+    return hashlib.blake2b(text.encode("utf-8"), digest_size=ROW_HASH_BYTES).digest()
+
+
+def row_hashes(texts: Iterable[str]) -> list[bytes]:
+    """`row_hash` of every text, in order."""
+    return [row_hash(text) for text in texts]

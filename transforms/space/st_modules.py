@@ -1,0 +1,166 @@
+"""What a sentence-transformers directory says: pooling, dense layers, normalisation, prompts, lengths."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transforms.errors import OptionError
+
+_TRANSFORMER_CONFIGS = tuple(
+    f"sentence_{family}_config.json"
+    for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+_KNOWN = ("Transformer", "Pooling", "Dense", "LayerNorm", "Normalize", "Dropout")
+_MODES = {
+    "cls": "cls",
+    "max": "max",
+    "mean": "mean",
+    "mean_sqrt_len_tokens": "mean-sqrt-len",
+    "weightedmean": "weighted-mean",
+    "lasttoken": "last-token",
+}
+# The older form: one boolean a mode, joined in this order.
+_BOOLEANS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "Sigmoid", "SiLU")
+
+
+@dataclass(frozen=True)
+class StLayer:
+    """One module after pooling: `dense`, `layer-norm` or `normalize`, with its parameters and its folder."""
+
+    kind: str
+    folder: Path
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StModules:
+    """The modules of a sentence-transformers directory; the defaults are those of a plain transformers directory.
+
+    `pooling` is None where the directory names no pooling; `normalize` says whether the last step normalises.
+    """
+
+    transformer: str = ""
+    pooling: tuple[str, ...] | None = None
+    include_prompt: bool = True
+    layers: tuple[StLayer, ...] = ()
+    normalize: bool = False
+    max_tokens: int | None = None
+    lower_case: bool = False
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str | None = None
+    truncate_dim: int | None = None
+
+
+def read_modules(root: Path) -> StModules:
+    """Read `modules.json` and all it names; `OptionError` for a module or setting that is not supported."""
+    listed = _load(root / "modules.json", [])
+    modules = [(_kind(root, entry), root / entry.get("path", "")) for entry in listed]
+    if modules and modules[0][0] != "Transformer":
+        raise OptionError(f"{root / 'modules.json'}: the first module is {modules[0][0]}, only Transformer is supported")
+    folder = modules[0][1] if modules else root
+    return StModules(
+        transformer=listed[0].get("path", "") if listed else "",
+        **_pooling(modules),
+        **_layers(root, modules),
+        **_transformer_settings(folder),
+        **_prompts(root),
+    )
+
+
+def _load(path: Path, default: Any) -> Any:
+    if not path.is_file():
+        return default
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise OptionError(f"{path} is not valid JSON ({error}); fetch the model again") from None
+    if not isinstance(value, type(default)):
+        raise OptionError(f"{path} should hold a JSON {type(default).__name__}; fetch the model again")
+    return value
+
+
+def _kind(root: Path, entry: Mapping[str, Any]) -> str:
+    package, _, kind = str(entry.get("type", "")).rpartition(".")
+    if kind not in _KNOWN or not package.startswith("sentence_transformers"):
+        raise OptionError(f"{root / 'modules.json'}: module {entry.get('type')!r} is not supported; use {', '.join(_KNOWN)}")
+    return kind
+
+
+def _pooling(modules: list[tuple[str, Path]]) -> dict[str, Any]:
+    folders = [folder for kind, folder in modules if kind == "Pooling"]
+    if not folders:
+        return {}
+    path = folders[0] / "config.json"
+    config = _load(path, {})
+    names = config.get("pooling_mode") or [mode for key, mode in _BOOLEANS.items() if config.get(key)] or ["mean"]
+    names = [names] if isinstance(names, str) else names
+    unknown = [name for name in names if name not in _MODES]
+    if unknown or len(folders) > 1:
+        said = f"pooling mode {unknown[0]!r}" if unknown else "more than one Pooling module"
+        raise OptionError(f"{path}: {said} is not supported; use one module with {', '.join(_MODES)}")
+    modes = tuple(_MODES[name] for name in names)
+    return {"pooling": modes, "include_prompt": config.get("include_prompt", True)}
+
+
+def _layers(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
+    """What follows the pooling; a last Normalize is the output's own normalisation, an earlier one a layer."""
+    kinds = [kind for kind, _ in modules]
+    after = modules[kinds.index("Pooling") + 1 :] if "Pooling" in kinds else modules[1:]
+    before = modules[1 : kinds.index("Pooling")] if "Pooling" in kinds else []
+    layers = [_layer(kind, folder) for kind, folder in after if kind != "Dropout"]
+    if any(kind != "Dropout" for kind, _ in before) or "Transformer" in kinds[1:]:
+        raise OptionError(f"{root / 'modules.json'}: a module between Transformer and Pooling is not supported")
+    normalize = bool(layers) and layers[-1].kind == "normalize"
+    return {"layers": tuple(layers[:-1] if normalize else layers), "normalize": normalize}
+
+
+def _layer(kind: str, folder: Path) -> StLayer:
+    config = _load(folder / "config.json", {})
+    names = (config.get("module_input_name"), config.get("module_output_name"))
+    if any(name not in (None, "sentence_embedding") for name in names):
+        raise OptionError(f"{folder / 'config.json'}: {kind} on {names[0]!r} is not supported; only on sentence_embedding")
+    if kind == "Dense":
+        return StLayer("dense", folder, _dense(folder, config))
+    if kind == "LayerNorm":
+        return StLayer("layer-norm", folder, {"dim": config["dimension"]})
+    return StLayer("normalize", folder)
+
+
+def _dense(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    package, _, activation = str(config.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")
+    if activation not in ACTIVATIONS or not package.startswith("torch.nn"):
+        said = config["activation_function"]
+        raise OptionError(f"{folder / 'config.json'}: activation {said!r} is not supported; use {', '.join(ACTIVATIONS)}")
+    if config.get("use_residual"):
+        raise OptionError(f"{folder / 'config.json'}: use_residual is not supported")
+    sizes = {key: config[key] for key in ("in_features", "out_features")}
+    return {**sizes, "bias": config.get("bias", True), "activation": activation}
+
+
+def _transformer_settings(folder: Path) -> dict[str, Any]:
+    configs = (_load(folder / name, {}) for name in _TRANSFORMER_CONFIGS)
+    config = next((found for found in configs if found), {})
+    if config.get("query_expansion") or config.get("transformer_task", "feature-extraction") != "feature-extraction":
+        raise OptionError(f"{folder}: only a Transformer module for feature-extraction is supported")
+    tokenizer = config.get("processor_kwargs") or config.get("tokenizer_args") or {}
+    max_tokens = tokenizer.get("model_max_length", config.get("max_seq_length"))
+    return {"max_tokens": max_tokens, "lower_case": bool(config.get("do_lower_case", False))}
+
+
+def _prompts(root: Path) -> dict[str, Any]:
+    config = _load(root / "config_sentence_transformers.json", {})
+    prompts = {name: text or "" for name, text in (config.get("prompts") or {}).items()}
+    default = config.get("default_prompt_name")
+    if default is not None and default not in prompts:
+        raise OptionError(f"{root}: default_prompt_name {default!r} is not among its prompts ({', '.join(prompts)})")
+    return {"prompts": prompts, "default_prompt": default, "truncate_dim": config.get("truncate_dim")}

@@ -1,0 +1,187 @@
+"""The commit: every planned unit once, the ledger balanced, then one conditional write moves the store on."""
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from transforms.errors import DataGateError, LedgerError, SentenceBeamError
+from transforms.store import layout, lease, storage
+from transforms.store.ledger import Ledger, check_plan
+from transforms.store.manifest import FORMAT, Manifest, read_manifest, to_bytes, with_units
+from transforms.store.plan import Plan, read_plan
+from transforms.store.records import Problem, UnitRecord
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a run will write into its manifest beside counts and units, known before it starts.
+
+    `previous` is the run whose snapshot it replaces, `version` that manifest's version (None: the store is new).
+    """
+
+    root: str
+    run: str
+    space: dict[str, Any]
+    partition: str
+    unit_tokens: int
+    globs: tuple[str, ...]
+    options: dict[str, Any]
+    versions: dict[str, str]
+    started: str
+    previous: str | None = None
+    version: str | None = None
+    max_rejects: float = 0.01
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended: `status` is "committed" or "failed", `message` one line, `ledger` the counts."""
+
+    run: str
+    status: str
+    exit_code: int
+    message: str
+    finished: str
+    seconds: float
+    ledger: dict[str, int] = field(default_factory=dict)
+    index: dict[str, Any] | None = None
+    duplicate_ids: int = 0
+
+
+def now() -> str:
+    """The time as manifests write it: UTC, ISO 8601, to the millisecond."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def settle(snapshot: Snapshot, units: list[UnitRecord], problems: list[Problem]) -> tuple[Plan, list[UnitRecord], Ledger]:
+    """The plan, all units of the snapshot (carried ones included) and their sums, once every check has passed.
+
+    Raises the error that the first problem is, LedgerError, or DataGateError for too many rejected rows.
+    """
+    if problems:
+        raise _error_of(min(problems, key=lambda p: (p.exit_code, p.message)))
+    plan = read_plan(snapshot.root, snapshot.run)
+    everything = sorted(_once(units), key=lambda u: u.unit)
+    check_plan(plan.spans, everything)
+    ledger = Ledger.of(everything)
+    ledger.check()
+    if ledger.rejected > snapshot.max_rejects * ledger.read:
+        raise DataGateError(
+            f"{ledger.rejected} of {ledger.read} rows rejected, more than --max-rejects {snapshot.max_rejects:g} allows; "
+            f"see {storage.join(snapshot.root, 'rejects')}, mend the input or raise the limit"
+        )
+    return plan, everything, ledger
+
+
+def _error_of(problem: Problem) -> SentenceBeamError:
+    error = SentenceBeamError(problem.message)
+    error.exit_code = problem.exit_code
+    return error
+
+
+def _once(units: list[UnitRecord]) -> list[UnitRecord]:
+    """Units that an engine delivered twice (a retried bundle) count once; two different ones are a fault."""
+    seen: dict[str, UnitRecord] = {}
+    for unit in units:
+        other = seen.setdefault(unit.unit, unit)
+        if (other.path, other.sha256, other.range) != (unit.path, unit.sha256, unit.range):
+            raise LedgerError(f"ledger: unit {unit.unit} was written twice with different rows; nothing committed")
+    return list(seen.values())
+
+
+def commit(
+    snapshot: Snapshot, settled: tuple[Plan, list[UnitRecord], Ledger], index: dict[str, Any] | None
+) -> Manifest:
+    """Write the run's manifest, then make it the current one if nobody else committed meanwhile.
+
+    Raises SentenceBeamError where another run's snapshot has taken the place of the one this run began with.
+    """
+    plan, units, ledger = settled
+    data = with_units(snapshot.root, _manifest(snapshot, ledger, index), units, plan.files)
+    path = storage.join(snapshot.root, layout.snapshot(snapshot.run))
+    store = storage.storage_of(path)
+    if not store.put_if_absent(path, to_bytes(data)):
+        earlier = read_manifest(snapshot.root, snapshot.run)  # a retried commit: the first attempt's stands
+        data = earlier.data if earlier else data
+    current = storage.join(snapshot.root, layout.MANIFEST)
+    if not store.replace_if(current, to_bytes(data), snapshot.version):
+        standing = read_manifest(snapshot.root)
+        if standing is None or standing.run != snapshot.run:
+            raise SentenceBeamError(
+                f"{snapshot.root}: run {standing.run if standing else '?'} committed while this run worked; "
+                "nothing of it was touched, run again"
+            )
+    return Manifest(snapshot.root, data)
+
+
+def _manifest(snapshot: Snapshot, ledger: Ledger, index: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "run": snapshot.run,
+        "space": snapshot.space,
+        "partition": snapshot.partition,
+        "unit_tokens": snapshot.unit_tokens,
+        "rows": _pick(ledger, "read", "written", "rejected"),
+        "work": _pick(ledger, "embedded", "reused", "duplicates", "carried"),
+        "tokens": _pick(ledger, "real", "padded", "truncated_rows", "lost"),
+        "index": index,
+        "calibration": None,
+        "input": {"globs": list(snapshot.globs), "files": []},
+        "options": snapshot.options,
+        "versions": snapshot.versions,
+        "started": snapshot.started,
+        "finished": now(),
+        "previous": snapshot.previous,
+    }
+
+
+def _pick(ledger: Ledger, *names: str) -> dict[str, int]:
+    return {name: getattr(ledger, name) for name in names}
+
+
+def finish(
+    snapshot: Snapshot,
+    units: Iterable[UnitRecord],
+    problems: Iterable[Problem],
+    index: dict[str, Any] | None = None,
+    duplicate_ids: int = 0,
+) -> Result:
+    """Settle, commit, put the result on record and give the store back; a failed check is a result, not an error."""
+    try:
+        settled = settle(snapshot, list(units), list(problems))
+        commit(snapshot, settled, index)
+        ledger = settled[2].to_json()
+        result = Result(
+            snapshot.run, "committed", 0, "committed", now(), _seconds(snapshot), ledger, index, duplicate_ids
+        )
+    except SentenceBeamError as error:
+        result = failed(snapshot, error)
+    record_result(snapshot, result)
+    lease.release(snapshot.root, snapshot.run)
+    return result
+
+
+def failed(snapshot: Snapshot, error: SentenceBeamError) -> Result:
+    """The result of a run that left the manifest alone."""
+    return Result(snapshot.run, "failed", error.exit_code, str(error), now(), _seconds(snapshot))
+
+
+def _seconds(snapshot: Snapshot) -> float:
+    started = datetime.fromisoformat(snapshot.started.replace("Z", "+00:00"))
+    return round(time.time() - started.timestamp(), 3)
+
+
+def record_result(snapshot: Snapshot, result: Result) -> None:
+    """Write `runs/<run>/result.json`; a retried last step leaves the first one."""
+    path = storage.join(snapshot.root, layout.result(snapshot.run))
+    storage.storage_of(path).put_if_absent(path, to_bytes(asdict(result)))
+
+
+def read_result(root: str, run: str) -> Result | None:
+    """How a run ended, or None where it has not."""
+    path = storage.join(root, layout.result(run))
+    found = storage.storage_of(path).read_versioned(path)
+    return Result(**json.loads(found[0])) if found else None

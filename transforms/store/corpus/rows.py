@@ -1,0 +1,280 @@
+"""Rows: a span read, checked and cut into units. Bad rows are set aside with a reason, never dropped."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.errors import SentenceBeamError
+from transforms.store.corpus.files import InputFile, check_unchanged
+from transforms.store.corpus.lines import read_lines
+from transforms.store.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, Span, parquet_file
+
+READ_ROWS = 8192
+EXCERPT = 80
+
+NULL_TEXT = "null text"
+EMPTY_TEXT = "empty text"
+NULL_ID = "null id"
+NOT_UTF8 = "not UTF-8"
+NOT_JSON = "not a JSON object"
+TEXT_NOT_STRING = "text is not a string"
+ID_NOT_STRING = "id is neither string nor integer"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns are the text, the id (None: made from path and position) and which are carried along."""
+
+    text: str = "text"
+    id: str | None = None
+    keep: tuple[str, ...] = ()
+
+    @property
+    def wanted(self) -> list[str]:
+        """All of them, each once."""
+        return list(dict.fromkeys([self.text, *([self.id] if self.id else []), *self.keep]))
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A row that is not embedded; `row` is its number (Parquet) or the byte offset of its line."""
+
+    id: str | None
+    row: int
+    reason: str
+    excerpt: str
+
+
+@dataclass(frozen=True)
+class UnitRows:
+    """The rows of one unit in the input's order; all columns hold the good rows only."""
+
+    name: str
+    file: InputFile
+    start: int
+    stop: int | None
+    ids: list[str]
+    texts: list[str]
+    positions: list[int]
+    kept: pa.Table | None
+    rejects: list[Rejected]
+
+    @property
+    def read(self) -> int:
+        """Rows read, good and rejected."""
+        return len(self.ids) + len(self.rejects)
+
+
+@dataclass
+class _Rows:
+    """Rows on their way into a unit, column by column; `reasons` is None for a row that is good so far."""
+
+    positions: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    texts: list[str | None] = field(default_factory=list)
+    ids: list[str | None] = field(default_factory=list)
+    reasons: list[str | None] = field(default_factory=list)
+    kept: list[pa.Table] = field(default_factory=list)
+
+    def slice(self, start: int, stop: int) -> "_Rows":
+        """Rows [start, stop) of a block (which has one kept table at most)."""
+        part = [
+            column[start:stop] for column in (self.positions, self.sizes, self.texts, self.ids, self.reasons)
+        ]
+        return _Rows(*part, [table.slice(start, stop - start) for table in self.kept])  # type: ignore[arg-type]
+
+    def extend(self, other: "_Rows") -> None:
+        """Append another run of rows."""
+        for name in self.__dataclass_fields__:
+            getattr(self, name).extend(getattr(other, name))
+
+
+def read_span(span: Span, columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
+    """The span's units in order, each of about `unit_tokens`; at least one, if only an empty one.
+
+    A unit is named like the span, with `.0`, `.1`, ... where there are several. Memory holds two units at most.
+    Raises SentenceBeamError naming a file that cannot be read, InputChangedError one that changed.
+    """
+    blocks = _parquet_blocks(span, columns) if span.file.format == "parquet" else _line_blocks(span, columns)
+    pieces = _cut(blocks, unit_tokens)
+    previous, number = next(pieces, _Rows()), 0
+    start = span.start
+    for piece in pieces:
+        yield _unit(span, f"{span.name}.{number}", (start, piece.positions[0]), previous)
+        previous, number, start = piece, number + 1, piece.positions[0]
+    name = f"{span.name}.{number}" if number else span.name
+    yield _unit(span, name, (start, span.stop), previous)
+
+
+def _cut(blocks: Iterator[_Rows], unit_tokens: int) -> Iterator[_Rows]:
+    """Runs of rows of at most `unit_tokens` (estimated), or of one row that is larger."""
+    current, used = _Rows(), 0.0
+    for block in blocks:
+        cost = np.asarray(block.sizes, np.float64) / BYTES_PER_TOKEN + TOKENS_PER_ROW
+        total = np.cumsum(cost)
+        start = 0
+        while start < len(total):
+            spent = total[start - 1] if start else 0.0
+            stop = int(np.searchsorted(total, spent + unit_tokens - used, side="right"))
+            if stop == start and not current.positions:
+                stop += 1
+            current.extend(block.slice(start, stop))
+            used += (total[stop - 1] if stop else 0.0) - spent
+            if stop < len(total):
+                yield current
+                current, used = _Rows(), 0.0
+            start = stop
+    if current.positions:
+        yield current
+
+
+def _unit(span: Span, name: str, bounds: tuple[int, int | None], rows: _Rows) -> UnitRows:
+    reasons = [r or _fault(text, i) for r, text, i in zip(rows.reasons, rows.texts, rows.ids, strict=True)]
+    good = [i for i, reason in enumerate(reasons) if reason is None]
+    rejects = [
+        Rejected(rows.ids[i], rows.positions[i], reason, (rows.texts[i] or "")[:EXCERPT])
+        for i, reason in enumerate(reasons)
+        if reason is not None
+    ]
+    kept = pa.concat_tables(rows.kept) if rows.kept else None
+    if kept is not None and rejects:
+        kept = kept.take(pa.array(good, pa.int64()))
+    ids, texts, positions = ([column[i] for i in good] for column in (rows.ids, rows.texts, rows.positions))
+    return UnitRows(name, span.file, *bounds, ids, texts, positions, kept, rejects)  # type: ignore[arg-type]
+
+
+def _fault(text: str | None, row_id: str | None) -> str | None:
+    if text is None:
+        return NULL_TEXT
+    if row_id is None:
+        return NULL_ID
+    return None if text.strip() else EMPTY_TEXT
+
+
+def _parquet_blocks(span: Span, columns: Columns) -> Iterator[_Rows]:
+    check_unchanged(span.file)
+    position, left = span.start, span.rows or 0
+    with parquet_file(span.file) as parquet:
+        try:
+            for batch in parquet.iter_batches(READ_ROWS, row_groups=list(span.row_groups), columns=columns.wanted):
+                batch = batch.slice(0, left)
+                if batch.num_rows:
+                    yield _parquet_rows(span.file, columns, batch, position)
+                position, left = position + batch.num_rows, left - batch.num_rows
+        except (pa.ArrowException, OSError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise SentenceBeamError(f"{span.file.path} cannot be read ({reason}); replace the file") from error
+    check_unchanged(span.file)
+
+
+def _parquet_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, position: int) -> _Rows:
+    text = batch.column(columns.text)
+    text = text.cast(pa.large_string()) if not pa.types.is_large_string(text.type) else text
+    n = batch.num_rows
+    positions = list(range(position, position + n))
+    texts, reasons = _decoded(text)
+    ids: list[str | None] = [f"{file.relative}#{p}" for p in positions]
+    if columns.id:
+        ids, id_reasons = _decoded(batch.column(columns.id).cast(pa.large_string()))
+        reasons = [a or b for a, b in zip(reasons, id_reasons, strict=True)]
+    sizes = pc.fill_null(pc.binary_length(text), 0).to_pylist()
+    kept = [pa.Table.from_batches([batch.select(list(columns.keep))])] if columns.keep else []
+    return _Rows(positions, sizes, texts, ids, reasons, kept)
+
+
+def _decoded(text: pa.Array) -> tuple[list[str | None], list[str | None]]:
+    """Texts and reasons; files written by careless tools hold strings that are not UTF-8."""
+    try:
+        return text.to_pylist(), [None] * len(text)
+    except UnicodeDecodeError:
+        pairs = [(None, None) if b is None else _decode(b) for b in text.cast(pa.large_binary()).to_pylist()]
+        return [text for text, _ in pairs], [reason for _, reason in pairs]
+
+
+def _decode(line: bytes) -> tuple[str, str | None]:
+    try:
+        return line.decode("utf8"), None
+    except UnicodeDecodeError:
+        return line[: 4 * EXCERPT].decode("utf8", errors="replace"), NOT_UTF8
+
+
+def _line_blocks(span: Span, columns: Columns) -> Iterator[_Rows]:
+    parse = _jsonl_row if span.file.format == "jsonl" else _text_row
+    for block in read_lines(span.file, span.start, span.stop):
+        rows, kept = _Rows(), []
+        for offset, line in block:
+            text, row_id, reason, values = parse(span.file, columns, offset, line)
+            rows.positions.append(offset)
+            rows.sizes.append(len(line))
+            rows.texts.append(text)
+            rows.ids.append(row_id)
+            rows.reasons.append(reason)
+            kept.append(values)
+        if columns.keep and block:
+            rows.kept.append(_string_table(columns.keep, kept))
+        yield rows
+
+
+def _string_table(names: tuple[str, ...], rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.table({name: pa.array([_as_text(row.get(name)) for row in rows], pa.string()) for name in names})
+
+
+_Parsed = tuple[str | None, str | None, str | None, dict[str, Any]]
+
+
+def _text_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _Parsed:
+    text, reason = _decode(line)
+    return text, f"{file.relative}@{offset}", reason, {columns.text: text}
+
+
+def _jsonl_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _Parsed:
+    source, reason = _decode(line)
+    default = None if columns.id else f"{file.relative}@{offset}"
+    if reason or not source.strip():
+        return source, default, reason or EMPTY_TEXT, {}
+    try:
+        row = json.loads(source)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict):
+        return source[:EXCERPT], default, NOT_JSON, {}
+    row_id, reason = _json_id(row.get(columns.id)) if columns.id else (default, None)
+    text = row.get(columns.text)
+    if text is not None and not isinstance(text, str):
+        return source[:EXCERPT], row_id, TEXT_NOT_STRING, row
+    if not _is_utf8(text) or not _is_utf8(row_id):
+        return source[:EXCERPT], default, NOT_UTF8, {}
+    return text, row_id, reason, row
+
+
+def _json_id(value: Any) -> tuple[str | None, str | None]:
+    if value is None:
+        return None, NULL_ID
+    if isinstance(value, str):
+        return value, None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value), None
+    return None, ID_NOT_STRING
+
+
+def _is_utf8(text: str | None) -> bool:
+    """False for lone surrogates, which JSON can write and UTF-8 cannot hold."""
+    try:
+        (text or "").encode("utf8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _as_text(value: Any) -> str | None:
+    """A kept JSON value: strings as they are, anything else as compact JSON."""
+    if value is None or isinstance(value, str):
+        text = value
+    else:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if _is_utf8(text) else None

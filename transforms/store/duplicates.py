@@ -1,0 +1,26 @@
+"""Duplicate ids: allowed, counted. Ids are compared by 64-bit hashes, cut into buckets that can be counted apart."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from transforms.store.shards import read_shard
+
+BUCKETS = 256
+
+
+def id_hashes(path: str) -> Iterator[tuple[int, bytes]]:
+    """For each bucket with ids of this shard in it: the bucket and the ids' hashes, packed uint64."""
+    ids = [i for batch in read_shard(path, ["id"]) for i in batch.column(0).to_pylist()]
+    packed = b"".join(hashlib.blake2b(i.encode(), digest_size=8).digest() for i in ids)
+    hashes = np.frombuffer(packed, np.uint64)
+    bucket = hashes % np.uint64(BUCKETS)
+    for number in np.unique(bucket):
+        yield int(number), hashes[bucket == number].tobytes()
+
+
+def repeated(parts: Iterable[bytes]) -> int:
+    """Rows of a bucket whose id an earlier row has."""
+    hashes = np.frombuffer(b"".join(parts), np.uint64)
+    return len(hashes) - len(np.unique(hashes))

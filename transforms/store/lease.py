@@ -1,0 +1,106 @@
+"""The lease: who is writing. It saves the money of two runs at once; the conditional commit protects the data."""
+
+import json
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass, replace
+
+from transforms.errors import SentenceBeamError
+from transforms.store import layout, storage
+
+STALE_SECONDS = 600
+RENEW_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Lease:
+    """One writer: run id, host and process (pid None where the work outlives the submitting process), engine's job."""
+
+    run: str
+    host: str
+    pid: int | None
+    runner: str
+    job: str
+    renewed: float
+
+    @classmethod
+    def of_this_process(cls, run: str, runner: str, job: str, in_process: bool) -> "Lease":
+        """A lease for a run that starts now."""
+        return cls(run, socket.gethostname(), os.getpid() if in_process else None, runner, job, time.time())
+
+    def is_stale(self) -> bool:
+        """Ten minutes without a finished unit, or a dead process on this host."""
+        if self.pid is not None and self.host == socket.gethostname() and not _alive(self.pid):
+            return True
+        return time.time() - self.renewed > STALE_SECONDS
+
+    def to_bytes(self) -> bytes:
+        """The lease file."""
+        return (json.dumps(asdict(self), sort_keys=True) + "\n").encode()
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _read(root: str) -> tuple[Lease | None, str | None]:
+    """The lease and its version. One that cannot be parsed counts as nobody's: its writer died while writing."""
+    path = storage.join(root, layout.LEASE)
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        return None, None
+    try:
+        return Lease(**json.loads(found[0])), found[1]
+    except (ValueError, TypeError):
+        return None, found[1]
+
+
+def acquire(root: str, lease: Lease) -> None:
+    """Take the store for a run. Raises SentenceBeamError naming the run and job that hold it."""
+    current, version = _read(root)
+    if current is not None and not current.is_stale():
+        raise _held(root, current)
+    path = storage.join(root, layout.LEASE)
+    if not storage.storage_of(path).replace_if(path, lease.to_bytes(), version):
+        taken, _ = _read(root)
+        raise _held(root, taken or lease)
+
+
+def _held(root: str, lease: Lease) -> SentenceBeamError:
+    where = f"process {lease.pid} on {lease.host}" if lease.pid else f"submitted from {lease.host}"
+    return SentenceBeamError(
+        f"{root} is being written by run {lease.run} (job {lease.job}, {lease.runner}, {where}); "
+        f"wait for it, or {STALE_SECONDS // 60} minutes after its last sign of life"
+    )
+
+
+class Renewal:
+    """Renews a run's lease from wherever it works, at most once a minute a process."""
+
+    def __init__(self, root: str, run: str):
+        self._root, self._run, self._next = root, run, time.monotonic() + RENEW_SECONDS
+
+    def __call__(self) -> None:
+        """Renew if a minute has passed and the lease is still this run's."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + RENEW_SECONDS
+        lease, version = _read(self._root)
+        if lease is not None and lease.run == self._run:
+            path = storage.join(self._root, layout.LEASE)
+            storage.storage_of(path).replace_if(path, replace(lease, renewed=time.time()).to_bytes(), version)
+
+
+def release(root: str, run: str) -> None:
+    """Give the store back, if it is still this run's."""
+    lease, _ = _read(root)
+    if lease is not None and lease.run == run:
+        path = storage.join(root, layout.LEASE)
+        storage.storage_of(path).delete(path)

@@ -1,0 +1,104 @@
+"""The ledger: every planned row is written or rejected, and every written row says how it came by its vector."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+
+from transforms.errors import LedgerError
+from transforms.store.records import UnitRecord
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Counts over the units of one run; rows, but for the last seven, which are tokens, rows and splits."""
+
+    read: int = 0
+    written: int = 0
+    rejected: int = 0
+    embedded: int = 0
+    reused: int = 0
+    duplicates: int = 0
+    carried: int = 0
+    real: int = 0
+    padded: int = 0
+    truncated_rows: int = 0
+    lost: int = 0
+    fallbacks: int = 0
+    oom_splits: int = 0
+
+    @classmethod
+    def of(cls, units: Iterable[UnitRecord]) -> "Ledger":
+        """The sums. Carried units count as rows; their tokens were counted the night they were made."""
+        total: dict[str, int] = defaultdict(int)
+        for unit in units:
+            total["read"] += unit.read
+            total["written"] += unit.rows
+            total["rejected"] += unit.rejected
+            total["carried"] += unit.carried
+            if not unit.carried:
+                for name in ("embedded", "reused", "duplicates", "real", "padded", "lost", "fallbacks", "oom_splits"):
+                    total[name] += getattr(unit, name)
+                total["truncated_rows"] += unit.truncated
+        return cls(**total)
+
+    def to_json(self) -> dict[str, int]:
+        """Plain counts."""
+        return asdict(self)
+
+    def check(self) -> None:
+        """Raise LedgerError unless read = written + rejected and written = embedded + reused + duplicates + carried."""
+        if self.read != self.written + self.rejected:
+            raise LedgerError(
+                f"ledger: {self.read} rows read are not {self.written} written + {self.rejected} rejected; nothing committed"
+            )
+        made = self.embedded + self.reused + self.duplicates + self.carried
+        if self.written != made:
+            raise LedgerError(
+                f"ledger: {self.written} rows written are not {self.embedded} embedded + {self.reused} reused + "
+                f"{self.duplicates} duplicates + {self.carried} carried; nothing committed"
+            )
+
+
+@dataclass(frozen=True)
+class PlannedSpan:
+    """What the plan promised of one span: its range must be tiled by units, its rows (if known) must all be read."""
+
+    name: str
+    file: str
+    start: int
+    stop: int | None
+    rows: int | None
+    carried: bool
+
+
+PLAN_FIELDS = tuple(f.name for f in fields(PlannedSpan))
+
+
+def check_plan(planned: Iterable[PlannedSpan], units: Iterable[UnitRecord]) -> None:
+    """Raise LedgerError unless the units are exactly the planned ones: each once, none missing, none made up."""
+    by_span: dict[str, list[UnitRecord]] = defaultdict(list)
+    for unit in units:
+        by_span[span_name(unit.unit)].append(unit)
+    for span in planned:
+        _check_span(span, by_span.pop(span.name, []))
+    if by_span:
+        raise LedgerError(f"ledger: unit {min(by_span)} was never planned; nothing committed")
+
+
+def span_name(unit: str) -> str:
+    """The name of the span that a unit came from."""
+    return unit.partition(".")[0]
+
+
+def _check_span(span: PlannedSpan, units: list[UnitRecord]) -> None:
+    expected = span.start
+    # A carried span is one unit; a span cut again has units .0, .1, ... whose ranges follow each other.
+    for unit in sorted(units, key=lambda u: u.range[0]):
+        if unit.range[0] != expected:
+            raise LedgerError(f"ledger: {span.file}: unit {unit.unit} is doubled or out of place; nothing committed")
+        expected = unit.range[1] if unit.range[1] is not None else -1
+    if not units or expected != (span.stop if span.stop is not None else -1):
+        raise LedgerError(f"ledger: {span.file}: planned unit {span.name} was not finished; nothing committed")
+    read = sum(unit.read for unit in units)
+    if span.rows is not None and read != span.rows:
+        raise LedgerError(f"ledger: {span.file}: {read} rows read of {span.rows} planned in {span.name}; nothing committed")

@@ -1,0 +1,109 @@
+"""The manifest: one committed state of a store, and the only list of what counts.
+
+Above 20 000 units the lists move into parts, named by their sha256, and are read when somebody needs them.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from transforms.errors import SentenceBeamError
+from transforms.space import Space
+from transforms.store import layout, storage
+from transforms.store.records import UnitRecord
+
+FORMAT = 1
+UNITS_IN_ONE_FILE = 20_000
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A snapshot as its JSON says; `root` is the store it was read from."""
+
+    root: str
+    data: dict[str, Any]
+    version: str | None = field(default=None, compare=False)
+
+    @property
+    def run(self) -> str:
+        """The run that made this snapshot."""
+        return self.data["run"]
+
+    @cached_property
+    def space(self) -> Space:
+        """The space of every vector in it."""
+        return Space.from_json(self.data["space"])
+
+    @cached_property
+    def _parts(self) -> list[dict[str, Any]]:
+        return [_read_part(self.root, part) for part in self.data.get("parts", [])]
+
+    @cached_property
+    def units(self) -> list[UnitRecord]:
+        """Every unit, sorted by name."""
+        listed = self.data["shards"] or [unit for part in self._parts for unit in part["shards"]]
+        return [UnitRecord.from_dict(unit) for unit in listed]
+
+    @cached_property
+    def files(self) -> list[dict[str, Any]]:
+        """Every input file with size and checksum."""
+        return self.data["input"]["files"] or [file for part in self._parts for file in part["files"]]
+
+    @property
+    def shard_paths(self) -> list[str]:
+        """Full paths of the shards, in the units' order."""
+        return [storage.join(self.root, unit.path) for unit in self.units if unit.path]
+
+
+def _read_part(root: str, part: dict[str, Any]) -> dict[str, Any]:
+    path = storage.join(root, part["path"])
+    data = storage.read_bytes(path)
+    if hashlib.sha256(data).hexdigest() != part["sha256"]:
+        raise SentenceBeamError(f"{path} is not the part that the manifest names (sha256 differs); restore it")
+    return json.loads(data)
+
+
+def read_manifest(root: str, run: str | None = None) -> Manifest | None:
+    """The current snapshot, or that of a run; None where there is none. Raises SentenceBeamError if it is corrupt."""
+    path = storage.join(root, layout.snapshot(run) if run else layout.MANIFEST)
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        return None
+    try:
+        data = json.loads(found[0])
+        if data["format"] != FORMAT:
+            raise SentenceBeamError(f"{path} has format {data['format']}, this version reads {FORMAT}; update sentence-beam")
+        manifest = Manifest(root, data, found[1])
+        _ = manifest.space, manifest.data["shards"], manifest.data["input"]["files"], manifest.run
+        return manifest
+    except (ValueError, KeyError, TypeError) as error:
+        raise SentenceBeamError(
+            f"{path} is corrupt ({error}); restore it from {storage.join(root, 'manifests')}"
+        ) from error
+
+
+def with_units(root: str, data: dict[str, Any], units: list[UnitRecord], files: list[dict[str, Any]]) -> dict[str, Any]:
+    """The manifest's JSON with its units and files in place; writes the parts first where there are very many."""
+    listed = [unit.to_manifest() for unit in sorted(units, key=lambda u: u.unit)]
+    if len(listed) <= UNITS_IN_ONE_FILE:
+        return {**data, "shards": listed, "input": {**data["input"], "files": files}, "parts": []}
+    parts = []
+    for start in range(0, len(listed), UNITS_IN_ONE_FILE):
+        chunk = listed[start : start + UNITS_IN_ONE_FILE]
+        parts.append(_write_part(root, {"shards": chunk, "files": files if start == 0 else []}, len(chunk)))
+    return {**data, "shards": [], "input": {**data["input"], "files": []}, "parts": parts}
+
+
+def _write_part(root: str, content: dict[str, Any], units: int) -> dict[str, Any]:
+    data = to_bytes(content)
+    sha256 = hashlib.sha256(data).hexdigest()
+    path = storage.join(root, layout.part(sha256))
+    storage.storage_of(path).put_if_absent(path, data)
+    return {"path": layout.part(sha256), "sha256": sha256, "units": units}
+
+
+def to_bytes(content: dict[str, Any]) -> bytes:
+    """JSON as it is stored: readable, keys sorted."""
+    return (json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,58 @@
+"""Reading a store: the current snapshot as a dataset, and search over it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from transforms.errors import OptionError
+from transforms.space import Space
+from transforms.store import storage
+from transforms.store.manifest import Manifest, read_manifest
+
+
+@dataclass(frozen=True)
+class Store:
+    """One snapshot of a store; readers hold on to it while later runs commit others."""
+
+    manifest: Manifest
+
+    @property
+    def root(self) -> str:
+        """Where the store is."""
+        return self.manifest.root
+
+    @property
+    def space(self) -> Space:
+        """The space of its vectors."""
+        return self.manifest.space
+
+    def dataset(self) -> ds.Dataset:
+        """The snapshot's rows as a pyarrow dataset (columns as README lists them); an empty one without any shard."""
+        paths = self.manifest.shard_paths
+        if not paths:
+            return ds.dataset(pa.table({"id": pa.array([], pa.string())}))
+        return ds.dataset(paths, format="parquet")
+
+    def search(self, texts: list[str], k: int = 10, *, exact: bool = False) -> list[list[dict[str, Any]]]:
+        """The k rows nearest to each text: dicts of rank, score, id and kept columns, best first."""
+        return self._searcher.search(texts, k, exact=exact)
+
+    @cached_property
+    def _searcher(self) -> Any:
+        # Search knows encoder and index, which stand beside the store; only this method reaches over.
+        from transforms.beam.search import Searcher
+
+        return Searcher(self)
+
+
+def open_store(path: str, snapshot: str | None = None) -> Store:
+    """Open the current snapshot of a store, or that of a run. Raises OptionError where there is none."""
+    root = storage.absolute(path)
+    manifest = read_manifest(root, snapshot)
+    if manifest is None:
+        what = f"has no snapshot {snapshot}" if snapshot else "holds no store (no manifest.json)"
+        raise OptionError(f"{root} {what}; check the path, or make one with sentence-beam embed")
+    return Store(manifest)

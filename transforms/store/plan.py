@@ -1,0 +1,108 @@
+"""The plan on record: every file and span of a run, written before anything is embedded."""
+
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transforms.store import layout, storage
+from transforms.store.corpus import InputFile, Span
+from transforms.store.ledger import PLAN_FIELDS, PlannedSpan, span_name
+from transforms.store.records import UnitRecord
+
+SCHEMA = pa.schema(
+    [
+        ("file", pa.string()),
+        ("path", pa.string()),
+        ("format", pa.string()),
+        ("size", pa.int64()),
+        ("checksum", pa.string()),
+        ("version", pa.string()),
+        ("name", pa.string()),
+        ("start", pa.int64()),
+        ("stop", pa.int64()),
+        ("rows", pa.int64()),
+        ("tokens", pa.int64()),
+        ("carried", pa.bool_()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class PlannedFile:
+    """A file and what to do with it: spans to embed, or last snapshot's units to carry; `kept` are types by column."""
+
+    file: InputFile
+    spans: tuple[Span, ...] = ()
+    carried: tuple[UnitRecord, ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def planned(self) -> list[tuple[PlannedSpan, int]]:
+        """What the ledger will demand, with estimated tokens."""
+        name = self.file.relative
+        spans = [(PlannedSpan(s.name, name, s.start, s.stop, s.rows, False), s.tokens) for s in self.spans]
+        return spans + [(span, 0) for span in _carried_spans(name, self.carried)]
+
+
+def _carried_spans(file: str, units: tuple[UnitRecord, ...]) -> list[PlannedSpan]:
+    spans: dict[str, list[UnitRecord]] = {}
+    for unit in sorted(units, key=lambda u: u.range[0]):
+        spans.setdefault(span_name(unit.unit), []).append(unit)
+    return [
+        PlannedSpan(name, file, parts[0].range[0], parts[-1].range[1], sum(p.read for p in parts), True)
+        for name, parts in spans.items()
+    ]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plan read back: files as manifests list them, spans as the ledger checks them."""
+
+    files: list[dict[str, Any]]
+    spans: list[PlannedSpan]
+    tokens: int
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of the corpus where the plan knows them all."""
+        rows = [span.rows for span in self.spans]
+        return None if None in rows else sum(r for r in rows if r is not None)
+
+
+def write_plan(root: str, run: str, files: Iterable[PlannedFile]) -> None:
+    """Record a run's plan in its folder."""
+    table = pa.Table.from_pylist([row for file in files for row in _table_rows(file)], schema=SCHEMA)
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    path = storage.join(root, layout.plan(run))
+    storage.storage_of(path).put_if_absent(path, sink.getvalue())
+
+
+def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:
+    f = planned.file
+    file = {"file": f.relative, "path": f.path, "format": f.format, "size": f.size}
+    file |= {"checksum": f.checksum, "version": f.version}
+    spans = [
+        {**file, "tokens": tokens, **{name: getattr(span, name) for name in PLAN_FIELDS}}
+        for span, tokens in planned.planned
+    ]
+    return spans or [file]
+
+
+def read_plan(root: str, run: str) -> Plan:
+    """The plan of a run. Raises FileNotFoundError where it has none."""
+    data = storage.read_bytes(storage.join(root, layout.plan(run)))
+    files: dict[str, dict[str, Any]] = {}
+    spans, tokens = [], 0
+    for row in pq.read_table(io.BytesIO(data)).to_pylist():
+        files[row["file"]] = {"path": row["file"], "source": row["path"]} | {
+            name: row[name] for name in ("format", "size", "checksum", "version")
+        }
+        if row["name"] is not None:
+            spans.append(PlannedSpan(**{name: row[name] for name in PLAN_FIELDS}))
+            tokens += row["tokens"]
+    return Plan(list(files.values()), spans, tokens)

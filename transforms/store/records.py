@@ -1,0 +1,80 @@
+"""What is written down about a unit, and what turns it into lines of a manifest."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from transforms.errors import SentenceBeamError
+
+MANIFEST_FIELDS = (
+    "path", "unit", "file", "range", "rows", "read", "rejected", "rejects",
+    "tokens", "truncated", "lost", "bytes", "sha256",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class UnitRecord:
+    """One unit of a snapshot. The first thirteen fields are the manifest's; the rest say how the rows were made.
+
+    `path` and `rejects` are relative to the store and None where there is no such file; `range` is [start, stop) in
+    rows (Parquet) or bytes of the uncompressed text, stop None for "to the end". `tokens` counts before truncation,
+    `lost` is what truncation cut off. `embedded`, `reused`, `duplicates` sum to `rows`. `real` and `padded` are
+    tokens that went through the model, without and with padding. `worker` is host and process id.
+    """
+
+    path: str | None
+    unit: str
+    file: str
+    range: tuple[int, int | None]
+    rows: int
+    read: int
+    rejected: int
+    rejects: str | None
+    tokens: int
+    truncated: int
+    lost: int
+    bytes: int
+    sha256: str | None
+    embedded: int = 0
+    reused: int = 0
+    duplicates: int = 0
+    carried: int = 0
+    real: int = 0
+    padded: int = 0
+    fallbacks: int = 0
+    oom_splits: int = 0
+    worker: str = ""
+
+    def to_manifest(self) -> dict[str, Any]:
+        """The manifest's entry."""
+        return {name: getattr(self, name) for name in MANIFEST_FIELDS}
+
+    def to_json(self) -> bytes:
+        """The sidecar's bytes."""
+        return (json.dumps(asdict(self), sort_keys=True, indent=1) + "\n").encode()
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "UnitRecord":
+        """Read back an entry or a sidecar. Raises SentenceBeamError where a field is missing or unknown."""
+        names = {f.name for f in fields(cls)}
+        if not isinstance(values, dict) or not set(MANIFEST_FIELDS) <= set(values) <= names:
+            raise SentenceBeamError(f"not a unit's record: {str(values)[:80]}")
+        return cls(**{**values, "range": (values["range"][0], values["range"][1])})
+
+
+def carried(unit: UnitRecord) -> UnitRecord:
+    """A unit taken over from the last snapshot as it stands."""
+    return UnitRecord(**{**unit.to_manifest(), "carried": unit.rows})
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a run must end without a commit: one line and the exit status it ends with."""
+
+    message: str
+    exit_code: int = 1
+
+    @classmethod
+    def of(cls, error: SentenceBeamError) -> "Problem":
+        """The problem that an error of ours is."""
+        return cls(str(error), error.exit_code)

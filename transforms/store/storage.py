@@ -1,0 +1,247 @@
+"""The one module that touches storage: list, read, write once, replace if unchanged, delete.
+
+Local folders get atomic writes and real conditions (a hard link that must not exist, a comparison under a file lock).
+Every other scheme goes through Beam's filesystems, which can create and delete but have no conditional write: there
+`put_if_absent` and `replace_if` look first and write then.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from transforms.errors import SentenceBeamError
+
+BLOCK = 1 << 20
+NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One stored file: full path, bytes, checksum (content where the store knows it) and version (changes on write)."""
+
+    path: str
+    size: int
+    checksum: str
+    version: str
+
+
+class Storage(Protocol):
+    """What the rest of the project may do with files; paths are full paths or URLs."""
+
+    def match(self, pattern: str) -> list[Entry]:
+        """Files that a glob names, sorted by path; `*` stays inside a folder, `**` does not."""
+
+    def stat(self, path: str) -> Entry | None:
+        """The file's entry, or None where there is no file."""
+
+    def open(self, path: str) -> BinaryIO:
+        """A seekable binary reader of the bytes as stored (nothing decompressed)."""
+
+    def read_versioned(self, path: str) -> tuple[bytes, str] | None:
+        """The bytes and their version for `replace_if`, or None where there is no file."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Write a file whole, never over another; False where one stands already."""
+
+    def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
+        """Write over the file only while it is still `version` (None: while it is absent); False otherwise."""
+
+    def delete(self, path: str) -> None:
+        """Remove a file; no error where there is none."""
+
+
+class LocalStorage:
+    """Files of this machine. A reader sees a whole file or none; a crash leaves at most a `.tmp-` file behind."""
+
+    def match(self, pattern: str) -> list[Entry]:
+        found = FileSystems.match([pattern])[0].metadata_list
+        return sorted((self._entry(m.path) for m in found if os.path.isfile(m.path)), key=lambda e: e.path)
+
+    def stat(self, path: str) -> Entry | None:
+        return self._entry(path) if os.path.isfile(path) else None
+
+    def open(self, path: str) -> BinaryIO:
+        return open(path, "rb")
+
+    def read_versioned(self, path: str) -> tuple[bytes, str] | None:
+        try:
+            data = Path(path).read_bytes()
+        except FileNotFoundError:
+            return None
+        return data, hashlib.sha256(data).hexdigest()
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if os.path.exists(path):
+            return False
+        temporary = self._write_temporary(path, data)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in NO_HARD_LINKS:
+                raise
+            os.rename(temporary, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+        _sync_folder(path)
+        return True
+
+    def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
+        with self._locked(path):
+            current = self.read_versioned(path)
+            if (current[1] if current else None) != version:
+                return False
+            os.replace(self._write_temporary(path, data), path)
+            _sync_folder(path)
+            return True
+
+    def delete(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def _entry(self, path: str) -> Entry:
+        """Version: size, modification and change time, inode. Only the bytes' own hash proves more (see checksum_of)."""
+        s = os.stat(path)
+        return Entry(path, s.st_size, "", f"{s.st_size}-{s.st_mtime_ns}-{s.st_ctime_ns}-{s.st_ino}")
+
+    def _write_temporary(self, path: str, data: bytes) -> str:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        temporary = f"{path}.tmp-{uuid.uuid4().hex}"
+        try:
+            with open(temporary, "wb") as f:
+                f.write(data)
+                f.flush()
+                os.fsync(f.fileno())
+        except OSError:
+            self.delete(temporary)
+            raise
+        return temporary
+
+    @contextlib.contextmanager
+    def _locked(self, path: str) -> Iterator[None]:
+        folder, name = os.path.split(path)
+        os.makedirs(folder or ".", exist_ok=True)
+        with open(os.path.join(folder, f".{name}.lock"), "wb") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            yield
+
+
+class BeamStorage:
+    """Any scheme that Beam has a filesystem for."""
+
+    def match(self, pattern: str) -> list[Entry]:
+        found = FileSystems.match([pattern])[0].metadata_list
+        return sorted((self._entry(m.path, m.size_in_bytes) for m in found), key=lambda e: e.path)
+
+    def stat(self, path: str) -> Entry | None:
+        found = FileSystems.match([path])[0].metadata_list
+        return self._entry(path, found[0].size_in_bytes) if found else None
+
+    def open(self, path: str) -> BinaryIO:
+        return cast(BinaryIO, FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED))
+
+    def read_versioned(self, path: str) -> tuple[bytes, str] | None:
+        if not FileSystems.exists(path):
+            return None
+        with self.open(path) as f:
+            data = f.read()
+        return data, hashlib.sha256(data).hexdigest()
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if FileSystems.exists(path):
+            return False
+        self._write(path, data)
+        return True
+
+    def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
+        current = self.read_versioned(path)
+        if (current[1] if current else None) != version:
+            return False
+        self._write(path, data)
+        return True
+
+    def delete(self, path: str) -> None:
+        if FileSystems.exists(path):
+            FileSystems.delete([path])
+
+    def _entry(self, path: str, size: int) -> Entry:
+        checksum = str(FileSystems.checksum(path))
+        return Entry(path, size, checksum, f"{size}-{checksum}")
+
+    def _write(self, path: str, data: bytes) -> None:
+        with FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED) as f:
+            f.write(data)
+
+
+def is_local(path: str) -> bool:
+    """Whether the path is a file of this machine."""
+    return FileSystems.get_scheme(path) is None
+
+
+def storage_of(path: str) -> Storage:
+    """The storage that holds a path. Raises SentenceBeamError where no filesystem is installed for its scheme."""
+    if is_local(path):
+        return LocalStorage()
+    try:
+        FileSystems.get_filesystem(path)
+    except (ValueError, BeamIOError) as error:
+        scheme = path.split("://")[0]
+        extra = {"gs": "gcp", "s3": "aws"}.get(scheme, scheme)
+        raise SentenceBeamError(
+            f"{path}: no filesystem for {scheme}:// here; pip install 'apache-beam[{extra}]'"
+        ) from error
+    return BeamStorage()
+
+
+def absolute(path: str) -> str:
+    """The path as workers see it: absolute where it is local, as given (without a final slash) elsewhere."""
+    return os.path.abspath(os.path.expanduser(path)) if is_local(path) else path.rstrip("/")
+
+
+def join(root: str, *parts: str) -> str:
+    """A path below a root, with `/` between the parts."""
+    return "/".join([root.rstrip("/"), *parts])
+
+
+def read_bytes(path: str) -> bytes:
+    """A whole file. Raises FileNotFoundError."""
+    found = storage_of(path).read_versioned(path)
+    if found is None:
+        raise FileNotFoundError(path)
+    return found[0]
+
+
+def checksum_of(entry: Entry) -> str:
+    """The content checksum: the store's own, or for local files the sha256 of the bytes."""
+    return entry.checksum or sha256_of(entry.path)[0]
+
+
+def sha256_of(path: str) -> tuple[str, int]:
+    """sha256 in hex and size of a stored file, read in blocks. Raises FileNotFoundError."""
+    digest, size = hashlib.sha256(), 0
+    with storage_of(path).open(path) as f:
+        while block := f.read(BLOCK):
+            digest.update(block)
+            size += len(block)
+    return digest.hexdigest(), size
+
+
+def _sync_folder(path: str) -> None:
+    """Make a new name survive a power cut."""
+    fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,164 @@
+"""Writing a unit once, and finding that it was written already."""
+
+import hashlib
+import json
+import os
+import socket
+from dataclasses import dataclass, replace
+
+from transforms.errors import SentenceBeamError
+from transforms.space import Space
+from transforms.store import layout, shards, storage
+from transforms.store.corpus import Rejected, UnitRows
+from transforms.store.records import UnitRecord
+
+
+@dataclass(frozen=True)
+class UnitCounts:
+    """How the rows of a unit were made: rows, then tokens of the forward pass."""
+
+    embedded: int
+    reused: int
+    duplicates: int
+    real: int = 0
+    padded: int = 0
+    fallbacks: int = 0
+    oom_splits: int = 0
+
+
+@dataclass(frozen=True)
+class PreparedUnit:
+    """A unit that was read: its rows, their hashes, and the digest that names its files."""
+
+    rows: UnitRows
+    hashes: list[bytes]
+    digest: str
+
+    @property
+    def shard(self) -> str:
+        """Shard path within the store."""
+        return layout.shard(self.rows.name, self.digest)
+
+    @property
+    def sidecar(self) -> str:
+        """Sidecar path within the store."""
+        return layout.sidecar(self.rows.name, self.digest)
+
+
+class UnitStore:
+    """The store as one unit sees it: has it been written, and if not, write it."""
+
+    def __init__(self, root: str, space: Space):
+        self._root, self.space = root, space
+        self._storage = storage.storage_of(root)
+
+    def finished(self, unit: PreparedUnit) -> UnitRecord | None:
+        """The record of a unit that stands whole in the store, checked byte for byte; None where work is left."""
+        record = self._sidecar(unit)
+        if record is None:
+            return self._adopt(unit) if unit.rows.ids else None
+        if record.path is not None and not self._stands(record):
+            return None
+        return replace(record, unit=unit.rows.name, file=unit.rows.file.relative, range=_range(unit.rows))
+
+    def write(
+        self, unit: PreparedUnit, vectors: shards.Vectors, late: list[Rejected], counts: UnitCounts
+    ) -> UnitRecord:
+        """Write rejects, shard and sidecar, in this order; `late` are rows rejected for their vectors.
+
+        `unit.rows` holds the rows that `vectors` has, in the same order.
+        """
+        rows = unit.rows
+        rejects = sorted([*rows.rejects, *late], key=lambda r: r.row)
+        record = _record(unit, vectors, len(rejects), counts)
+        if rejects:
+            path = layout.rejects(rows.name, unit.digest)
+            self._put(path, shards.rejects_bytes(rows, rejects))
+            record = replace(record, rejects=path)
+        if rows.ids:
+            data = shards.shard_bytes(self.space, rows, unit.hashes, vectors, _counts_of(record))
+            if not self._put(unit.shard, data):
+                return self._adopt(unit) or self._replace(unit, data, record)
+            record = replace(record, path=unit.shard, bytes=len(data), sha256=_sha256(data))
+        return self._write_sidecar(unit, record)
+
+    def _put(self, path: str, data: bytes) -> bool:
+        return self._storage.put_if_absent(storage.join(self._root, path), data)
+
+    def _replace(self, unit: PreparedUnit, data: bytes, record: UnitRecord) -> UnitRecord:
+        """Write over a file that failed its check."""
+        path = storage.join(self._root, unit.shard)
+        standing = self._storage.read_versioned(path)
+        self._storage.replace_if(path, data, standing[1] if standing else None)
+        return self._write_sidecar(unit, replace(record, path=unit.shard, bytes=len(data), sha256=_sha256(data)))
+
+    def _write_sidecar(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord:
+        path = storage.join(self._root, unit.sidecar)
+        if not self._storage.put_if_absent(path, record.to_json()):
+            standing = self._storage.read_versioned(path)
+            self._storage.replace_if(path, record.to_json(), standing[1] if standing else None)
+        return record
+
+    def _sidecar(self, unit: PreparedUnit) -> UnitRecord | None:
+        found = self._storage.read_versioned(storage.join(self._root, unit.sidecar))
+        if found is None:
+            return None
+        try:
+            return UnitRecord.from_dict(json.loads(found[0]))
+        except (ValueError, TypeError, IndexError, SentenceBeamError):
+            return None  # cut short by a crash: the shard itself decides
+
+    def _stands(self, record: UnitRecord) -> bool:
+        path = storage.join(self._root, record.path or "")
+        entry = self._storage.stat(path)
+        return entry is not None and entry.size == record.bytes and storage.sha256_of(path)[0] == record.sha256
+
+    def _adopt(self, unit: PreparedUnit) -> UnitRecord | None:
+        """The record of a shard that stands without one, rebuilt from the shard; None if it fails the check."""
+        found = self._storage.read_versioned(storage.join(self._root, unit.shard))
+        if found is None:
+            return None
+        try:
+            info = shards.inspect_shard(found[0])
+        except SentenceBeamError:
+            return None
+        if info.space_id != self.space.id or info.rows != info.counts["rows"]:
+            return None
+        rejects = layout.rejects(unit.rows.name, unit.digest) if info.counts["rejected"] else None
+        record = UnitRecord(
+            path=unit.shard, unit=unit.rows.name, file=unit.rows.file.relative, range=_range(unit.rows),
+            rejects=rejects, bytes=len(found[0]), sha256=_sha256(found[0]), worker=_worker(), **info.counts,
+        )  # fmt: skip
+        return self._write_sidecar(unit, record)
+
+
+COUNTED = (
+    "rows", "read", "rejected", "tokens", "truncated", "lost",
+    "embedded", "reused", "duplicates", "real", "padded", "fallbacks", "oom_splits",
+)  # fmt: skip
+
+
+def _counts_of(record: UnitRecord) -> dict[str, int]:
+    return {name: getattr(record, name) for name in COUNTED}
+
+
+def _record(unit: PreparedUnit, vectors: shards.Vectors, rejected: int, counts: UnitCounts) -> UnitRecord:
+    rows = unit.rows
+    return UnitRecord(
+        path=None, unit=rows.name, file=rows.file.relative, range=_range(rows),
+        rows=len(rows.ids), read=len(rows.ids) + rejected, rejected=rejected, rejects=None,
+        tokens=int(vectors.tokens.sum(dtype="int64")), truncated=int(vectors.truncated.sum()),
+        lost=int(vectors.lost.sum(dtype="int64")), bytes=0, sha256=None, worker=_worker(), **vars(counts),
+    )  # fmt: skip
+
+
+def _range(rows: UnitRows) -> tuple[int, int | None]:
+    return rows.start, rows.stop
+
+
+def _worker() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,122 @@
+"""Verification: what a snapshot names against what stands in the store."""
+
+import io
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transforms.errors import LedgerError, SentenceBeamError
+from transforms.store import layout, locators, shards, storage
+from transforms.store.ledger import Ledger
+from transforms.store.manifest import Manifest
+from transforms.store.records import UnitRecord
+
+
+def faults(manifest: Manifest) -> Iterator[str]:
+    """Every fault in one line that says what is wrong where; nothing for a sound snapshot."""
+    for unit in manifest.units:
+        yield from _unit_faults(manifest, unit)
+    yield from _ledger_faults(manifest)
+    if manifest.data["index"]:
+        yield from _index_faults(manifest)
+    snapshot = storage.join(manifest.root, layout.snapshot(manifest.run))
+    if storage.storage_of(snapshot).stat(snapshot) is None:
+        yield f"{snapshot}: the snapshot's own manifest is missing; copy manifest.json there"
+
+
+def _unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
+    if unit.path is None:
+        if unit.rows:
+            yield f"unit {unit.unit}: {unit.rows} rows but no shard"
+        return
+    path = storage.join(manifest.root, unit.path)
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        yield f"{path}: the shard is missing"
+    elif storage.sha256_of(path)[0] != unit.sha256:
+        yield f"{path}: the shard was changed after it was written (sha256 differs)"
+    else:
+        yield from _shard_faults(manifest, unit, path, found[0])
+
+
+def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) -> Iterator[str]:
+    try:
+        info = shards.inspect_shard(data)
+    except SentenceBeamError as error:
+        yield f"{path}: {error}"
+        return
+    if info.space_id != manifest.space.id:
+        yield f"{path}: the shard is of another space ({info.space_id[:12]}, not {manifest.space.id[:12]})"
+    if info.rows != unit.rows:
+        yield f"{path}: {info.rows} rows, the manifest says {unit.rows}"
+    if unit.rejected:
+        yield from _reject_faults(manifest, unit)
+
+
+def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
+    path = storage.join(manifest.root, unit.rejects or "")
+    found = storage.storage_of(path).read_versioned(path) if unit.rejects else None
+    if found is None:
+        yield f"{path}: the reject file of unit {unit.unit} is missing"
+    elif (rows := pq.ParquetFile(io.BytesIO(found[0])).metadata.num_rows) != unit.rejected:
+        yield f"{path}: {rows} rejected rows, the manifest says {unit.rejected}"
+
+
+def _ledger_faults(manifest: Manifest) -> Iterator[str]:
+    counted = Ledger.of(manifest.units)
+    for name in ("read", "written", "rejected"):
+        if getattr(counted, name) != manifest.data["rows"][name]:
+            yield f"ledger: units have {getattr(counted, name)} rows {name}, the manifest says {manifest.data['rows'][name]}"
+    totals = {**manifest.data["rows"], **manifest.data["work"]}
+    try:
+        Ledger(**totals).check()
+    except LedgerError as error:
+        yield str(error).removesuffix("; nothing committed")
+    for unit, count in Counter(u.unit for u in manifest.units).items():
+        if count > 1:
+            yield f"ledger: unit {unit} is listed {count} times"
+
+
+def _index_faults(manifest: Manifest) -> Iterator[str]:
+    index = manifest.data["index"]
+    files = [(index["trained"]["path"], index["trained"]["sha256"])]
+    for segment in index["segments"]:
+        files += [(segment["path"], segment["sha256"]), (segment["locator"], segment["locator_sha256"])]
+    broken = False
+    for relative, sha256 in files:
+        path = storage.join(manifest.root, relative)
+        if storage.storage_of(path).stat(path) is None:
+            yield f"{path}: the index file is missing"
+            broken = True
+        elif storage.sha256_of(path)[0] != sha256:
+            yield f"{path}: the index file was changed after it was written (sha256 differs)"
+            broken = True
+    if not broken:
+        yield from _coverage_faults(manifest, index)
+
+
+def _coverage_faults(manifest: Manifest, index: dict[str, Any]) -> Iterator[str]:
+    """Every row of every shard must be in exactly one segment."""
+    rows = {unit.path: unit.rows for unit in manifest.units if unit.path}
+    seen: dict[str, set[int]] = {path: set() for path in rows}
+    for segment in index["segments"]:
+        table = locators.from_bytes(storage.read_bytes(storage.join(manifest.root, segment["locator"])))
+        if len(table) != segment["rows"]:
+            yield f"{segment['locator']}: {len(table)} rows, the segment has {segment['rows']}"
+        for shard, row in _pairs(table):
+            if row in seen.get(shard, {row}) or row >= rows[shard]:
+                yield f"{segment['locator']}: row {row} of {shard} is there twice or not in the snapshot"
+                return
+            seen[shard].add(row)
+    for path, found in seen.items():
+        if len(found) != rows[path]:
+            yield f"{path}: {rows[path] - len(found)} rows are not in the index"
+
+
+def _pairs(table: pa.Table) -> Iterator[tuple[str, int]]:
+    for shard, row in zip(table.column("shard").to_pylist(), table.column("row").to_pylist(), strict=True):
+        if shard is not None:
+            yield shard, row
