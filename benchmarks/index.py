@@ -171,11 +171,13 @@ def print_search(plain: Any, one: Path, paths: list[Path], queries: np.ndarray, 
     starts = np.concatenate([[0], np.cumsum(lengths)])
     print("queries/s        plain faiss     one file     segments   segments/plain   bar   identical to one file")
     for nprobe in (8, 16, 32):
-        plain_s, single_s, many_s = fastest([
-            lambda nprobe=nprobe: search_plain(plain, queries, nprobe, args.threads),
-            lambda nprobe=nprobe: single.search(queries, 10, nprobe=nprobe, threads=args.threads),
-            lambda nprobe=nprobe: many.search(queries, 10, nprobe=nprobe, threads=args.threads),
-        ])
+        plain_s, single_s, many_s = fastest(
+            [
+                lambda nprobe=nprobe: search_plain(plain, queries, nprobe, args.threads),
+                lambda nprobe=nprobe: single.search(queries, 10, nprobe=nprobe, threads=args.threads),
+                lambda nprobe=nprobe: many.search(queries, 10, nprobe=nprobe, threads=args.threads),
+            ]
+        )
         a, b = (index.search(queries, 10, nprobe=nprobe, threads=args.threads) for index in (single, many))
         same = np.array_equal(a.scores, b.scores) and np.array_equal(a.row, starts[b.segment] + b.row)
         rates = " ".join(f"{len(queries) / seconds:12.0f}" for seconds in (plain_s, single_s, many_s))

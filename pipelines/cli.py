@@ -1,6 +1,7 @@
 """`sentence-beam <command>`: finds the command's module and runs it."""
 
 import importlib
+import logging
 import sys
 
 COMMANDS = {
@@ -30,6 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments[0] not in COMMANDS:
         print(f"sentence-beam: no command {arguments[0]}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
+    logging.getLogger().setLevel(logging.ERROR)  # Beam warns of its own optional parts while it is imported
     return importlib.import_module(f"pipelines.{arguments[0]}").main(arguments[1:])
 
 

@@ -12,7 +12,7 @@ from pipelines import options
 from pipelines.progress import watched
 from pipelines.report import print_summary
 from pipelines.resolve import Resolved, new_run, resolve
-from transforms.beam import BuildIndex, Commit, Embed, IndexRequest, Plan
+from transforms.beam import BuildIndex, Commit, Embed, Plan
 from transforms.beam.commit import CountDuplicateIds
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import lease, storage
@@ -34,9 +34,19 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     out = p.add_argument_group("store")
     out.add_argument("--output", required=True, metavar="STORE", help="folder or URL of the store")
     out.add_argument("--partition", choices=["file"], help="how rows are cut into units (default: file)")
-    out.add_argument("--unit-tokens", type=options.size, metavar="N", help="tokens in a unit, one shard each (default: 256k)")
-    out.add_argument("--index", metavar="none|auto|FACTORY", help="FAISS index to build (default: as the store has it, else none)")
-    out.add_argument("--max-rejects", type=options.fraction, default=0.01, metavar="FRACTION", help="rejected rows allowed (default: 0.01)")
+    out.add_argument(
+        "--unit-tokens", type=options.size, metavar="N", help="tokens in a unit, one shard each (default: 256k)"
+    )
+    out.add_argument(
+        "--index", metavar="none|auto|FACTORY", help="FAISS index to build (default: as the store has it, else none)"
+    )
+    out.add_argument(
+        "--max-rejects",
+        type=options.fraction,
+        default=0.01,
+        metavar="FRACTION",
+        help="rejected rows allowed (default: 0.01)",
+    )
     out.add_argument("--reembed", action="store_true", help="embed everything anew, in a new space if need be")
     out.add_argument("--dry-run", action="store_true", help="print what would be done, with an estimate of the time")
     _add_machine_options(p.add_argument_group("machine"))
@@ -44,14 +54,20 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
 
 
 def _add_vector_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--model", metavar="MODEL", help="minilm, a local directory, or a Hugging Face id (default: minilm)")
+    group.add_argument(
+        "--model", metavar="MODEL", help="minilm, a local directory, or a Hugging Face id (default: minilm)"
+    )
     group.add_argument("--revision", metavar="R", help="revision of a Hugging Face id")
     group.add_argument("--pooler", metavar="SPEC", help="how token states become a vector (default: the model's own)")
     prompt = group.add_mutually_exclusive_group()
     prompt.add_argument("--prompt", metavar="STR", help="text put before every row")
     prompt.add_argument("--prompt-name", metavar="NAME", help="one of the model's named prompts")
-    group.add_argument("--max-tokens", type=options.positive, metavar="N", help="cut longer texts (default: the model's limit)")
-    group.add_argument("--normalize", action=argparse.BooleanOptionalAction, help="vectors of length 1 (default: as the model says)")
+    group.add_argument(
+        "--max-tokens", type=options.positive, metavar="N", help="cut longer texts (default: the model's limit)"
+    )
+    group.add_argument(
+        "--normalize", action=argparse.BooleanOptionalAction, help="vectors of length 1 (default: as the model says)"
+    )
     group.add_argument("--truncate-dim", type=options.positive, metavar="D", help="keep the first D components")
     group.add_argument("--precision", choices=["float32"], help="type of the stored vectors (default: float32)")
     group.add_argument(
@@ -66,7 +82,9 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--tokens-per-batch", type=options.size, metavar="N", help="padded tokens in one forward pass")
     group.add_argument("--accelerator", metavar="HINT", help="Beam accelerator hint for the embedding step alone")
     group.add_argument("--min-ram", metavar="SIZE", help="Beam memory hint for the embedding step alone")
-    group.add_argument("--worker-model", metavar="PATH", help="where workers keep the model, if not where this machine does")
+    group.add_argument(
+        "--worker-model", metavar="PATH", help="where workers keep the model, if not where this machine does"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -121,8 +139,8 @@ def build(pipeline: beam.Pipeline, resolved: Resolved, hints: dict[str, str] | N
     units = (embedded.units, planned.carried) | "Units" >> beam.Flatten()
     problems = (embedded.problems, planned.problems) | "Problems" >> beam.Flatten()
     known = [units, problems]
-    if resolved.index != "none":
-        known.append((units, problems) | "Index" >> BuildIndex(job.snapshot, IndexRequest(resolved.index)))
+    if resolved.index is not None:
+        known.append((units, problems) | "Index" >> BuildIndex(job.snapshot, resolved.index))
     if job.columns.id is not None:
         known.append(units | "DuplicateIds" >> CountDuplicateIds(job.root))
     return tuple(known) | "Commit" >> Commit(job.snapshot)

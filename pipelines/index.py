@@ -23,9 +23,17 @@ def parser() -> argparse.ArgumentParser:
     """The options of `index`."""
     p = options.command("index", "Build the FAISS index of a store, measure its recall, and commit both.")
     p.add_argument("--input", required=True, metavar="STORE")
-    p.add_argument("--index", default="auto", metavar="auto|compact|FACTORY", help="default: auto, by the number of rows")
+    p.add_argument(
+        "--index", default="auto", metavar="auto|compact|FACTORY", help="default: auto, by the number of rows"
+    )
     p.add_argument("--metric", choices=["ip", "l2"], default="ip", help="inner product (cosine where normalised) or L2")
-    p.add_argument("--target-recall", type=options.fraction, default=0.95, metavar="R", help="recall@10 to tune for (default: 0.95)")
+    p.add_argument(
+        "--target-recall",
+        type=options.fraction,
+        default=0.95,
+        metavar="R",
+        help="recall@10 to tune for (default: 0.95)",
+    )
     p.add_argument("--merge", action="store_true", help="one segment for all rows instead of several")
     return p
 

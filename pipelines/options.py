@@ -27,8 +27,8 @@ def command(name: str, description: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
         epilog=(
             f"The pipeline runs in this process (--runner={RUNNER}) unless --runner says otherwise. Flags that are not "
-            "listed here go to Beam's pipeline options (--runner, --project, ...); what only a runner's Java side knows "
-            "goes after --."
+            "listed here go to Beam's pipeline options (--runner, --project, ...); what only a runner's Java side "
+            "knows goes after --."
         ),
     )
 
@@ -37,7 +37,7 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argpars
     """Our options and Beam's. Ends with exit status 2 on a flag that neither knows."""
     ours, after = _split(list(argv))
     args, rest = parser.parse_known_args(ours)
-    beam_flags, unknown = _beam_parser().parse_known_args(rest)
+    _, unknown = _beam_parser().parse_known_args(rest)
     if unknown:
         parser.error(_unknown(parser, unknown[0]))
     options = PipelineOptions([*rest, *after])
@@ -58,12 +58,13 @@ def _beam_parser() -> argparse.ArgumentParser:
     parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
     for options in sorted(_subclasses(PipelineOptions), key=lambda cls: cls.__name__):
         if "_add_argparse_args" in vars(options):
-            options._add_argparse_args(parser)
+            options._add_argparse_args(parser)  # type: ignore[attr-defined]
     return parser
 
 
 def _subclasses(cls: type) -> set[type]:
-    return {sub for direct in cls.__subclasses__() for sub in {direct, *_subclasses(direct)}}
+    direct: list[type] = cls.__subclasses__()
+    return {*direct, *(sub for found in direct for sub in _subclasses(found))}
 
 
 def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
@@ -150,4 +151,6 @@ def names(text: str) -> tuple[str, ...]:
 def need_store(root: str, found: object) -> None:
     """Refuse a folder that holds no store."""
     if found is None:
-        raise OptionError(f"{root} holds no store (no manifest.json); check the path, or make one with sentence-beam embed")
+        raise OptionError(
+            f"{root} holds no store (no manifest.json); check the path, or make one with sentence-beam embed"
+        )

@@ -44,7 +44,9 @@ def _rare(result: Result) -> list[tuple[str, str]]:
     if n["fallbacks"]:
         found.append(("fallbacks", f"{n['fallbacks']:,} rows had no token to count; all their tokens were"))
     if n["oom_splits"]:
-        found.append(("memory", f"{n['oom_splits']:,} batches were halved; a smaller --tokens-per-batch saves the retries"))
+        found.append(
+            ("memory", f"{n['oom_splits']:,} batches were halved; a smaller --tokens-per-batch saves the retries")
+        )
     return found
 
 

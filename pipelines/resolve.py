@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from importlib import metadata
 from typing import Any
 
-from transforms.beam.job import EmbedJob
+from transforms.beam.job import EmbedJob, IndexRequest
 from transforms.errors import OptionError
 from transforms.space import DEFAULT_MODEL, Space, native_dtype, resolve_model, resolve_space
 from transforms.store import storage
@@ -40,10 +40,10 @@ PACKAGES = ("sentence-beam", "apache-beam", "torch", "transformers", "tokenizers
 
 @dataclass(frozen=True)
 class Resolved:
-    """A run as it will happen: the job, the index to build ("none" for none), and what the store had before."""
+    """A run as it will happen: the job, the index to build, and what the store had before."""
 
     job: EmbedJob
-    index: str
+    index: IndexRequest | None
     previous: Manifest | None
 
     @property
@@ -158,7 +158,9 @@ def _check_same_space(space: Space, partition: str, previous: Manifest) -> None:
 def _check_inputs(globs: list[str], output: str) -> None:
     for glob in globs:
         if overlaps(glob, output):
-            raise OptionError(f"--input {glob} takes in the store {output} itself; move the store out of it or narrow --input")
+            raise OptionError(
+                f"--input {glob} takes in the store {output} itself; move the store out of it or narrow --input"
+            )
 
 
 def _unit_tokens(args: argparse.Namespace, previous: Manifest | None) -> int:
@@ -187,7 +189,9 @@ def _can_carry(snapshot: Snapshot, previous: Manifest) -> bool:
     )
 
 
-def _index(args: argparse.Namespace, previous: Manifest | None) -> str:
+def _index(args: argparse.Namespace, previous: Manifest | None) -> IndexRequest | None:
+    """The index asked for, or one like the last snapshot's."""
     if args.index is not None:
-        return args.index
-    return "auto" if previous is not None and previous.data["index"] else "none"
+        return None if args.index == "none" else IndexRequest(args.index)
+    standing = previous.data["index"] if previous is not None else None
+    return IndexRequest(**standing["request"]) if standing else None

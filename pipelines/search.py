@@ -72,7 +72,10 @@ def table(query: str, rows: list[dict[str, Any]]) -> str:
     shown = [(str(row["rank"]), f"{row['score']:.4f}", row["id"], _excerpt(row)) for row in rows]
     heads = ("rank", "score", "id", "text")
     widths = [max(len(heads[i]), *(len(line[i]) for line in shown), 0) if shown else len(heads[i]) for i in range(3)]
-    lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3]]).rstrip() for line in shown]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3]]).rstrip()
+        for line in shown
+    ]
     head = "  ".join([*(cell.ljust(width) for cell, width in zip(heads, widths, strict=False))])
     if any(line[3] for line in shown):
         head += "  text"

@@ -21,8 +21,10 @@ from transforms.store.records import Problem, UnitRecord
 from transforms.store.units import UnitStore
 
 NAMESPACE = "embed"
-COUNTED = ("rows", "rejected", "tokens", "truncated", "lost", "embedded", "reused", "duplicates", "real", "padded")
-COUNTED += ("fallbacks", "oom_splits")
+COUNTED = (
+    "rows", "rejected", "tokens", "truncated", "lost", "embedded", "reused", "duplicates",
+    "real", "padded", "fallbacks", "oom_splits",
+)  # fmt: skip
 
 
 class Embed(beam.PTransform):
@@ -36,7 +38,7 @@ class Embed(beam.PTransform):
         self._job, self._hints = job, hints or {}
 
     def expand(self, spans: beam.PCollection) -> Any:
-        step = beam.ParDo(EmbedFn(self._job)).with_resource_hints(**self._hints)
+        step: Any = beam.ParDo(EmbedFn(self._job)).with_resource_hints(**self._hints)
         return (
             spans
             # Without it a runner may fuse planning and embedding, and one worker would do everything.
@@ -46,7 +48,7 @@ class Embed(beam.PTransform):
 
 
 class EmbedFn(beam.DoFn):
-    """Reads, encodes and writes the units of its spans; one model a process, loaded when there is something to embed."""
+    """Reads, encodes and writes the units of its spans; one model a process, loaded once there is work."""
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -78,7 +80,9 @@ class EmbedFn(beam.DoFn):
         # Held on self too: Shared keeps only the last model acquired.
         with self._lock:
             if self._encoder is None:
-                self._encoder = self._shared.acquire(lambda: load_encoder(self._job), tag=self._job.snapshot.space["id"])
+                self._encoder = self._shared.acquire(
+                    lambda: load_encoder(self._job), tag=self._job.snapshot.space["id"]
+                )
             return self._encoder
 
     def _on_batch(self, rows: int, tokens: int) -> None:

@@ -39,7 +39,10 @@ class EmbedJob:
 
 @dataclass(frozen=True)
 class IndexRequest:
-    """What index to build: `auto`, `compact` or a faiss factory string; `ip` or `l2`; the recall to tune for; one segment?"""
+    """What index to build: `auto`, `compact` or a faiss factory string; `ip` or `l2`; the recall@10 to tune for.
+
+    `merge` makes one segment of all rows.
+    """
 
     index: str = "auto"
     metric: str = "ip"

@@ -23,7 +23,7 @@ CARRIED = "carried"
 
 
 class Plan(beam.PTransform):
-    """Globs -> `spans`, lists of spans to embed; `carried`, units taken over; `problems`, what must end the run instead."""
+    """Globs -> `spans`, lists of spans to embed; `carried`, units taken over; `problems`, which end the run instead."""
 
     def __init__(self, job: EmbedJob):
         super().__init__()
@@ -115,9 +115,7 @@ def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
     return tuple((name, "string") for name in columns.keep)
 
 
-def record(
-    grouped: tuple[None, Iterable[PlannedFile | Problem]], job: EmbedJob
-) -> Iterator[Any]:
+def record(grouped: tuple[None, Iterable[PlannedFile | Problem]], job: EmbedJob) -> Iterator[Any]:
     """The whole plan, checked, written down and handed out; or its problems, and nothing handed out."""
     found = list(grouped[1])
     problems = [item for item in found if isinstance(item, Problem)]

@@ -93,7 +93,9 @@ class Searcher:
         paths = [self._path(segment["path"]) for segment in segments]
         for path in paths:
             if not storage.is_local(path):
-                raise SentenceBeamError(f"{path}: an index is opened from local disk; copy the store, or search with --exact")
+                raise SentenceBeamError(
+                    f"{path}: an index is opened from local disk; copy the store, or search with --exact"
+                )
         return SegmentedIndex.open([SegmentFile(p, mask) for p, mask in zip(paths, masks, strict=True)])
 
     def _path(self, relative: str) -> str:

@@ -144,7 +144,9 @@ def expand(tokenized: "Tokenized", embedded: "Embedded", inverse: np.ndarray) ->
 def no_vectors(dim: int) -> Vectors:
     """The vectors of no rows."""
     none = np.empty(0)
-    return Vectors(np.empty((0, dim), np.float32), none, none.astype(np.int32), none.astype(bool), none.astype(np.int32))
+    return Vectors(
+        np.empty((0, dim), np.float32), none, none.astype(np.int32), none.astype(bool), none.astype(np.int32)
+    )
 
 
 def split_by_status(rows: UnitRows, status: np.ndarray) -> tuple[np.ndarray, list[Rejected]]:

@@ -22,7 +22,7 @@ from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_mode
 from transforms.space.spec import PoolerSpec
 
 Progress = Callable[[int, int], None]
-TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 65536}
+TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Texts -> token ids, packed, with exact counts of what truncation cut off."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -110,5 +110,5 @@ def _lower_case(tokenizer: Tokenizer) -> None:
         tokenizer.normalizer = NormalizerSequence([Lowercase(), *steps])
 
 
-def _flat(lists: "map[list[int]] | chain[list[int]] | object", dtype: type, total: int) -> np.ndarray:
-    return np.fromiter(chain.from_iterable(lists), dtype=dtype, count=total)  # type: ignore[arg-type]
+def _flat(lists: Iterable[list[int]], dtype: type, total: int) -> np.ndarray:
+    return np.fromiter(chain.from_iterable(lists), dtype=dtype, count=total)

@@ -58,8 +58,18 @@ def merge_top_k(
 
 def best_first(gains: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Gains and rows [q, any] sorted by (gain descending, row), cut to k."""
-    order = np.lexsort((rows, -gains), axis=-1)[:, :k]
-    return np.take_along_axis(gains, order, axis=1), np.take_along_axis(rows, order, axis=1)
+    if (gains[:, 1:] > gains[:, :-1]).any():
+        order = np.argsort(-gains, axis=1)
+        gains, rows = np.take_along_axis(gains, order, axis=1), np.take_along_axis(rows, order, axis=1)
+    # Ties are rare, so only queries that have some among their first k+1 pay for a sort by two keys.
+    head = gains[:, : k + 1]
+    tied = np.flatnonzero(((head[:, 1:] == head[:, :-1]) & np.isfinite(head[:, 1:])).any(axis=1))
+    top = gains[:, :k].copy(), rows[:, :k].copy()
+    if tied.size:
+        order = np.lexsort((rows[tied], -gains[tied]), axis=-1)[:, :k]
+        top[0][tied] = np.take_along_axis(gains[tied], order, axis=1)
+        top[1][tied] = np.take_along_axis(rows[tied], order, axis=1)
+    return top
 
 
 def complete_top_k(scan: Scan, n_queries: int, k: int, n_rows: int, margin: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -78,9 +88,7 @@ def complete_top_k(scan: Scan, n_queries: int, k: int, n_rows: int, margin: int 
     return gains, rows
 
 
-def _settle(
-    scan: Scan, part: np.ndarray, depth: int, n_rows: int, out: tuple[np.ndarray, np.ndarray]
-) -> np.ndarray:
+def _settle(scan: Scan, part: np.ndarray, depth: int, n_rows: int, out: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """Scan these queries, write those that are settled to `out`, return the others."""
     gains, rows, bound = scan(part, depth)
     k = min(out[0].shape[1], gains.shape[1])
@@ -92,10 +100,20 @@ def _settle(
 
 
 def block_top_k(
-    faiss: Any, queries: np.ndarray, block: np.ndarray, k: int, metric: str, *, margin: int = _MARGIN
+    faiss: Any,
+    queries: np.ndarray,
+    block: np.ndarray,
+    k: int,
+    metric: str,
+    *,
+    margin: int = _MARGIN,
+    longest: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gains float32 and rows int64 [q, k] of the true top k in one block float32 [n, d]; both checked already."""
-    slack = _rounding(queries, block, metric)
+    """Gains float32 and rows int64 [q, k] of the true top k in one block float32 [n, d]; both checked already.
+
+    `longest`: a bound on the lengths of block's rows, where the caller knows one.
+    """
+    slack = _rounding(queries, longest_row(block) if longest is None else longest, metric)
 
     def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         part = queries if len(which) == len(queries) else queries[which]
@@ -106,9 +124,13 @@ def block_top_k(
     return complete_top_k(scan, len(queries), k, len(block), margin)
 
 
-def _rounding(queries: np.ndarray, block: np.ndarray, metric: str) -> np.ndarray:
+def longest_row(block: np.ndarray) -> float:
+    """Length of the longest row of float32 [n, d]; 0 without rows."""
+    return float(np.sqrt(squared_lengths(block).max(initial=0)))
+
+
+def _rounding(queries: np.ndarray, longest: float, metric: str) -> np.ndarray:
     """How far a float32 matrix product can be from the pairwise score, for each query: 2 d u |q| |x|."""
-    longest = float(np.sqrt(squared_lengths(block).max(initial=0)))
     lengths = np.sqrt(squared_lengths(queries))
     scale = lengths * longest if metric == "ip" else (lengths + longest) ** 2
     return (queries.shape[1] * 2.0**-23 * scale).astype(np.float32)

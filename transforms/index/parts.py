@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from transforms.index.exact import block_top_k, complete_top_k, gains_to_scores, merge_top_k, no_results
+from transforms.index.exact import block_top_k, complete_top_k, gains_to_scores, longest_row, merge_top_k, no_results
+from transforms.index.faiss_module import load_faiss
 from transforms.index.segment import flat_rows
 from transforms.index.vectors import metric_name
 
@@ -58,6 +59,10 @@ class Part:
     def _bits(self) -> np.ndarray | None:
         return None if self.keep is None or self.keep.all() else np.packbits(self.keep, bitorder="little")
 
+    @cached_property
+    def _longest(self) -> float:
+        return longest_row(flat_rows(load_faiss(), self.index))
+
     def top_k(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None) -> Found:
         """Gains float32 and positions int64 [q, k]; `coarse` only for a segment with lists."""
         metric = metric_name(faiss, self.index.metric_type)
@@ -80,7 +85,7 @@ class Part:
                 numbers = numbers[self.keep[start : start + _BLOCK_ROWS]]
                 block = vectors[numbers]
             if len(block):
-                gains, rows = block_top_k(faiss, queries, block, k, metric)
+                gains, rows = block_top_k(faiss, queries, block, k, metric, longest=self._longest)
                 best = merge_top_k(best, (gains, np.where(rows >= 0, numbers[rows], -1)), k)
         return best
 

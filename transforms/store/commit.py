@@ -56,7 +56,9 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def settle(snapshot: Snapshot, units: list[UnitRecord], problems: list[Problem]) -> tuple[Plan, list[UnitRecord], Ledger]:
+def settle(
+    snapshot: Snapshot, units: list[UnitRecord], problems: list[Problem]
+) -> tuple[Plan, list[UnitRecord], Ledger]:
     """The plan, all units of the snapshot (carried ones included) and their sums, once every check has passed.
 
     Raises the error that the first problem is, LedgerError, or DataGateError for too many rejected rows.

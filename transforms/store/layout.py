@@ -1,14 +1,14 @@
 """Every file and folder a store may hold, named once.
 
-    manifest.json                       the current snapshot
-    manifests/<run>.json                every snapshot
-    manifests/parts/<sha256>.json       units of a snapshot with very many
-    embeddings/<unit>-<digest>.parquet  rows and vectors
-    sidecars/<unit>-<digest>.json       the unit's record
-    rejects/<unit>-<digest>.parquet     rows that could not be embedded
-    index/<sha256>.faiss .parquet       trained quantizer, segments, locators
-    runs/<run>/                         plan.parquet, result.json, what the index step left for itself
-    lease.json                          who is writing
+manifest.json                       the current snapshot
+manifests/<run>.json                every snapshot
+manifests/parts/<sha256>.json       units of a snapshot with very many
+embeddings/<unit>-<digest>.parquet  rows and vectors
+sidecars/<unit>-<digest>.json       the unit's record
+rejects/<unit>-<digest>.parquet     rows that could not be embedded
+index/<sha256>.faiss .parquet       trained quantizer, segments, locators
+runs/<run>/                         plan.parquet, result.json, what the index step left for itself
+lease.json                          who is writing
 """
 
 MANIFEST = "manifest.json"

@@ -101,4 +101,6 @@ def _check_span(span: PlannedSpan, units: list[UnitRecord]) -> None:
         raise LedgerError(f"ledger: {span.file}: planned unit {span.name} was not finished; nothing committed")
     read = sum(unit.read for unit in units)
     if span.rows is not None and read != span.rows:
-        raise LedgerError(f"ledger: {span.file}: {read} rows read of {span.rows} planned in {span.name}; nothing committed")
+        raise LedgerError(
+            f"ledger: {span.file}: {read} rows read of {span.rows} planned in {span.name}; nothing committed"
+        )

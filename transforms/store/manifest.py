@@ -74,7 +74,9 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
     try:
         data = json.loads(found[0])
         if data["format"] != FORMAT:
-            raise SentenceBeamError(f"{path} has format {data['format']}, this version reads {FORMAT}; update sentence-beam")
+            raise SentenceBeamError(
+                f"{path} has format {data['format']}, this version reads {FORMAT}; update sentence-beam"
+            )
         manifest = Manifest(root, data, found[1])
         _ = manifest.space, manifest.data["shards"], manifest.data["input"]["files"], manifest.run
         return manifest

@@ -1,5 +1,6 @@
 """What is written down about a unit, and what turns it into lines of a manifest."""
 
+import builtins
 import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -49,7 +50,7 @@ class UnitRecord:
         """The manifest's entry."""
         return {name: getattr(self, name) for name in MANIFEST_FIELDS}
 
-    def to_json(self) -> bytes:
+    def to_json(self) -> builtins.bytes:
         """The sidecar's bytes."""
         return (json.dumps(asdict(self), sort_keys=True, indent=1) + "\n").encode()
 

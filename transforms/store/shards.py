@@ -42,15 +42,18 @@ class Vectors:
     def take(self, rows: np.ndarray) -> "Vectors":
         """The given rows, in the given order."""
         pooled = None if self.pooled is None else self.pooled[rows]
-        columns = (self.embedding, self.norm, self.tokens, self.truncated, self.lost)
-        return Vectors(*(column[rows] for column in columns), pooled)
+        return Vectors(
+            self.embedding[rows], self.norm[rows], self.tokens[rows], self.truncated[rows], self.lost[rows], pooled
+        )
 
 
 def check_keep_columns(keep: tuple[str, ...]) -> None:
     """Refuse kept columns that a shard already has under that name."""
     for name in keep:
         if name in OWN_COLUMNS:
-            raise OptionError(f"--keep-columns {name}: every shard has a column {name} of its own; rename it in the input")
+            raise OptionError(
+                f"--keep-columns {name}: every shard has a column {name} of its own; rename it in the input"
+            )
 
 
 def schema_of(space: Space, kept: pa.Schema) -> pa.Schema:
@@ -136,7 +139,8 @@ def _leaves(schema: pa.Schema) -> list[str]:
 def rejects_bytes(rows: UnitRows, rejects: list[Rejected]) -> bytes:
     """The bytes of a unit's reject file."""
     values = [
-        {"id": r.id, "file": rows.file.relative, "row": r.row, "reason": r.reason, "excerpt": r.excerpt} for r in rejects
+        {"id": r.id, "file": rows.file.relative, "row": r.row, "reason": r.reason, "excerpt": r.excerpt}
+        for r in rejects
     ]
     return _parquet(pa.Table.from_pylist(values, schema=REJECTS_SCHEMA))
 
@@ -152,7 +156,7 @@ class ShardInfo:
 
 
 def inspect_shard(data: bytes) -> ShardInfo:
-    """Read a shard's footer, once every page has passed its checksum. Raises SentenceBeamError where the bytes are no shard."""
+    """A shard's footer, once every page has passed its checksum. Raises SentenceBeamError for bytes that are no shard."""
     try:
         parquet = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
         parquet.read()

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -101,22 +102,25 @@ def _index_faults(manifest: Manifest) -> Iterator[str]:
 def _coverage_faults(manifest: Manifest, index: dict[str, Any]) -> Iterator[str]:
     """Every row of every shard must be in exactly one segment."""
     rows = {unit.path: unit.rows for unit in manifest.units if unit.path}
-    seen: dict[str, set[int]] = {path: set() for path in rows}
+    count = {path: np.zeros(n, np.int32) for path, n in rows.items()}
     for segment in index["segments"]:
         table = locators.from_bytes(storage.read_bytes(storage.join(manifest.root, segment["locator"])))
         if len(table) != segment["rows"]:
             yield f"{segment['locator']}: {len(table)} rows, the segment has {segment['rows']}"
-        for shard, row in _pairs(table):
-            if row in seen.get(shard, {row}) or row >= rows[shard]:
-                yield f"{segment['locator']}: row {row} of {shard} is there twice or not in the snapshot"
+        for path, found in _rows_by_shard(table):
+            if path not in rows or found.max() >= rows[path]:
+                yield f"{segment['locator']}: names rows of {path} that are not in the snapshot"
                 return
-            seen[shard].add(row)
-    for path, found in seen.items():
-        if len(found) != rows[path]:
-            yield f"{path}: {rows[path] - len(found)} rows are not in the index"
+            np.add.at(count[path], found, 1)
+    for path, times in count.items():
+        if not (times == 1).all():
+            yield f"{path}: {(times == 0).sum()} rows are not in the index, {(times > 1).sum()} are there twice"
 
 
-def _pairs(table: pa.Table) -> Iterator[tuple[str, int]]:
-    for shard, row in zip(table.column("shard").to_pylist(), table.column("row").to_pylist(), strict=True):
-        if shard is not None:
-            yield shard, row
+def _rows_by_shard(table: pa.Table) -> Iterator[tuple[str, np.ndarray]]:
+    live = table.filter(table.column("shard").is_valid())
+    row = live.column("row").to_numpy()
+    encoded = live.column("shard").combine_chunks()
+    codes = encoded.indices.to_numpy()
+    for code in np.unique(codes):
+        yield encoded.dictionary[int(code)].as_py(), row[codes == code]

@@ -83,10 +83,8 @@ class _Rows:
 
     def slice(self, start: int, stop: int) -> "_Rows":
         """Rows [start, stop) of a block (which has one kept table at most)."""
-        part = [
-            column[start:stop] for column in (self.positions, self.sizes, self.texts, self.ids, self.reasons)
-        ]
-        return _Rows(*part, [table.slice(start, stop - start) for table in self.kept])  # type: ignore[arg-type]
+        part = [column[start:stop] for column in (self.positions, self.sizes, self.texts, self.ids, self.reasons)]
+        return _Rows(*part, [table.slice(start, stop - start) for table in self.kept])  # type: ignore[arg-type, call-arg]
 
     def extend(self, other: "_Rows") -> None:
         """Append another run of rows."""

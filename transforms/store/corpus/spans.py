@@ -119,7 +119,9 @@ def check_columns(file: InputFile, text: str, id_column: str | None, keep: tuple
     if id_column is not None:
         found = schema.field(id_column).type
         if not is_string(found) and not pa.types.is_integer(found):
-            raise OptionError(f"{file.path}: column {id_column} is {found}; ids must be strings or integers (--id-column)")
+            raise OptionError(
+                f"{file.path}: column {id_column} is {found}; ids must be strings or integers (--id-column)"
+            )
     return schema
 
 

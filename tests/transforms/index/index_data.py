@@ -1,0 +1,58 @@
+"""Vectors and segments that the index tests share."""
+
+import tempfile
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transforms.index import SearchResult, SegmentedIndex, SegmentFile, build_segment, choose_index, train
+
+pytest.importorskip("faiss")
+
+FACTORIES = ("Flat", "IVF4,Flat", "IVF4,SQ8", "IVF4,RaBitQ", "SQ8", "IVF4_HNSW4,SQ8")
+
+
+def unit_vectors(rows: int, dim: int, seed: int = 0) -> np.ndarray:
+    vectors = np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def small_integers(rows: int, dim: int, seed: int) -> np.ndarray:
+    """Vectors of -1, 0, 1: many equal scores, many copies, and arithmetic that float32 does exactly."""
+    vectors = np.random.default_rng(seed).integers(-1, 2, (rows, dim)).astype(np.float32)
+    vectors[~vectors.any(axis=1), 0] = 1
+    return vectors
+
+
+@lru_cache
+def trained(factory: str, metric: str, dim: int) -> bytes:
+    return train(choose_index(1000, dim, factory, metric=metric), unit_vectors(1000, dim, seed=7), threads=1)
+
+
+def open_cut(
+    folder: Path, start: bytes, vectors: np.ndarray, cuts: Sequence[int], keep: np.ndarray | None = None
+) -> SegmentedIndex:
+    """The vectors in segments that end at the cuts (and at the end), opened."""
+    folder, segments = Path(tempfile.mkdtemp(dir=folder)), []
+    for number, (low, high) in enumerate(pairwise([0, *cuts, len(vectors)])):
+        path = folder / f"{number}.faiss"
+        path.write_bytes(build_segment(start, [vectors[low:high]], threads=1))
+        segments.append(SegmentFile(path, None if keep is None else keep[low:high]))
+    return SegmentedIndex.open(segments)
+
+
+def global_rows(found: SearchResult, cuts: Sequence[int]) -> np.ndarray:
+    starts = np.array([0, *cuts])
+    return np.where(found.row >= 0, starts[found.segment] + found.row, -1)
+
+
+def brute_force(vectors: np.ndarray, queries: np.ndarray, k: int, metric: str) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and rows of the top k in float64, ties by row."""
+    x, q = vectors.astype(np.float64), queries.astype(np.float64)
+    scores = q @ x.T if metric == "ip" else ((q[:, None] - x[None]) ** 2).sum(-1)
+    order = np.argsort(-scores if metric == "ip" else scores, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(scores, order, axis=1), order

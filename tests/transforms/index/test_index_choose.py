@@ -1,0 +1,75 @@
+import dataclasses
+import json
+
+import index_data  # noqa: F401  (skips where faiss is missing)
+import pytest
+
+from transforms.errors import OptionError
+from transforms.index import choose_index
+
+
+@pytest.mark.parametrize(
+    ("rows", "factory"),
+    [
+        (0, "Flat"),
+        (19_999, "Flat"),
+        (20_000, "IVF512,SQ8"),
+        (200_000, "IVF2048,SQ8"),
+        (1_000_000, "IVF4096,SQ8"),
+        (5_000_000, "IVF8192,SQ8"),
+        (20_000_000, "IVF65536_HNSW32,SQ8"),
+        (500_000_000, "IVF262144_HNSW32,SQ8"),
+    ],
+)
+def test_auto_follows_the_table(rows: int, factory: str) -> None:
+    assert choose_index(rows, 384).factory == factory
+
+
+@pytest.mark.parametrize("rows", [20_000, 25_001, 60_000, 123_456, 3_000_000, 12_000_000])
+def test_every_list_has_its_training_rows(rows: int) -> None:
+    plan = choose_index(rows, 384)
+    assert 39 * plan.nlist <= plan.train_rows <= min(rows, 64 * plan.nlist)
+
+
+def test_compact_is_re_ranked_and_small() -> None:
+    plan = choose_index(200_000, 384, "compact")
+    assert (plan.factory, plan.rerank) == ("IVF2048,RaBitQ", 100)
+    assert choose_index(200_000, 384).rerank == 0
+
+
+@pytest.mark.parametrize(("index", "row_bytes"), [("Flat", 1544), ("IVF64,SQ8", 392), ("IVF64,RaBitQ", 64)])
+def test_segments_stay_below_a_gigabyte_and_five_million_rows(index: str, row_bytes: int) -> None:
+    plan = choose_index(10_000_000, 384, index)
+    assert plan.segment_rows == min(5_000_000, 1_000_000_000 // row_bytes)
+
+
+def test_a_plan_survives_json() -> None:
+    plan = choose_index(200_000, 384, "IVF64,SQfp16", metric="l2")
+    assert type(plan)(**json.loads(json.dumps(dataclasses.asdict(plan)))) == plan
+
+
+@pytest.mark.parametrize(
+    "index",
+    ["HNSW32", "IVF64,PQ48x4fs", "OPQ16,IVF64,PQ16", "IDMap2,Flat", "IVF64", "IVF0,Flat", "RaBitQ", "PQ16", "none", ""],
+)
+def test_other_kinds_are_refused_by_name(index: str) -> None:
+    with pytest.raises(OptionError, match="use auto, compact, Flat") as error:
+        choose_index(100_000, 384, index)
+    assert f"--index {index}:" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_what_faiss_refuses_is_one_line() -> None:
+    with pytest.raises(OptionError, match="faiss refuses it for 384 components") as error:
+        choose_index(100_000, 384, "IVF64,PQ7")
+    assert "\n" not in str(error.value)
+
+
+def test_more_lists_than_rows_are_refused() -> None:
+    with pytest.raises(OptionError, match="99 rows, fewer than lists"):
+        choose_index(99, 16, "IVF100,Flat")
+
+
+def test_an_unknown_metric_is_refused() -> None:
+    with pytest.raises(OptionError, match="cosine"):
+        choose_index(10, 16, metric="cosine")

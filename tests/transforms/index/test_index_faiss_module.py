@@ -1,0 +1,69 @@
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import index_data  # noqa: F401  (skips where faiss is missing)
+import pytest
+
+from transforms.errors import MissingExtraError, OptionError
+from transforms.index import faiss_module
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    faiss_module.load_faiss.cache_clear()
+    yield
+    faiss_module.load_faiss.cache_clear()
+
+
+def _installed(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    found = {"faiss": list(names)} if names else {}
+    monkeypatch.setattr(faiss_module, "packages_distributions", lambda: found)
+
+
+def _broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> Any:
+        raise ImportError("libcudart.so.12: cannot open shared object file")
+
+    monkeypatch.setattr(importlib, "import_module", fail)
+
+
+def test_missing_faiss_names_both_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    _installed(monkeypatch)
+    _broken(monkeypatch)
+    with pytest.raises(MissingExtraError, match=r"pip install 'sentence-beam\[cpu\]'.*'sentence-beam\[gpu\]'"):
+        faiss_module.load_faiss()
+
+
+def test_two_distributions_are_refused_with_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    _installed(monkeypatch, "faiss-gpu", "faiss-cpu", "faiss-cpu")
+    with pytest.raises(OptionError, match="pip uninstall -y faiss-cpu faiss-gpu, then pip install"):
+        faiss_module.load_faiss()
+
+
+def test_a_distribution_that_does_not_load_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    _installed(monkeypatch, "faiss-gpu")
+    _broken(monkeypatch)
+    with pytest.raises(OptionError, match=r"faiss-gpu does not load .*libcudart\.so\.12.*: pip install"):
+        faiss_module.load_faiss()
+
+
+def test_one_listed_twice_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+    _installed(monkeypatch, "faiss-cpu", "faiss-cpu")
+    assert faiss_module.load_faiss().__name__ == "faiss"
+
+
+def test_importing_the_layer_imports_neither_faiss_nor_beam_nor_torch() -> None:
+    code = "import sys, transforms.index; print([m for m in ('faiss', 'apache_beam', 'torch') if m in sys.modules])"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "[]"
+
+
+def test_threads_hold_inside_the_block_only() -> None:
+    faiss = faiss_module.load_faiss()
+    before = faiss.omp_get_max_threads()
+    with faiss_module.use_threads(before + 3) as inside:
+        assert inside.omp_get_max_threads() == before + 3
+    assert faiss.omp_get_max_threads() == before

@@ -1,0 +1,142 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from index_data import brute_force, open_cut, trained, unit_vectors
+
+from transforms.index import (
+    Candidates,
+    ExactNeighbours,
+    SegmentedIndex,
+    SegmentFile,
+    build_segment,
+    choose_index,
+    measure_recall,
+    nprobe_grid,
+    recall_at_k,
+    segment_base,
+    train,
+)
+from transforms.index.recall import interval
+
+DIM, K, CUTS = 24, 10, (0, 900, 900, 2500)
+
+
+def _measure(
+    folder: Path, factory: str, metric: str, depth: int, target: float = 0.8
+) -> tuple[dict, np.ndarray, np.ndarray]:
+    """A report made segment by segment; vectors and queries."""
+    vectors, queries = unit_vectors(4000, DIM), unit_vectors(101, DIM, seed=1)
+    plan = choose_index(4000, DIM, factory, metric=metric)
+    start, grid, parts = train(plan, vectors[::2]), nprobe_grid(plan.nlist), []
+    for number, part in enumerate(np.split(vectors, CUTS)):
+        path = folder / f"{number}.faiss"
+        path.write_bytes(build_segment(start, [part]))
+        exact = ExactNeighbours(queries, K, metric)
+        for low in range(0, len(part), 500):
+            exact.add(part[low : low + 500], segment_base(number) + low)
+        index = SegmentedIndex.open([SegmentFile(path)])
+        parts.append((exact, Candidates.search(index, queries, depth, grid, segment=number)))
+    return _merged(parts, queries, target), vectors, queries
+
+
+def _merged(parts: list, queries: np.ndarray, target: float) -> dict:
+    """Through bytes, and not in the order of the segments."""
+    exact, found = ExactNeighbours(queries, K, parts[0][0].metric), parts[-1][1]
+    for other_exact, other_found in reversed(parts):
+        exact = ExactNeighbours.from_bytes(other_exact.to_bytes(), queries).merge(exact)
+        found = found if other_found is parts[-1][1] else Candidates.from_bytes(other_found.to_bytes()).merge(found)
+    report = measure_recall(exact, found, target=target)
+    assert report is not None
+    return json.loads(json.dumps(report))
+
+
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+@pytest.mark.parametrize(("factory", "depth"), [("IVF16,SQ8", K), ("IVF16,RaBitQ", 100)])
+def test_recall_is_what_an_independent_recount_gives(factory: str, depth: int, metric: str, tmp_path: Path) -> None:
+    report, vectors, queries = _measure(tmp_path, factory, metric, depth)
+    plan = choose_index(4000, DIM, factory, metric=metric)
+    one = open_cut(tmp_path, train(plan, vectors[::2]), vectors, [])
+    found = one.search(queries, depth, nprobe=report["nprobe"]).row
+    true = brute_force(vectors, queries, K, metric)[1]
+    recalls = [len(set(a.tolist()) & set(b.tolist())) / K for a, b in zip(found, true, strict=True)]
+    assert report["value"] == pytest.approx(np.mean(recalls[1::2]), abs=1e-9)
+    assert report["low"] < report["value"] < report["high"] or report["value"] == 1
+    assert (report["k"], report["queries"], report["rerank"]) == (K, 50, 0 if depth == K else 100)
+
+
+def test_the_cheapest_nprobe_that_reaches_the_target_is_chosen(tmp_path: Path) -> None:
+    chosen = [_measure(tmp_path, "IVF16,Flat", "ip", K, target)[0]["nprobe"] for target in (0.0, 0.5, 0.9, 1.01)]
+    assert chosen[0] == 1
+    assert chosen == sorted(chosen)
+    assert chosen[-1] == 16
+    assert len(set(chosen)) > 2
+
+
+def test_every_list_scanned_finds_everything(tmp_path: Path) -> None:
+    report = _measure(tmp_path, "IVF16,Flat", "l2", K, target=1.01)[0]
+    assert (report["value"], report["high"]) == (1.0, 1.0)
+    assert report["low"] == pytest.approx(50 / (50 + 1.959963984540054**2))
+
+
+def test_another_copy_of_a_neighbour_counts() -> None:
+    vectors, queries = unit_vectors(50, DIM), unit_vectors(3, DIM, seed=1)
+    vectors[10:30] = queries[0]
+    exact = ExactNeighbours(queries, 5)
+    exact.add(vectors, 0)
+    found = np.tile(np.arange(14, 19), (3, 1))
+    assert recall_at_k(exact, found)[0] == 1.0
+    assert recall_at_k(exact, np.tile(np.arange(40, 45), (3, 1)))[0] == 0.0
+
+
+@pytest.mark.parametrize("depth", [5, 40])
+def test_a_long_run_of_copies_does_not_lower_recall(depth: int, tmp_path: Path) -> None:
+    vectors, queries = unit_vectors(800, DIM), unit_vectors(4, DIM, seed=1)
+    vectors[100:700] = 0.9 * queries[0] + 0.1 * unit_vectors(1, DIM, seed=5)[0]
+    exact = ExactNeighbours(queries, 5)
+    exact.add(vectors, 0)
+    index = open_cut(tmp_path, trained("IVF4,SQ8", "ip", DIM), vectors, [])
+    found = Candidates.search(index, queries, depth, [4]).positions(4)
+    assert recall_at_k(exact, found)[0] == 1.0
+
+
+def test_fewer_rows_than_k_are_all_there_is_to_find() -> None:
+    queries = unit_vectors(2, DIM)
+    exact = ExactNeighbours(queries, K)
+    exact.add(unit_vectors(3, DIM, seed=1), 7)
+    assert recall_at_k(exact, np.array([[7, 8, 9, -1], [7, -1, -1, -1]])).tolist() == [1.0, 1 / 3]
+
+
+def test_without_queries_or_rows_there_is_no_report(tmp_path: Path) -> None:
+    index = open_cut(tmp_path, trained("IVF4,SQ8", "ip", DIM), unit_vectors(20, DIM), [])
+    empty = open_cut(tmp_path, trained("IVF4,SQ8", "ip", DIM), unit_vectors(0, DIM), [0])
+    none, two = np.empty((0, DIM), np.float32), unit_vectors(2, DIM)
+    exact = ExactNeighbours(none, K)
+    exact.add(unit_vectors(20, DIM), 0)
+    assert measure_recall(exact, Candidates.search(index, none, K, [1, 4])) is None
+    assert measure_recall(ExactNeighbours(two, K), Candidates.search(empty, two, K, [1, 4])) is None
+
+
+def test_parts_turn_into_the_same_bytes_every_time() -> None:
+    exact = ExactNeighbours(unit_vectors(3, DIM), 2, "l2")
+    exact.add(unit_vectors(9, DIM, seed=1), 5)
+    again = ExactNeighbours.from_bytes(exact.to_bytes(), unit_vectors(3, DIM))
+    assert again.to_bytes() == exact.to_bytes()
+    assert (again.k, again.metric) == (2, "l2")
+
+
+def test_the_interval_covers_the_true_recall() -> None:
+    rng = np.random.default_rng(0)
+    covered = []
+    for _ in range(400):
+        hard = rng.random(100) < 0.1
+        recalls = rng.binomial(10, np.where(hard, 0.5, 0.98)) / 10
+        _, low, high = interval(recalls, 10)
+        covered.append(low <= 0.1 * 0.5 + 0.9 * 0.98 <= high)
+    assert 0.90 <= np.mean(covered) <= 0.99
+
+
+@pytest.mark.parametrize(("nlist", "grid"), [(0, [1]), (1, [1]), (6, [1, 2, 4, 6]), (4096, [2**i for i in range(9)])])
+def test_the_grid_ends_with_the_last_list(nlist: int, grid: list[int]) -> None:
+    assert nprobe_grid(nlist) == grid

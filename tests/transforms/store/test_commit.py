@@ -1,0 +1,279 @@
+"""Ledger, lease and commit: what must add up, who may write, and what a reader sees meanwhile."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.transforms.store.conftest import make_unit, make_vectors
+from transforms.errors import DataGateError, LedgerError, SentenceBeamError
+from transforms.space import Space
+from transforms.store import lease, manifest, open_store, storage
+from transforms.store.commit import Snapshot, finish, now, read_result, settle
+from transforms.store.corpus import InputFile, Span
+from transforms.store.ledger import Ledger
+from transforms.store.plan import PlannedFile, read_plan, write_plan
+from transforms.store.records import Problem, UnitRecord, carried
+from transforms.store.units import UnitCounts, UnitStore
+from transforms.store.verify import faults
+
+FILE = InputFile("/in/a.txt", "a.txt", "text", "", 300, "sum", "v")
+
+
+def record(start: int, stop: int | None, rows: int = 4, name: str | None = None, **values: object) -> UnitRecord:
+    """A unit of bytes [start, stop) with some embedded rows."""
+    made = UnitRecord(
+        path=f"embeddings/{start}.parquet", unit=name or f"{FILE.key}-{start:012d}", file="a.txt", range=(start, stop),
+        rows=rows, read=rows, rejected=0, rejects=None, tokens=9, truncated=0, lost=0, bytes=1, sha256="s", embedded=rows,
+    )  # fmt: skip
+    return replace(made, **values)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path, space: Space) -> Snapshot:
+    """A run over one file of three spans, planned."""
+    root = str(tmp_path / "store")
+    spans = tuple(Span(FILE, start, start, start + 100, tokens=10) for start in (0, 100, 200))
+    write_plan(root, "run1", [PlannedFile(FILE, spans)])
+    return Snapshot(root, "run1", space.to_json(), "file", 100, ("/in/*.txt",), {"model": "m"}, {}, now())
+
+
+GOOD = [record(0, 100), record(100, 200), record(200, 300)]
+
+
+def test_the_plan_reads_back(snapshot: Snapshot) -> None:
+    plan = read_plan(snapshot.root, "run1")
+    assert [(s.name, s.start, s.stop) for s in plan.spans] == [(u.unit, *u.range) for u in GOOD]
+    assert plan.files[0]["path"] == "a.txt"
+    assert plan.tokens == 30
+
+
+def test_all_units_once_settle(snapshot: Snapshot) -> None:
+    _, units, ledger = settle(snapshot, [*GOOD, GOOD[1]], [])
+    assert [u.range[0] for u in units] == [0, 100, 200]
+    assert (ledger.read, ledger.written, ledger.embedded) == (12, 12, 12)
+
+
+def test_units_of_a_span_cut_again_must_tile_it(snapshot: Snapshot) -> None:
+    name = GOOD[1].unit
+    parts = [record(100, 130, name=f"{name}.0"), record(130, 200, name=f"{name}.1")]
+    settle(snapshot, [GOOD[0], *parts, GOOD[2]], [])
+    with pytest.raises(LedgerError, match="not finished"):
+        settle(snapshot, [GOOD[0], parts[0], GOOD[2]], [])
+    with pytest.raises(LedgerError, match="doubled or out of place"):
+        settle(snapshot, [GOOD[0], parts[0], record(140, 200, name=f"{name}.1"), GOOD[2]], [])
+
+
+@pytest.mark.parametrize(
+    ("units", "said"),
+    [
+        (GOOD[:2], "not finished"),
+        ([*GOOD, record(300, 400)], "never planned"),
+        ([*GOOD, replace(GOOD[0], sha256="other")], "written twice"),
+        ([GOOD[0], GOOD[1], replace(GOOD[2], read=5)], "rows read are not"),
+        ([GOOD[0], GOOD[1], replace(GOOD[2], embedded=3)], "rows written are not"),
+    ],
+)
+def test_a_ledger_that_does_not_add_up_is_exit_4_and_no_commit(
+    snapshot: Snapshot, units: list[UnitRecord], said: str
+) -> None:
+    result = finish(snapshot, units, [])
+    assert (result.status, result.exit_code) == ("failed", 4)
+    assert said in result.message
+    assert manifest.read_manifest(snapshot.root) is None
+    assert read_result(snapshot.root, "run1") == result
+
+
+def test_parquet_rows_must_all_be_read(tmp_path: Path, snapshot: Snapshot) -> None:
+    write_plan(snapshot.root, "run2", [PlannedFile(FILE, (Span(FILE, 0, 0, 5, (0,), rows=5),))])
+    with pytest.raises(LedgerError, match="4 rows read of 5 planned"):
+        settle(replace(snapshot, run="run2"), [record(0, 5)], [])
+
+
+def test_too_many_rejects_is_exit_3(snapshot: Snapshot) -> None:
+    bad = [GOOD[0], GOOD[1], replace(GOOD[2], rows=3, embedded=3, rejected=1)]
+    with pytest.raises(DataGateError, match="1 of 12 rows rejected.*--max-rejects 0.01"):
+        settle(snapshot, bad, [])
+    assert settle(replace(snapshot, max_rejects=0.1), bad, [])[2].rejected == 1
+
+
+def test_a_problem_comes_before_everything_else(snapshot: Snapshot) -> None:
+    result = finish(snapshot, [], [Problem("z broke", 2), Problem("a broke", 1)])
+    assert (result.exit_code, result.message) == (1, "a broke")
+
+
+def test_carried_units_count_their_rows_and_no_tokens() -> None:
+    ledger = Ledger.of([carried(record(0, 100, real=50, truncated=2)), record(100, 200, real=7)])
+    assert (ledger.carried, ledger.embedded, ledger.real, ledger.truncated_rows) == (4, 4, 7, 0)
+    ledger.check()
+
+
+def commit_one(tmp_path: Path, space: Space, run: str, texts: list[str], previous: manifest.Manifest | None) -> Snapshot:
+    """A run that writes one unit; not yet finished."""
+    root = str(tmp_path / "store")
+    write_plan(root, run, [PlannedFile(replace(FILE, size=100), (Span(FILE, 0, 0, 100),))])
+    return Snapshot(
+        root, run, space.to_json(), "file", 100, ("/in/*.txt",), {"model": "m"}, {}, now(),
+        previous=previous.run if previous else None, version=previous.version if previous else None,
+    )  # fmt: skip
+
+
+def written(root: str, space: Space, texts: list[str]) -> UnitRecord:
+    """A unit of these texts in the store."""
+    unit = make_unit(space, texts, name=f"{FILE.key}-{0:012d}")
+    return UnitStore(root, space).write(unit, make_vectors(len(texts)), [], UnitCounts(len(texts), 0, 0))
+
+
+def test_of_two_runs_that_began_alike_the_second_harms_nothing(tmp_path: Path, space: Space) -> None:
+    root = str(tmp_path / "store")
+    first = commit_one(tmp_path, space, "run1", ["x"], None)
+    assert finish(first, [written(root, space, ["x"])], []).status == "committed"
+    base = manifest.read_manifest(root)
+
+    a, b = (commit_one(tmp_path, space, run, [], base) for run in ("run2", "run3"))
+    assert finish(a, [written(root, space, ["x", "y"])], []).status == "committed"
+    late = finish(b, [written(root, space, ["x", "z"])], [])
+
+    assert (late.exit_code, "run2 committed while this run worked" in late.message) == (1, True)
+    store = open_store(root)
+    assert store.manifest.run == "run2"
+    assert store.manifest.data["previous"] == "run1"
+    assert store.dataset().count_rows() == 2
+    assert list(faults(store.manifest)) == []
+    assert open_store(root, "run1").dataset().count_rows() == 1
+
+
+def test_a_commit_tried_again_finds_itself(tmp_path: Path, space: Space) -> None:
+    root = str(tmp_path / "store")
+    snapshot = commit_one(tmp_path, space, "run1", ["x"], None)
+    units = [written(root, space, ["x"])]
+    assert finish(snapshot, units, []).status == "committed"
+    before = (tmp_path / "store" / "manifest.json").read_bytes()
+    assert finish(snapshot, units, []).status == "committed"
+    assert (tmp_path / "store" / "manifest.json").read_bytes() == before
+
+
+def test_manifest_has_every_field_and_its_snapshot_is_the_same_file(tmp_path: Path, space: Space) -> None:
+    root = str(tmp_path / "store")
+    finish(commit_one(tmp_path, space, "run1", ["x"], None), [written(root, space, ["x"])], [])
+    data = json.loads((tmp_path / "store" / "manifest.json").read_bytes())
+    assert {
+        "format", "run", "space", "partition", "unit_tokens", "rows", "work", "tokens", "shards", "index",
+        "calibration", "input", "options", "versions", "started", "finished", "previous",
+    } <= set(data)  # fmt: skip
+    assert set(data["shards"][0]) == {
+        "path", "unit", "file", "range", "rows", "read", "rejected", "rejects", "tokens", "truncated", "lost",
+        "bytes", "sha256",
+    }  # fmt: skip
+    assert (tmp_path / "store" / "manifests" / "run1.json").read_bytes() == (tmp_path / "store" / "manifest.json").read_bytes()
+
+
+def test_very_many_units_go_into_parts(tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
+    root = str(tmp_path / "store")
+    snapshot = Snapshot(root, "run1", space.to_json(), "file", 100, (), {}, {}, now())
+    write_plan(root, "run1", [PlannedFile(FILE, tuple(Span(FILE, s, s, s + 100) for s in (0, 100, 200)))])
+    assert finish(snapshot, GOOD, []).status == "committed"
+    found = manifest.read_manifest(root)
+    assert found is not None
+    assert found.data["shards"] == []
+    assert [part["units"] for part in found.data["parts"]] == [2, 1]
+    assert [u.to_manifest() for u in found.units] == [u.to_manifest() for u in GOOD]
+    assert [f["path"] for f in found.files] == ["a.txt"]
+    part = tmp_path / "store" / found.data["parts"][1]["path"]
+    part.write_bytes(part.read_bytes() + b" ")
+    with pytest.raises(SentenceBeamError, match="not the part that the manifest names"):
+        _ = manifest.read_manifest(root).units  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"format": 1}', b'{"format": 2}', b"\xff"])
+def test_a_corrupt_manifest_is_one_line(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "manifest.json").write_bytes(data)
+    with pytest.raises(SentenceBeamError, match="manifest.json"):
+        open_store(str(tmp_path))
+
+
+def holder(**values: object) -> lease.Lease:
+    """A lease of this very process."""
+    return replace(lease.Lease.of_this_process("run1", "FnApiRunner", "job1", True), **values)  # type: ignore[arg-type]
+
+
+def test_a_second_writer_is_told_run_and_job(tmp_path: Path) -> None:
+    lease.acquire(str(tmp_path), holder())
+    with pytest.raises(SentenceBeamError, match="run run1 .job job1"):
+        lease.acquire(str(tmp_path), holder(run="run2"))
+    lease.release(str(tmp_path), "run2")
+    with pytest.raises(SentenceBeamError, match="run1"):
+        lease.acquire(str(tmp_path), holder(run="run2"))
+    lease.release(str(tmp_path), "run1")
+    lease.acquire(str(tmp_path), holder(run="run2"))
+
+
+@pytest.mark.parametrize("old", [{"pid": 2**22 + 1}, {"renewed": 0.0}, {"pid": None, "host": "x", "renewed": 0.0}])
+def test_a_dead_writers_lease_is_taken_over(tmp_path: Path, old: dict[str, object]) -> None:
+    lease.acquire(str(tmp_path), holder(**old))
+    lease.acquire(str(tmp_path), holder(run="run2"))
+    assert json.loads((tmp_path / "lease.json").read_bytes())["run"] == "run2"
+
+
+@pytest.mark.parametrize("live", [{"pid": None}, {"host": "elsewhere", "pid": 2**22 + 1}])
+def test_a_writer_elsewhere_is_trusted_for_ten_minutes(tmp_path: Path, live: dict[str, object]) -> None:
+    lease.acquire(str(tmp_path), holder(**live))
+    with pytest.raises(SentenceBeamError, match="is being written by run run1"):
+        lease.acquire(str(tmp_path), holder(run="run2"))
+
+
+def test_a_lease_cut_short_is_nobodys(tmp_path: Path) -> None:
+    (tmp_path / "lease.json").write_bytes(b'{"run": "ru')
+    lease.acquire(str(tmp_path), holder(run="run2"))
+
+
+def test_renewal_keeps_a_lease_alive_and_never_takes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
+    lease.acquire(str(tmp_path), holder(pid=None, host="x", renewed=time.time() - 500))
+    lease.Renewal(str(tmp_path), "other")()
+    assert json.loads((tmp_path / "lease.json").read_bytes())["renewed"] < time.time() - 400
+    lease.Renewal(str(tmp_path), "run1")()
+    assert json.loads((tmp_path / "lease.json").read_bytes())["renewed"] > time.time() - 60
+
+
+@pytest.fixture
+def sound(tmp_path: Path, space: Space) -> manifest.Manifest:
+    """A committed store of one unit with three rows and a reject."""
+    root = str(tmp_path / "store")
+    unit = make_unit(space, ["x", "y", "z"], rejects=1, name=f"{FILE.key}-{0:012d}")
+    made = UnitStore(root, space).write(unit, make_vectors(3), [], UnitCounts(3, 0, 0))
+    snapshot = replace(commit_one(tmp_path, space, "run1", [], None), max_rejects=0.5)
+    assert finish(snapshot, [made], []).status == "committed"
+    return open_store(root).manifest
+
+
+def _flip(path: str) -> None:
+    data = bytearray(Path(path).read_bytes())
+    data[len(data) // 2] ^= 1
+    Path(path).write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda m: _flip(m.shard_paths[0]), "sha256 differs"),
+        (lambda m: Path(m.shard_paths[0]).unlink(), "shard is missing"),
+        (lambda m: Path(storage.join(m.root, m.units[0].rejects)).unlink(), "reject file"),
+        (lambda m: Path(storage.join(m.root, "manifests/run1.json")).unlink(), "snapshot's own manifest"),
+        (lambda m: m.data["rows"].update(read=9), "the manifest says 9"),
+        (lambda m: m.data["work"].update(embedded=1), "rows written are not"),
+        (lambda m: m.data["shards"][0].update(rows=2), "the manifest says 2"),
+    ],
+)
+def test_verify_says_what_is_wrong_where(
+    sound: manifest.Manifest, damage: Callable[[manifest.Manifest], None], said: str
+) -> None:
+    assert list(faults(sound)) == []
+    damage(sound)
+    found = list(faults(manifest.Manifest(sound.root, sound.data)))
+    assert any(said in fault for fault in found), found
+    assert all("\n" not in fault for fault in found)
