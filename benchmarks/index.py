@@ -16,6 +16,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,11 @@ def main() -> None:
     sample = choose_sample(vectors, plan)
     with tempfile.TemporaryDirectory() as folder:
         plain, plain_cost = timed(lambda: plain_faiss(vectors, sample, plan, args.threads))
-        paths, ours_cost = timed(lambda: build(vectors, sample, plan, args, Path(folder)))
+        (trained, paths), ours_cost = timed(lambda: build(vectors, sample, plan, args, Path(folder)))
         exact_report, recall_cost = timed(lambda: recall(vectors, queries, paths, plan, args))
         one = Path(folder) / "one.faiss"
         with one.open("wb") as file:
-            write_segment(train(plan, sample, threads=args.threads), blocks(vectors), file, threads=args.threads)
+            write_segment(trained, blocks(vectors), file, threads=args.threads)
         print_build(plain_cost, ours_cost, recall_cost)
         print(f"recall: {exact_report}\n")
         print_search(plain, one, paths, queries, args)
@@ -129,7 +130,7 @@ def plain_faiss(vectors: np.ndarray, sample: np.ndarray, plan: IndexPlan, thread
 
 def build(
     vectors: np.ndarray, sample: np.ndarray, plan: IndexPlan, args: argparse.Namespace, folder: Path
-) -> list[Path]:
+) -> tuple[bytes, list[Path]]:
     """Train, write the segments, hash the files."""
     trained = train(plan, sample, threads=args.threads)
     paths = [folder / f"{number}.faiss" for number in range(args.segments)]
@@ -137,7 +138,7 @@ def build(
         with path.open("wb") as file:
             write_segment(trained, blocks(part), file, threads=args.threads)
         hashlib.sha256(path.read_bytes()).hexdigest()
-    return paths
+    return trained, paths
 
 
 def recall(
@@ -169,25 +170,22 @@ def print_search(plain: Any, one: Path, paths: list[Path], queries: np.ndarray, 
     single, many = SegmentedIndex.open([SegmentFile(one)]), SegmentedIndex.open([SegmentFile(path) for path in paths])
     lengths = [len(part) for part in np.array_split(np.empty(args.rows, bool), args.segments)]
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    print("queries/s        plain faiss     one file     segments   segments/plain   bar   identical to one file")
+    print("queries/s     plain faiss     one file     segments   segments/one file: wall      CPU    bar   identical")
     for nprobe in (8, 16, 32):
-        plain_s, single_s, many_s = fastest(
-            [
-                lambda nprobe=nprobe: search_plain(plain, queries, nprobe, args.threads),
-                lambda nprobe=nprobe: single.search(queries, 10, nprobe=nprobe, threads=args.threads),
-                lambda nprobe=nprobe: many.search(queries, 10, nprobe=nprobe, threads=args.threads),
-            ]
-        )
-        a, b = (index.search(queries, 10, nprobe=nprobe, threads=args.threads) for index in (single, many))
+        plain_search = partial(search_plain, plain, queries, nprobe, args.threads)
+        ours = [partial(i.search, queries, 10, nprobe=nprobe, threads=args.threads) for i in (single, many)]
+        plain_s, single_s, many_s = fastest([plain_search, *ours])
+        a, b = (search() for search in ours)
         same = np.array_equal(a.scores, b.scores) and np.array_equal(a.row, starts[b.segment] + b.row)
-        rates = " ".join(f"{len(queries) / seconds:12.0f}" for seconds in (plain_s, single_s, many_s))
-        print(f"nprobe {nprobe:<6}   {rates} {plain_s / many_s:16.2f}  0.95   {same}")
+        rates = " ".join(f"{len(queries) / cost[0]:12.0f}" for cost in (plain_s, single_s, many_s))
+        ratios = " ".join(f"{one_file / cut:8.2f}" for one_file, cut in zip(single_s, many_s, strict=True))
+        print(f"nprobe {nprobe:<4} {rates} {ratios:>34}   0.95   {same}")
 
 
-def fastest(works: list[Callable[[], Any]], rounds: int = 5) -> list[float]:
-    """Least wall seconds of each work over rounds that take turns."""
-    times = [[timed(work)[1][0] for work in works] for _ in range(rounds)]
-    return [min(column) for column in zip(*times, strict=True)]
+def fastest(works: list[Callable[[], Any]], rounds: int = 9) -> list[tuple[float, float]]:
+    """Least (wall, CPU) seconds of each work over rounds that take turns."""
+    costs = np.array([[timed(work)[1] for work in works] for _ in range(rounds)]).min(axis=0)
+    return [(float(wall), float(cpu)) for wall, cpu in costs]
 
 
 def search_plain(index: Any, queries: np.ndarray, nprobe: int, threads: int) -> Any:

@@ -16,7 +16,7 @@ from transforms.beam import BuildIndex, Commit, Embed, Plan
 from transforms.beam.commit import CountDuplicateIds
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import lease, storage
-from transforms.store.commit import Result, read_result
+from transforms.store.commit import Result, Snapshot, failed, read_result, record_result
 from transforms.store.manifest import read_manifest
 
 
@@ -100,9 +100,11 @@ def _embed(argv: list[str]) -> int:
         return show(args, beam_options)
     root, run = storage.absolute(args.output), new_run()
     local = options.in_process(beam_options)
-    resolve(args, read_manifest(root), run, local)  # a mistake should not touch the store
+    resolved = resolve(args, read_manifest(root), run, local)  # a mistake should not touch the store
     with writing(root, run, beam_options):
-        resolved = resolve(args, read_manifest(root), run, local)
+        standing = read_manifest(root)
+        if (standing.version if standing else None) != resolved.job.snapshot.version:
+            resolved = resolve(args, standing, run, local)
         result = run_embed(resolved, args, beam_options)
     print_summary(resolved, result)
     return 0
@@ -112,7 +114,7 @@ def run_embed(resolved: Resolved, args: argparse.Namespace, beam_options: Pipeli
     """Run the pipeline and read how it ended; raises the error that a failed run's result is."""
     snapshot = resolved.job.snapshot
     hints = {"accelerator": args.accelerator, "min_ram": args.min_ram}
-    with watched(sys.stderr):
+    with watched(sys.stderr), recorded(snapshot):
         with beam.Pipeline(options=beam_options) as pipeline:
             build(pipeline, resolved, {name: hint for name, hint in hints.items() if hint})
     return result_of(snapshot.root, snapshot.run)
@@ -144,6 +146,17 @@ def build(pipeline: beam.Pipeline, resolved: Resolved, hints: dict[str, str] | N
     if job.columns.id is not None:
         known.append(units | "DuplicateIds" >> CountDuplicateIds(job.root))
     return tuple(known) | "Commit" >> Commit(job.snapshot)
+
+
+@contextlib.contextmanager
+def recorded(snapshot: Snapshot) -> Iterator[None]:
+    """Put a pipeline that breaks down on record, if the store still takes it."""
+    try:
+        yield
+    except Exception as error:
+        with contextlib.suppress(Exception):
+            record_result(snapshot, failed(snapshot, error))
+        raise
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
@@ -19,9 +20,16 @@ DEBUG = "SENTENCE_BEAM_DEBUG"
 SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
 
 
+class _Parser(argparse.ArgumentParser):
+    """A mistake is one line, as all errors are; --help shows the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise OptionError(message if "--help" in message else f"{message}; see --help")
+
+
 def command(name: str, description: str) -> argparse.ArgumentParser:
     """A parser that takes no abbreviations and says where other flags go."""
-    return argparse.ArgumentParser(
+    return _Parser(
         prog=f"sentence-beam {name}",
         description=description,
         allow_abbrev=False,

@@ -82,8 +82,7 @@ class PlanFileFn(beam.DoFn):
         old, units = self._last_snapshot().get(file.relative, ({}, []))
         if old and old["version"] == file.version:
             return replace(file, checksum=old["checksum"]), units
-        entry = storage.Entry(file.path, file.size, file.checksum, file.version)
-        file = replace(file, checksum=storage.checksum_of(entry))
+        file = replace(file, checksum=checksum_of(file))
         same = old and (old["size"], old["checksum"], old["format"]) == (file.size, file.checksum, file.format)
         return file, units if same else None
 
@@ -93,6 +92,16 @@ class PlanFileFn(beam.DoFn):
             manifest = read_manifest(self._job.root, previous) if previous else None
             self._known = units_by_file(manifest) if manifest else {}
         return self._known
+
+
+def checksum_of(file: InputFile) -> str:
+    """The checksum of an input's content. Raises SentenceBeamError for a file that may not be read or is gone."""
+    try:
+        return storage.checksum_of(storage.Entry(file.path, file.size, file.checksum, file.version))
+    except (FileNotFoundError, PermissionError) as error:
+        raise SentenceBeamError(
+            f"{file.path} cannot be read ({error.strerror}); mend that or leave it out of --input"
+        ) from error
 
 
 def units_by_file(manifest: Manifest) -> dict[str, tuple[dict[str, Any], list[UnitRecord]]]:

@@ -34,6 +34,7 @@ from transforms.store.shards import as_hashes, as_matrix, read_shard
 
 HELD_OUT = 1000
 HELD_OUT_SHARE = 10  # at most one row in ten is held out
+COPIES_HELD_OUT = 20  # a text with more copies stays in the index: the held-out segment is scanned for every query
 K = 10
 SEGMENT_ROWS = 250_000
 SEGMENTS = 64
@@ -164,27 +165,43 @@ def train_all(job: IndexJob, found: list[Group]) -> Trained:
     """Train once on everybody's sample, in the groups' order, and write the held-out rows as a Flat segment."""
     ordered = sorted(found, key=lambda group: group.number)
     sample = _stack([_take(job.scratch(f"sample-{g.number}.npy")) for g in ordered], job.plan.dim)
-    queries = _stack([_take(job.scratch(f"held-out-{g.number}.npy")) for g in ordered], job.plan.dim)
-    _leave(job.scratch("queries.npy"), queries)
-    data = train(job.plan, sample)
-    path, sha256 = _write_index_file(job, data, "faiss")
+    path, sha256 = _write_index_file(job, train(job.plan, sample), "faiss")
+    queries, locator = _held_out(job, ordered)
     held_out = None
     if len(queries):
-        tables = [locators.from_bytes(_read(job.scratch(f"held-out-{g.number}.parquet"))) for g in ordered]
         data = flat_segment([queries], job.plan.dim, job.plan.metric)
-        held_out = _segment(job, len(ordered), "held-out", data, locators.concat(tables))
+        held_out = _segment(job, len(ordered), "held-out", data, locator)
     return Trained(path, sha256, len(sample), held_out)
+
+
+def _held_out(job: IndexJob, ordered: list[Group]) -> tuple[np.ndarray, pa.Table]:
+    """Vectors and locator of the held-out rows; left behind: the vectors as queries, and the texts' hashes."""
+    queries = _stack([_take(job.scratch(f"held-out-{g.number}.npy")) for g in ordered], job.plan.dim)
+    tables = [locators.from_bytes(_read(job.scratch(f"held-out-{g.number}.parquet"))) for g in ordered]
+    locator = locators.concat(tables)
+    hashes = as_keys(as_hashes(locator.column("row_hash").combine_chunks()))
+    texts, place, copies = np.unique(hashes, return_inverse=True, return_counts=True)
+    few = np.flatnonzero(copies[place] <= COPIES_HELD_OUT)
+    _leave(job.scratch("queries.npy"), queries[few])
+    _leave(job.scratch("held-out.npy"), texts[copies <= COPIES_HELD_OUT].view(np.uint8))
+    return queries[few], locator.take(few)
+
+
+def as_keys(hashes: np.ndarray) -> np.ndarray:
+    """uint8 [n, 16] as n comparable items."""
+    return np.ascontiguousarray(hashes).view("S16").reshape(-1)
 
 
 def build_group(job: IndexJob, trained: Trained, group: Group) -> Segment | None:
     """Build and write the group's segment, and leave what it says of the held-out queries; None if no row is left."""
     queries, base = _take(job.scratch("queries.npy")), group.number << 32
+    held_out = _take(job.scratch("held-out.npy")).view("S16")
     exact, locator = ExactNeighbours(queries, K, job.plan.metric), locators.LocatorBuilder()
 
     def rest() -> Iterator[np.ndarray]:
         added = 0
         for block in blocks(job, group):
-            rows = np.flatnonzero(~select(held_out_keys(block.hashes), job.held_out_below))
+            rows = np.flatnonzero(~np.isin(as_keys(block.hashes), held_out))
             vectors = np.ascontiguousarray(block.vectors[rows])
             exact.add(vectors, base + added)
             _locate(locator, block, rows)
@@ -272,7 +289,7 @@ def _read(path: str) -> bytes:
 
 def clear_scratch(job: IndexJob, found: list[Group]) -> None:
     """Remove what the steps left for each other."""
-    names = ["queries.npy"]
+    names = ["queries.npy", "held-out.npy"]
     for group in found:
         names += [f"{stem}-{group.number}.npy" for stem in ("sample", "held-out")]
         names += [f"held-out-{group.number}.parquet", f"exact-{group.number}.npz", f"found-{group.number}.npz"]

@@ -166,9 +166,11 @@ def finish(
     return result
 
 
-def failed(snapshot: Snapshot, error: SentenceBeamError) -> Result:
+def failed(snapshot: Snapshot, error: Exception) -> Result:
     """The result of a run that left the manifest alone."""
-    return Result(snapshot.run, "failed", error.exit_code, str(error), now(), _seconds(snapshot))
+    exit_code = error.exit_code if isinstance(error, SentenceBeamError) else 1
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return Result(snapshot.run, "failed", exit_code, line, now(), _seconds(snapshot))
 
 
 def _seconds(snapshot: Snapshot) -> float:

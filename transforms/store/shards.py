@@ -182,5 +182,7 @@ def as_matrix(column: pa.FixedSizeListArray) -> np.ndarray:
 
 def as_hashes(column: pa.FixedSizeBinaryArray) -> np.ndarray:
     """A row_hash column as uint8 [n, 16]."""
+    if not len(column):
+        return np.empty((0, 16), np.uint8)
     start = column.offset * 16
     return np.frombuffer(column.buffers()[1], np.uint8)[start : start + 16 * len(column)].reshape(-1, 16)

@@ -90,6 +90,8 @@ def _nothing_matches(pattern: str) -> str:
 
 
 def _input_file(entry: storage.Entry, relative: str, file_format: str) -> InputFile:
+    if not is_utf8(entry.path):  # ids and manifests could not hold it
+        raise OptionError(f"--input {entry.path!a}: the name is not UTF-8; rename the file or narrow --input")
     stem, compression = relative, ""
     for suffix in COMPRESSIONS:
         if relative.endswith(suffix):
@@ -104,6 +106,15 @@ def _input_file(entry: storage.Entry, relative: str, file_format: str) -> InputF
     if file_format == "parquet":
         compression = ""
     return InputFile(entry.path, relative, file_format, compression, entry.size, entry.checksum, entry.version)
+
+
+def is_utf8(text: str | None) -> bool:
+    """False for lone surrogates, which JSON and file names can bring and UTF-8 cannot hold."""
+    try:
+        (text or "").encode("utf8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_distinct(files: list[InputFile]) -> None:

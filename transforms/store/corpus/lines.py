@@ -23,7 +23,7 @@ def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[t
         if file.compression:
             yield from _checked(file, _blocks_of_lines(decompressed(file, raw), 0, stop))
         else:
-            yield from _blocks_of_lines(raw, _first_line_start(raw, start), stop)
+            yield from _blocks_of_lines(raw, _first_line_start(raw, start, stop), stop)
 
 
 def line_starts(file: InputFile, start: int, stop: int | None) -> Iterator[int]:
@@ -44,13 +44,14 @@ def _checked(file: InputFile, blocks: Iterator[list[tuple[int, bytes]]]) -> Iter
         ) from error
 
 
-def _first_line_start(raw: BinaryIO, start: int) -> int:
-    """Offset of the first line that starts at or after `start`, the reader left there."""
+def _first_line_start(raw: BinaryIO, start: int, stop: int | None) -> int:
+    """Offset of the first line that starts at or after `start`, the reader left there; some offset from `stop` on
+    where none starts before it (a line may be longer than many ranges)."""
     if start == 0:
         return 0
     raw.seek(start - 1)
     position = start - 1
-    while block := raw.read(BLOCK):
+    while (stop is None or position < stop) and (block := raw.read(BLOCK)):
         newline = block.find(b"\n")
         if newline >= 0:
             position += newline + 1

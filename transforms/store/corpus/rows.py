@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.errors import SentenceBeamError
-from transforms.store.corpus.files import InputFile, check_unchanged
+from transforms.store.corpus.files import InputFile, check_unchanged, is_utf8
 from transforms.store.corpus.lines import read_lines
 from transforms.store.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, Span, parquet_file
 
@@ -21,6 +21,7 @@ NULL_TEXT = "null text"
 EMPTY_TEXT = "empty text"
 NULL_ID = "null id"
 NOT_UTF8 = "not UTF-8"
+KEPT_NOT_UTF8 = "kept column not UTF-8"
 NOT_JSON = "not a JSON object"
 TEXT_NOT_STRING = "text is not a string"
 ID_NOT_STRING = "id is neither string nor integer"
@@ -180,9 +181,35 @@ def _parquet_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, posi
     if columns.id:
         ids, id_reasons = _decoded(batch.column(columns.id).cast(pa.large_string()))
         reasons = [a or b for a, b in zip(reasons, id_reasons, strict=True)]
+    for name in columns.keep:
+        reasons = [a or b for a, b in zip(reasons, _kept_faults(batch.column(name)), strict=True)]
     sizes = pc.fill_null(pc.binary_length(text), 0).to_pylist()
-    kept = [pa.Table.from_batches([batch.select(list(columns.keep))])] if columns.keep else []
+    kept = [_without_views(batch.select(list(columns.keep)))] if columns.keep else []
     return _Rows(positions, sizes, texts, ids, reasons, kept)
+
+
+def _kept_faults(column: pa.Array) -> list[str | None]:
+    """Reasons against kept values that no reader of the shard could decode."""
+    try:
+        column.validate(full=True)
+        return [None] * len(column)
+    except pa.ArrowInvalid:
+        return [None if _decodes(value) else KEPT_NOT_UTF8 for value in column]
+
+
+def _decodes(value: pa.Scalar) -> bool:
+    try:
+        value.as_py()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _without_views(batch: pa.RecordBatch) -> pa.Table:
+    """View types as the plain ones: Arrow cannot take rows of them, and few readers of shards know them."""
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    fields = [field.with_type(plain.get(field.type, field.type)) for field in batch.schema]
+    return pa.Table.from_batches([batch]).cast(pa.schema(fields))
 
 
 def _decoded(text: pa.Array) -> tuple[list[str | None], list[str | None]]:
@@ -237,7 +264,7 @@ def _jsonl_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _
         return source, default, reason or EMPTY_TEXT, {}
     try:
         row = json.loads(source)
-    except ValueError:
+    except (ValueError, RecursionError):  # RecursionError: ten thousand brackets
         row = None
     if not isinstance(row, dict):
         return source[:EXCERPT], default, NOT_JSON, {}
@@ -245,7 +272,7 @@ def _jsonl_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _
     text = row.get(columns.text)
     if text is not None and not isinstance(text, str):
         return source[:EXCERPT], row_id, TEXT_NOT_STRING, row
-    if not _is_utf8(text) or not _is_utf8(row_id):
+    if not is_utf8(text) or not is_utf8(row_id):
         return source[:EXCERPT], default, NOT_UTF8, {}
     return text, row_id, reason, row
 
@@ -260,19 +287,10 @@ def _json_id(value: Any) -> tuple[str | None, str | None]:
     return None, ID_NOT_STRING
 
 
-def _is_utf8(text: str | None) -> bool:
-    """False for lone surrogates, which JSON can write and UTF-8 cannot hold."""
-    try:
-        (text or "").encode("utf8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _as_text(value: Any) -> str | None:
     """A kept JSON value: strings as they are, anything else as compact JSON."""
     if value is None or isinstance(value, str):
         text = value
     else:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if _is_utf8(text) else None
+    return text if is_utf8(text) else None

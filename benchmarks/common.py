@@ -1,0 +1,75 @@
+"""What the measurements share: the machine, the sentences, medians of interleaved runs, a table."""
+
+import csv
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from datetime import date
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("apache-beam", "torch", "transformers", "sentence-transformers", "faiss-cpu", "pyarrow", "numpy")
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, whether it computes bfloat16 natively, versions, date."""
+    info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    model = next((line.split(":")[1].strip() for line in info.splitlines() if "model name" in line), platform.machine())
+    native = [flag for flag in ("avx512f", "avx512_bf16", "amx_bf16") if f" {flag} " in info + " "]
+    versions = {name: metadata.version(name) for name in PACKAGES if _installed(name)}
+    return {"cpu": model, "cores": os.cpu_count(), "flags": native, "versions": versions, "date": str(date.today())}
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def sentences(folder: Path, count: int) -> list[str]:
+    """The first `count` distinct sentences of a folder of STS files (tab-separated, with a header)."""
+    found: dict[str, None] = {}
+    for path in sorted(folder.glob("*.tsv")):
+        with path.open(encoding="utf8") as f:
+            for row in csv.DictReader(f, delimiter="\t", quoting=csv.QUOTE_NONE):
+                found.update({row["sentence1"]: None, row["sentence2"]: None})
+    return list(found)[:count]
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def interleaved(works: dict[str, Callable[[], Any]], runs: int) -> dict[str, list[float]]:
+    """Seconds of each, measured in turn (A B C, A B C, ...) so that a machine that slows down slows all of them."""
+    took: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(runs):
+        for name, work in works.items():
+            took[name].append(seconds(work))
+    return took
+
+
+def median_ratio(a: list[float], b: list[float]) -> float:
+    """Median of a/b, pair by pair."""
+    return statistics.median(x / y for x, y in zip(a, b, strict=True))
+
+
+def report(title: str, rows: list[tuple[str, str, str]], output: str | None, data: dict[str, Any]) -> None:
+    """Print a table of (what, measured, bar) and write everything as JSON."""
+    found = machine()
+    print(f"{title}: {found['date']}, {found['cpu']}, {found['cores']} cores, {' '.join(found['flags']) or 'no avx512'}")
+    print(", ".join(f"{name} {version}" for name, version in found["versions"].items()))
+    width = max(len(row[0]) for row in rows)
+    for what, measured, bar in rows:
+        print(f"  {what:<{width}}  {measured:>18}  {bar}")
+    if output:
+        Path(output).write_text(json.dumps({"title": title, "machine": found, "rows": rows, **data}, indent=1) + "\n")
