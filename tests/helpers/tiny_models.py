@@ -1,4 +1,4 @@
-"""Tiny random-weight models of several architectures with tokenizers built in memory, saved as transformers saves them."""
+"""Tiny random-weight models of several architectures, their tokenizers built in memory, saved by transformers."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,10 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast, T5EncoderModel
 
-WORDS = "a man woman child is are was riding eating playing the guitar horse dog cat apple in on park street red blue big small"
+WORDS = (
+    "a man woman child is are was riding eating playing the guitar "
+    "horse dog cat apple in on park street red blue big small"
+)
 TEXTS = [
     "a man is playing the guitar",
     "dog",
@@ -17,9 +20,9 @@ TEXTS = [
     "cat dog",
     "the the the the",
 ]
-HIDDEN, LAYERS, LONGEST = 24, 3, 40
+HIDDEN, INNER, LAYERS, LONGEST = 24, 40, 3, 48
 
-_SIZES = {"hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": 4, "intermediate_size": 40}
+_SIZES = {"hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": 4, "intermediate_size": INNER}
 _BERT = {**_SIZES, "max_position_embeddings": LONGEST, "initializer_range": 0.3, "pad_token_id": 0}
 CONFIGS: dict[str, dict] = {
     "bert": _BERT,
@@ -27,12 +30,18 @@ CONFIGS: dict[str, dict] = {
     "albert": {**_BERT, "embedding_size": 12},
     "electra": {**_BERT, "embedding_size": 12},
     "mpnet": {**_BERT, "max_position_embeddings": LONGEST + 2, "pad_token_id": 1},
-    "distilbert": {"dim": HIDDEN, "n_layers": LAYERS, "n_heads": 4, "hidden_dim": 40, "max_position_embeddings": LONGEST}
+    "distilbert": {
+        "dim": HIDDEN,
+        "n_layers": LAYERS,
+        "n_heads": 4,
+        "hidden_dim": INNER,
+        "max_position_embeddings": LONGEST,
+    }
     | {"initializer_range": 0.3, "pad_token_id": 0},
-    "xlnet": {"d_model": HIDDEN, "n_layer": LAYERS, "n_head": 4, "d_inner": 40, "initializer_range": 0.3},
+    "xlnet": {"d_model": HIDDEN, "n_layer": LAYERS, "n_head": 4, "d_inner": INNER, "initializer_range": 0.3},
     "deberta-v2": {**_BERT, "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False},
     "modernbert": {**_BERT, "global_attn_every_n_layers": 2, "local_attention": 8},
-    "t5": {"d_model": HIDDEN, "num_layers": LAYERS, "num_heads": 4, "d_kv": 6, "d_ff": 40},
+    "t5": {"d_model": HIDDEN, "num_layers": LAYERS, "num_heads": 4, "d_kv": 6, "d_ff": INNER},
 }
 FAMILIES = tuple(CONFIGS)
 WITHOUT_POOLER = frozenset(("electra", "distilbert", "xlnet", "deberta-v2", "modernbert", "t5"))
@@ -77,7 +86,12 @@ def _tokenizer(first: list[str], before: str, after: str, padding_side: str = "r
         single=" ".join(pieces), special_tokens=[(token, vocabulary[token]) for token in specials]
     )
     padding = next(token for token in specials if "pad" in token.lower())
-    names = {"pad_token": padding, "unk_token": unknown, "cls_token": before or specials[-1], "sep_token": after.split()[0]}
+    names = {
+        "pad_token": padding,
+        "unk_token": unknown,
+        "cls_token": before or specials[-1],
+        "sep_token": after.split()[0],
+    }
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, padding_side=padding_side, model_max_length=LONGEST, **names
     )

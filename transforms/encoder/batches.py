@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -74,7 +75,7 @@ def plan_batches(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
     whole = Batch(order, ids, lengths[order], types)
     cuts = cut_rows(whole.lengths, budget)
     offsets = np.concatenate([[0], np.cumsum(whole.lengths)])
-    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+    for start, stop in pairwise(cuts):
         at = slice(int(offsets[start]), int(offsets[stop]))
         yield Batch(order[start:stop], ids[at], whole.lengths[start:stop], None if types is None else types[at])
 

@@ -2,7 +2,7 @@
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding
+from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoConfig, AutoModel, AutoModelForTextEncoding
 
 from transforms.encoder.quiet import quiet_transformers
 from transforms.errors import OptionError
@@ -16,7 +16,8 @@ def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module
     try:
         with quiet_transformers():
             config = AutoConfig.from_pretrained(files.folder, local_files_only=True)
-            kind = AutoModelForTextEncoding if config.is_encoder_decoder else AutoModel
+            # of an encoder-decoder (T5) only the encoder is wanted
+            kind = AutoModelForTextEncoding if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
             model, report = kind.from_pretrained(
                 files.folder,
                 config=config,

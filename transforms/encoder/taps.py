@@ -71,7 +71,7 @@ class LayerTaps:
         found = self.run(model, inputs)
         for layer in self._wanted:
             if len(expected) != self._layers + 1 or not torch.allclose(found[layer], expected[layer], atol=1e-3):
-                raise OptionError(f"{type(model).__name__}: layer {layer} cannot be read; use a pooler of the last layer")
+                raise OptionError(f"{type(model).__name__}: no layer {layer} to read; use a pooler of the last layer")
 
 
 def _vocabulary(model: nn.Module) -> int:

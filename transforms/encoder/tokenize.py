@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any, cast
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
@@ -84,7 +85,7 @@ class TextTokenizer:
         if self._limit is None:
             return
         if self._limit <= self._specials:
-            raise OptionError(f"max tokens {self._limit}: the tokenizer adds {self._specials} special tokens; give more")
+            raise OptionError(f"max tokens {self._limit}: {self._specials} special tokens need room; give more")
         self._tokenizer.enable_truncation(self._limit, stride=0, direction=direction)
 
 
@@ -104,8 +105,10 @@ def _first_line(error: Exception) -> str:
 
 
 def _lower_case(tokenizer: Tokenizer) -> None:
-    normalizer = tokenizer.normalizer
-    steps = list(normalizer) if isinstance(normalizer, NormalizerSequence) else [normalizer] if normalizer else []
+    normalizer: Any = tokenizer.normalizer
+    steps: list[Any] = [] if normalizer is None else [normalizer]
+    if isinstance(normalizer, NormalizerSequence):
+        steps = list(cast("Iterable[Any]", normalizer))
     if not any(isinstance(step, Lowercase) for step in steps):
         tokenizer.normalizer = NormalizerSequence([Lowercase(), *steps])
 

@@ -1,33 +1,17 @@
 """From a pooler's SPEC to the pooler."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 from transforms.errors import OptionError
 from transforms.pooling.average import Mean, MeanSqrtLen, WeightedMean
 from transforms.pooling.concat import Concat
 from transforms.pooling.layers import TwoLayerMean
 from transforms.pooling.maximum import Max
-from transforms.pooling.needs import Needs
+from transforms.pooling.pooler import Pooler
 from transforms.pooling.single_token import FirstToken, LastToken, TanhHead
-from transforms.pooling.states import ModelShape, Pooled, TokenStates
+from transforms.pooling.states import ModelShape
 from transforms.pooling.static import StaticMean
 from transforms.space.spec import PoolerPart, PoolerSpec
-
-
-class Pooler(Protocol):
-    """Token states of a batch -> one vector a sentence."""
-
-    @property
-    def needs(self) -> Needs:
-        """What `states` must hold."""
-
-    @property
-    def dim(self) -> int:
-        """Width of the vectors."""
-
-    def __call__(self, states: TokenStates) -> Pooled:
-        """Vectors [B, dim] float32 and their status."""
 
 
 def build_pooler(spec: PoolerSpec, shape: ModelShape) -> Pooler:

@@ -1,11 +1,11 @@
 """Several poolers side by side."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from transforms.pooling.needs import Needs, union
+from transforms.pooling.pooler import Pooler
 from transforms.pooling.states import Pooled, Status, TokenStates, graded
 
 
@@ -13,7 +13,7 @@ from transforms.pooling.states import Pooled, Status, TokenStates, graded
 class Concat:
     """The vectors of several poolers joined in the order given; a row is a fallback where it is in any part."""
 
-    parts: tuple[Callable[[TokenStates], Pooled], ...]
+    parts: tuple[Pooler, ...]
     dim: int
 
     @property

@@ -12,7 +12,7 @@ from transforms.pooling.states import TokenStates
 class Counted:
     """The counted tokens of a batch.
 
-    `index` [M] int64: their rows among the packed tokens, in order; `offsets` [B + 1] int64 cuts `index` into sentences;
+    `index` [M] int64: their rows among the packed tokens, in order; `offsets` [B + 1] int64 cuts it into sentences;
     `fallback` [B] bool: sentences in which nothing was left, so that all their tokens are counted.
     """
 

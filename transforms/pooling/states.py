@@ -1,4 +1,4 @@
-"""What a pooler is given and what it gives back. `B` sentences, `N` tokens in all, `H` hidden, `E` embedding, `D` output."""
+"""What a pooler is given and gives back: `B` sentences, `N` tokens; widths `H` hidden, `E` embedding, `D` output."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Status(IntEnum):
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Sizes of a model: blocks, width of a hidden state, width of an embedding row, and whether it has a tanh pooler."""
+    """Sizes of a model: blocks, widths of a hidden state and of an embedding row; whether it has a tanh pooler."""
 
     layers: int
     hidden: int

@@ -10,7 +10,7 @@ from transforms.pooling.states import Pooled, TokenStates, graded
 
 @dataclass(frozen=True)
 class StaticMean:
-    """e = sum_t v_t / N, v_t the token's row of the embedding matrix: no position, no norm (Ditto, arXiv:2305.10786)."""
+    """e = sum_t v_t / N, v_t the token's row of the embedding matrix; no position or norm (Ditto, arXiv:2305.10786)."""
 
     dim: int
     count: str = "all"

@@ -15,12 +15,14 @@ from transforms.space.spec import PoolerPart, PoolerSpec, make_part, parse_poole
 POOLED_FIELDS = ("weights", "tokenizer", "architecture", "max_tokens", "prompt", "pooler", "dtype")
 # Keys of config.json that decide no vector: names, versions, training and generation settings.
 _IDLE_CONFIG_KEYS = frozenset(
-    ("_name_or_path", "architectures", "auto_map", "transformers_version", "torch_dtype", "dtype", "id2label", "label2id")
-    + ("use_cache", "gradient_checkpointing", "initializer_range", "problem_type", "finetuning_task", "classifier_dropout")
+    ("_name_or_path", "architectures", "auto_map", "transformers_version", "torch_dtype", "dtype", "id2label")
+    + ("label2id", "use_cache", "gradient_checkpointing", "initializer_range", "problem_type", "finetuning_task")
     + ("_attn_implementation_autoset", "output_past", "return_dict", "tie_word_embeddings", "model_type")
 )
-_IDLE_TOKENIZER_KEYS = frozenset(("name_or_path", "_commit_hash", "tokenizer_file", "special_tokens_map_file", "model_max_length"))
-_IDLE_TOKENIZER_KEYS |= {"local_files_only", "is_local", "cache_dir", "transformers_version"}
+_IDLE_TOKENIZER_KEYS = frozenset(
+    ("name_or_path", "_commit_hash", "tokenizer_file", "special_tokens_map_file", "model_max_length")
+    + ("local_files_only", "is_local", "cache_dir", "transformers_version")
+)
 
 
 @dataclass(frozen=True)

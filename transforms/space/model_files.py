@@ -109,7 +109,7 @@ def read_json(path: Path, required: bool = False) -> dict[str, Any]:
     """A JSON object; `{}` for a missing file that is not required; `OptionError` for anything that is no object."""
     if not path.is_file():
         if required:
-            raise OptionError(f"{path} is missing; give a model directory in transformers or sentence-transformers layout")
+            raise OptionError(f"{path} is missing; give a directory in transformers or sentence-transformers layout")
         return {}
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -154,7 +154,7 @@ def _find_root(model: str, revision: str | None) -> Path:
     if path.is_dir():
         return path
     if path.is_absolute() or model.startswith((".", "~")) or model.count("/") != 1:
-        raise OptionError(f"model {model!r}: no such directory; give a directory, a hub id (owner/name) or {DEFAULT_MODEL}")
+        raise OptionError(f"model {model!r}: no such directory; give one, a hub id (owner/name) or {DEFAULT_MODEL}")
     return _fetch(model, revision)
 
 
@@ -173,7 +173,7 @@ def _fetch(model: str, revision: str | None) -> Path:
     except Exception as error:  # the hub client raises many unrelated types for one thing: not there
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         at = f" at revision {revision!r}" if revision else ""
-        raise OptionError(f"model {model!r}{at}: not in the local cache and not fetched ({reason}); give a directory") from None
+        raise OptionError(f"model {model!r}{at}: neither cached nor fetched ({reason}); give a directory") from None
 
 
 def _find_tokenizer(folder: Path) -> tuple[Path, ...]:

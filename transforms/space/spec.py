@@ -1,7 +1,7 @@
 """SPECs: the small language in which poolers are named on the command line.
 
-    name | name:item,item,...     item = positional argument or key=value; `template=` takes the rest of the text
-    a+b                           concatenation; `+` joins nowhere inside `template=`
+name | name:item,item,...     item = positional argument or key=value; `template=` takes the rest of the text
+a+b                           concatenation; `+` joins nowhere inside `template=`
 """
 
 from collections.abc import Mapping

@@ -66,7 +66,7 @@ def read_modules(root: Path) -> StModules:
     listed = _load(root / "modules.json", [])
     modules = [(_kind(root, entry), root / entry.get("path", "")) for entry in listed]
     if modules and modules[0][0] != "Transformer":
-        raise OptionError(f"{root / 'modules.json'}: the first module is {modules[0][0]}, only Transformer is supported")
+        raise OptionError(f"{root / 'modules.json'}: the first module is {modules[0][0]}, not Transformer")
     folder = modules[0][1] if modules else root
     return StModules(
         transformer=listed[0].get("path", "") if listed else "",
@@ -92,7 +92,7 @@ def _load(path: Path, default: Any) -> Any:
 def _kind(root: Path, entry: Mapping[str, Any]) -> str:
     package, _, kind = str(entry.get("type", "")).rpartition(".")
     if kind not in _KNOWN or not package.startswith("sentence_transformers"):
-        raise OptionError(f"{root / 'modules.json'}: module {entry.get('type')!r} is not supported; use {', '.join(_KNOWN)}")
+        raise OptionError(f"{root / 'modules.json'}: module {entry.get('type')!r} is none of {', '.join(_KNOWN)}")
     return kind
 
 
@@ -128,7 +128,7 @@ def _layer(kind: str, folder: Path) -> StLayer:
     config = _load(folder / "config.json", {})
     names = (config.get("module_input_name"), config.get("module_output_name"))
     if any(name not in (None, "sentence_embedding") for name in names):
-        raise OptionError(f"{folder / 'config.json'}: {kind} on {names[0]!r} is not supported; only on sentence_embedding")
+        raise OptionError(f"{folder / 'config.json'}: {kind} on {names[0]!r} must be on sentence_embedding")
     if kind == "Dense":
         return StLayer("dense", folder, _dense(folder, config))
     if kind == "LayerNorm":
@@ -140,7 +140,7 @@ def _dense(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     package, _, activation = str(config.get("activation_function", "torch.nn.modules.activation.Tanh")).rpartition(".")
     if activation not in ACTIVATIONS or not package.startswith("torch.nn"):
         said = config["activation_function"]
-        raise OptionError(f"{folder / 'config.json'}: activation {said!r} is not supported; use {', '.join(ACTIVATIONS)}")
+        raise OptionError(f"{folder / 'config.json'}: activation {said!r} is none of {', '.join(ACTIVATIONS)}")
     if config.get("use_residual"):
         raise OptionError(f"{folder / 'config.json'}: use_residual is not supported")
     sizes = {key: config[key] for key in ("in_features", "out_features")}
@@ -149,7 +149,7 @@ def _dense(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _transformer_settings(folder: Path) -> dict[str, Any]:
     configs = (_load(folder / name, {}) for name in _TRANSFORMER_CONFIGS)
-    config = next((found for found in configs if found), {})
+    config: dict[str, Any] = next((found for found in configs if found), {})
     if config.get("query_expansion") or config.get("transformer_task", "feature-extraction") != "feature-extraction":
         raise OptionError(f"{folder}: only a Transformer module for feature-extraction is supported")
     tokenizer = config.get("processor_kwargs") or config.get("tokenizer_args") or {}

@@ -118,7 +118,11 @@ def test_read_by_autofaiss(linked: Path, tmp_path: Path) -> None:
     import autofaiss
 
     index, _ = autofaiss.build_index(
-        str(linked), file_format="parquet", embedding_column_name="embedding", save_on_disk=False, max_index_memory_usage="1G"
+        str(linked),
+        file_format="parquet",
+        embedding_column_name="embedding",
+        save_on_disk=False,
+        max_index_memory_usage="1G",
     )
     assert index.ntotal == 343
 

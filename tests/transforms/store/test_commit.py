@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers.units import make_unit, make_vectors
 
-from tests.transforms.store.conftest import make_unit, make_vectors
 from transforms.errors import DataGateError, LedgerError, SentenceBeamError
 from transforms.space import Space
 from transforms.store import lease, manifest, open_store, storage
@@ -111,7 +111,9 @@ def test_carried_units_count_their_rows_and_no_tokens() -> None:
     ledger.check()
 
 
-def commit_one(tmp_path: Path, space: Space, run: str, texts: list[str], previous: manifest.Manifest | None) -> Snapshot:
+def commit_one(
+    tmp_path: Path, space: Space, run: str, texts: list[str], previous: manifest.Manifest | None
+) -> Snapshot:
     """A run that writes one unit; not yet finished."""
     root = str(tmp_path / "store")
     write_plan(root, run, [PlannedFile(replace(FILE, size=100), (Span(FILE, 0, 0, 100),))])
@@ -168,7 +170,9 @@ def test_manifest_has_every_field_and_its_snapshot_is_the_same_file(tmp_path: Pa
         "path", "unit", "file", "range", "rows", "read", "rejected", "rejects", "tokens", "truncated", "lost",
         "bytes", "sha256",
     }  # fmt: skip
-    assert (tmp_path / "store" / "manifests" / "run1.json").read_bytes() == (tmp_path / "store" / "manifest.json").read_bytes()
+    assert (tmp_path / "store" / "manifests" / "run1.json").read_bytes() == (
+        tmp_path / "store" / "manifest.json"
+    ).read_bytes()
 
 
 def test_very_many_units_go_into_parts(tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,9 @@ LINE = st.one_of(
 )
 
 
-def read_all(path: Path, columns: Columns | None = None, unit_tokens: int = 50, limit: int | None = None) -> list[UnitRows]:
+def read_all(
+    path: Path, columns: Columns | None = None, unit_tokens: int = 50, limit: int | None = None
+) -> list[UnitRows]:
     """All units of one file."""
     columns = columns or Columns()
     (file,) = match_inputs(str(path))
@@ -79,7 +81,12 @@ def expected_lines(data: bytes) -> list[tuple[int, str | None]]:
     suffix=st.sampled_from(list(PACK)),
 )
 def test_every_line_exactly_once(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], ending: bytes, final: bool, unit_tokens: int, suffix: str
+    tmp_path_factory: pytest.TempPathFactory,
+    lines: list[bytes],
+    ending: bytes,
+    final: bool,
+    unit_tokens: int,
+    suffix: str,
 ) -> None:
     data = ending.join(lines) + (ending if final and lines else b"")
     path = tmp_path_factory.mktemp("text") / f"a.txt{suffix}"

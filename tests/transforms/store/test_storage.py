@@ -144,7 +144,11 @@ def test_of_many_writers_at_once_exactly_one_wins(tmp_path: Path) -> None:
 
     def write(number: int, conditional: bool) -> None:
         start.wait()
-        done = store.replace_if(path + "r", b"%d" % number, None) if conditional else store.put_if_absent(path, b"%d" % number)
+        done = (
+            store.replace_if(path + "r", b"%d" % number, None)
+            if conditional
+            else store.put_if_absent(path, b"%d" % number)
+        )
         if done:
             wins.append(number + 100 * conditional)
 

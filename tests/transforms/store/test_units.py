@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from helpers.units import make_unit, make_vectors
 
-from tests.transforms.store.conftest import make_unit, make_vectors
 from transforms.space import Space
 from transforms.store.shards import inspect_shard, shard_bytes
 from transforms.store.units import UnitCounts, UnitStore

@@ -166,6 +166,7 @@ def _parquet_blocks(span: Span, columns: Columns) -> Iterator[_Rows]:
                     yield _parquet_rows(span.file, columns, batch, position)
                 position, left = position + batch.num_rows, left - batch.num_rows
         except (pa.ArrowException, OSError) as error:
+            check_unchanged(span.file)  # one that is being written over looks corrupt
             reason = str(error).strip().splitlines()[0]
             raise SentenceBeamError(f"{span.file.path} cannot be read ({reason}); replace the file") from error
     check_unchanged(span.file)
@@ -246,7 +247,7 @@ def _line_blocks(span: Span, columns: Columns) -> Iterator[_Rows]:
 
 
 def _string_table(names: tuple[str, ...], rows: list[dict[str, Any]]) -> pa.Table:
-    return pa.table({name: pa.array([_as_text(row.get(name)) for row in rows], pa.string()) for name in names})
+    return pa.table({name: pa.array([row.get(name) for row in rows], pa.string()) for name in names})
 
 
 _Parsed = tuple[str | None, str | None, str | None, dict[str, Any]]
@@ -271,10 +272,13 @@ def _jsonl_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _
     row_id, reason = _json_id(row.get(columns.id)) if columns.id else (default, None)
     text = row.get(columns.text)
     if text is not None and not isinstance(text, str):
-        return source[:EXCERPT], row_id, TEXT_NOT_STRING, row
+        return source[:EXCERPT], row_id, TEXT_NOT_STRING, {}
     if not is_utf8(text) or not is_utf8(row_id):
         return source[:EXCERPT], default, NOT_UTF8, {}
-    return text, row_id, reason, row
+    kept = {name: _as_text(row.get(name)) for name in columns.keep}
+    if not all(map(is_utf8, kept.values())):
+        return source[:EXCERPT], row_id, KEPT_NOT_UTF8, {}
+    return text, row_id, reason, kept
 
 
 def _json_id(value: Any) -> tuple[str | None, str | None]:
@@ -290,7 +294,5 @@ def _json_id(value: Any) -> tuple[str | None, str | None]:
 def _as_text(value: Any) -> str | None:
     """A kept JSON value: strings as they are, anything else as compact JSON."""
     if value is None or isinstance(value, str):
-        text = value
-    else:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if is_utf8(text) else None
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,66 @@
+"""Commands as a person runs them: one call, its exit status, and all that came out on both streams."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from pipelines.cli import main
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+    def ok(self) -> "Outcome":
+        """Check that it was a success that said nothing on stderr."""
+        assert (self.status, self.err) == (0, "")
+        return self
+
+    def failed(self, status: int, *names: object) -> str:
+        """Check that it ended so, with one line on stderr that holds every name, and return the line."""
+        assert self.status == status, self
+        lines = self.err.splitlines()
+        assert len(lines) == 1, self.err
+        assert lines[0].startswith("sentence-beam ")
+        assert "nothing was committed, run again to go on" not in lines[0], "an error that nobody foresaw"
+        for name in names:
+            assert str(name) in lines[0], self.err
+        return lines[0]
+
+
+Run = Callable[..., Outcome]
+
+
+def runner(capfd: pytest.CaptureFixture[str]) -> Run:
+    """A function that runs a command in this process; both streams are caught at the file descriptors."""
+
+    def call(*arguments: object) -> Outcome:
+        capfd.readouterr()
+        with _bare_logging():
+            try:
+                status = main([str(argument) for argument in arguments])
+            except SystemExit as end:  # argparse ends help texts so
+                status = int(end.code or 0)
+        out, err = capfd.readouterr()
+        return Outcome(status, out, err)
+
+    return call
+
+
+@contextlib.contextmanager
+def _bare_logging() -> Iterator[None]:
+    """Log lines go where they would outside of pytest: to stderr."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+    logging.root.handlers[:] = []
+    try:
+        yield
+    finally:
+        logging.root.handlers[:] = handlers
+        logging.root.setLevel(level)
