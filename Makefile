@@ -1,0 +1,43 @@
+# `make demo` and `make test` set up everything they need; `make PYTHON=python3.11 ...` chooses another interpreter.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# `make test ARGS='-k store -x'` hands options to pytest.
+ARGS ?=
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/cpu.stamp
+	@$(BIN)/python deploy/demo/docstrings.py demo/corpus
+	@echo "--- embed"
+	@$(BIN)/sentence-beam embed --input 'demo/corpus/*.parquet' --id-column id --keep-columns text,module \
+	    --output demo/store --index auto
+	@echo "--- search"
+	@$(BIN)/sentence-beam search --store demo/store -k 3 \
+	    --query "remove a directory and everything in it" --query "how far apart are two dates"
+	@echo "--- done: corpus in demo/corpus, store in demo/store, command in $(BIN)/sentence-beam"
+
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# A stamp is newer than what its installation was made from, or the installation is brought up to date.
+$(VENV)/cpu.stamp: setup.py constraints.txt | $(BIN)/python
+	@echo "--- install into $(VENV) (some minutes the first time)"
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cpu]'
+	@touch $@
+
+$(VENV)/dev.stamp: setup.py constraints.txt | $(BIN)/python
+	@echo "--- install into $(VENV) with what the tests need (some minutes the first time)"
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cpu,dev]'
+	@touch $(VENV)/cpu.stamp $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "needs Python 3.11: make PYTHON=python3.11 ...")'
+	@$(PYTHON) -m venv $(VENV)
