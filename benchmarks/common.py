@@ -66,7 +66,9 @@ def median_ratio(a: list[float], b: list[float]) -> float:
 def report(title: str, rows: list[tuple[str, str, str]], output: str | None, data: dict[str, Any]) -> None:
     """Print a table of (what, measured, bar) and write everything as JSON."""
     found = machine()
-    print(f"{title}: {found['date']}, {found['cpu']}, {found['cores']} cores, {' '.join(found['flags']) or 'no avx512'}")
+    print(
+        f"{title}: {found['date']}, {found['cpu']}, {found['cores']} cores, {' '.join(found['flags']) or 'no avx512'}"
+    )
     print(", ".join(f"{name} {version}" for name, version in found["versions"].items()))
     width = max(len(row[0]) for row in rows)
     for what, measured, bar in rows:

@@ -127,7 +127,11 @@ def measure(where: Path, texts: list[str], runs: int) -> tuple[list[tuple[str, s
             (f"embed {dtype} against SentenceTransformer.encode", f"{faster:.2f}x", f"bar {bar}"),
             (f"embed {dtype} against the bare forward at {shape[0]}x{shape[1]}", f"{speed / bare:.2f}", "bar 0.85"),
             (f"embed {dtype}", f"{speed:,.0f} tokens/s", f"bare forward {bare:,.0f}"),
-            (f"embed {dtype} over a plain loop", f"{median_ratio(took[f'embed {dtype}'], took[f'loop {dtype}']):.3f}x", "bar 1.05x"),
+            (
+                f"embed {dtype} over a plain loop",
+                f"{median_ratio(took[f'embed {dtype}'], took[f'loop {dtype}']):.3f}x",
+                "bar 1.05x",
+            ),
         ]
         data[f"tokens {dtype}"] = tokens
     padding = 100 * (tokens["padded"] / tokens["real"] - 1)
@@ -148,7 +152,9 @@ def main() -> None:
         where = Path(folder)
         rows, data = measure(where, corpus(args.sentences, args.rows, where), args.runs)
         small, large = (peak_memory(where, units, 20_000) for units in (10, 100))
-    rows.append(("peak memory, 100 units over 10", f"{large / small:.2f}x", f"bar 1.1x ({small:,.0f} MB, {large:,.0f} MB)"))
+    rows.append(
+        ("peak memory, 100 units over 10", f"{large / small:.2f}x", f"bar 1.1x ({small:,.0f} MB, {large:,.0f} MB)")
+    )
     report(f"embed, {args.rows:,} sentences, MiniLM-L6", rows, args.output, data)
 
 

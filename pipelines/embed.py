@@ -155,7 +155,9 @@ def recorded(snapshot: Snapshot) -> Iterator[None]:
         yield
     except Exception as error:
         with contextlib.suppress(Exception):
-            record_result(snapshot, failed(snapshot, error))
+            standing = read_manifest(snapshot.root)
+            if standing is None or standing.run != snapshot.run:  # else it broke down behind its commit
+                record_result(snapshot, failed(snapshot, error))
         raise
 
 

@@ -28,7 +28,7 @@ def _files(argv: list[str]) -> int:
     args, _ = options.parse(parser(), argv)
     paths = open_store(args.store, args.snapshot).manifest.shard_paths
     if args.link is None:
-        print("\n".join(paths))
+        sys.stdout.writelines(f"{path}\n" for path in paths)
     else:
         link(paths, args.link)
         print(f"{len(paths)} shards linked in {args.link}")
@@ -39,7 +39,10 @@ def link(paths: list[str], folder: str) -> None:
     """Symbolic links to the shards; links of an earlier snapshot go, anything else in the folder is refused."""
     if any(not storage.is_local(path) for path in paths):
         raise OptionError("--link needs a store on local disk; print the paths and copy them instead")
-    os.makedirs(folder, exist_ok=True)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise OptionError(f"--link {folder} is no folder ({error.strerror}); name an empty one") from error
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         if not os.path.islink(path):

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
+from apache_beam.runners.runner import create_runner
 
 from transforms.errors import OptionError, SentenceBeamError
 
@@ -25,6 +26,10 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise OptionError(message if "--help" in message else f"{message}; see --help")
+
+
+class _BeamParser(_Parser, _BeamArgumentParser):
+    """Beam's own flags, with mistakes as ours are."""
 
 
 def command(name: str, description: str) -> argparse.ArgumentParser:
@@ -51,8 +56,16 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argpars
     options = PipelineOptions([*rest, *after])
     if options.view_as(StandardOptions).runner is None:
         options.view_as(StandardOptions).runner = RUNNER
+    _check_runner(options.view_as(StandardOptions).runner)
     FileSystems.set_options(options)
     return args, options
+
+
+def _check_runner(name: str) -> None:
+    try:
+        create_runner(name)
+    except (ValueError, ImportError, AttributeError) as error:
+        raise OptionError(f"--runner {name} cannot be used ({error})") from error
 
 
 def _split(argv: list[str]) -> tuple[list[str], list[str]]:
@@ -63,7 +76,7 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _beam_parser() -> argparse.ArgumentParser:
-    parser = _BeamArgumentParser(allow_abbrev=False, add_help=False)
+    parser = _BeamParser(allow_abbrev=False, add_help=False)
     for options in sorted(_subclasses(PipelineOptions), key=lambda cls: cls.__name__):
         if "_add_argparse_args" in vars(options):
             options._add_argparse_args(parser)  # type: ignore[attr-defined]
@@ -106,14 +119,15 @@ def run_command(name: str, job: Callable[[list[str]], int], argv: Sequence[str] 
 
 def _one_line(error: BaseException) -> str:
     """An error as a person needs it: ours as they are, others with what, where, and that a rerun goes on."""
+    text = re.sub(r"\s*\[while running '.*?'\]", "", str(error), flags=re.DOTALL).strip()  # Beam's addition
     if isinstance(error, SentenceBeamError):
-        return str(error)
+        return text
     if isinstance(error, KeyboardInterrupt):
         return "interrupted; run the same command again to go on"
-    text = re.sub(r"\s*\[while running '.*?'\]", "", str(error), flags=re.DOTALL).strip()
     first = text.splitlines()[0] if text else type(error).__name__
-    kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
-    return f"{kind}{first}; nothing was committed, run again to go on ({DEBUG}=1 shows where)"
+    told = isinstance(error, OSError) or re.match(r"\w+Error: ", first)  # Beam puts some errors into a RuntimeError
+    kind = "" if told else f"{type(error).__name__}: "
+    return f"{kind}{first}; finished work is kept, run again to go on ({DEBUG}=1 shows where)"
 
 
 def quiet_logs() -> None:

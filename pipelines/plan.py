@@ -101,8 +101,8 @@ def estimate(planned: list[PlannedFile], spans: list[Span], pace: Pace | None) -
     )
 
 
-def measure(job: EmbedJob, spans: list[Span]) -> Pace:
-    """Embed rows of the first spans for a few seconds, after a first batch that warms up."""
+def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
+    """Embed rows of the first spans for a few seconds, after a first batch that warms up; None without a good row."""
     from transforms.beam.embed import load_encoder
 
     encoder, rows, expected, real, seconds = load_encoder(job), 0, 0, 0, 0.0
@@ -118,7 +118,7 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace:
             expected += estimated_tokens(sum(len(text.encode()) for text in texts), len(texts))
             if seconds > CALIBRATION_SECONDS:
                 return Pace(expected / seconds, real / expected, expected / rows)
-    return Pace(expected / max(seconds, 1e-9), real / max(expected, 1), expected / max(rows, 1))
+    return Pace(expected / max(seconds, 1e-9), real / expected, expected / rows) if rows else None
 
 
 def lines(resolved: Resolved, plan: Estimate, pace: Pace | None) -> list[str]:

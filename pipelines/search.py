@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 from pipelines import options
 from transforms.errors import OptionError
 from transforms.store import open_store
+from transforms.store.corpus.files import is_utf8
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,6 +40,7 @@ def _search(argv: list[str]) -> int:
     args, _ = options.parse(parser(), argv)
     check_output(args.output)
     store, queries = open_store(args.store, args.snapshot), args.query or read_queries(args.queries)
+    check_queries(queries)
     from transforms.beam.search import Searcher
 
     results = Searcher(store, args.model).search(queries, args.k, exact=args.exact)
@@ -50,15 +53,26 @@ def _search(argv: list[str]) -> int:
 
 
 def check_output(path: str | None) -> None:
-    """Refuse an output that is neither Parquet nor JSONL before anything is loaded."""
-    if path is not None and not path.endswith((".parquet", ".jsonl")):
+    """Refuse an output that is neither Parquet nor JSONL, or in no folder, before anything is loaded."""
+    if path is None:
+        return
+    if not path.endswith((".parquet", ".jsonl")):
         raise OptionError(f"--output {path}: the name must end in .parquet or .jsonl")
+    if not os.path.isdir(os.path.dirname(path) or "."):
+        raise OptionError(f"--output {path}: there is no such folder; make it")
+
+
+def check_queries(queries: list[str]) -> None:
+    """Refuse what a terminal of another encoding gave."""
+    for query in queries:
+        if not is_utf8(query):
+            raise OptionError(f"--query {query!a} is not UTF-8; set the terminal to UTF-8, or use --queries FILE")
 
 
 def read_queries(path: str) -> list[str]:
     """One query a line; blank lines are skipped."""
     try:
-        with open(path, encoding="utf8") as f:
+        with open(path, encoding="utf-8-sig") as f:
             queries = [line.rstrip("\r\n") for line in f if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"--queries {path} cannot be read as UTF-8 text ({error}); check the file") from error

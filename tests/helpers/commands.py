@@ -2,6 +2,8 @@
 
 import contextlib
 import logging
+import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -29,7 +31,7 @@ class Outcome:
         lines = self.err.splitlines()
         assert len(lines) == 1, self.err
         assert lines[0].startswith("sentence-beam ")
-        assert "nothing was committed, run again to go on" not in lines[0], "an error that nobody foresaw"
+        assert "finished work is kept, run again to go on" not in lines[0], "an error that nobody foresaw"
         for name in names:
             assert str(name) in lines[0], self.err
         return lines[0]
@@ -52,6 +54,17 @@ def runner(capfd: pytest.CaptureFixture[str]) -> Run:
         return Outcome(status, out, err)
 
     return call
+
+
+def in_child(arguments: list[str]) -> None:
+    """Run a command as the whole work of a child process, on one thread and in silence."""
+    import torch
+
+    torch.set_num_threads(1)
+    with open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), 1)
+        os.dup2(nothing.fileno(), 2)
+    sys.exit(main(arguments))
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """Inputs as people have them, and what a store made of them holds; used by the tests of the commands."""
 
 import bz2
+import contextlib
 import gzip
 import json
 import lzma
@@ -106,5 +107,9 @@ def without_run(manifest: dict[str, Any]) -> dict[str, Any]:
 def files_in(folder: Path, *below: str) -> dict[str, tuple[int, int]]:
     """Inode and modification time of every file, by path within the folder: equal ones were not written again."""
     roots: Sequence[Path] = [folder / name for name in below] or [folder]
-    found = [path for root in roots for path in root.rglob("*") if path.is_file()]
-    return {str(p.relative_to(folder)): (p.stat().st_ino, p.stat().st_mtime_ns) for p in found}
+    found = {}
+    for path in (path for root in roots for path in root.rglob("*")):
+        with contextlib.suppress(FileNotFoundError):  # another process may be at work
+            if path.is_file():
+                found[str(path.relative_to(folder))] = (path.stat().st_ino, path.stat().st_mtime_ns)
+    return found

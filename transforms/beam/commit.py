@@ -14,9 +14,10 @@ from transforms.store.records import Problem, UnitRecord
 
 @dataclass(frozen=True)
 class IndexRecord:
-    """The manifest's `index` entry, on its way to the commit."""
+    """The manifest's `index` entry, on its way to the commit; `scratch` are files nobody needs from then on."""
 
     data: dict[str, Any]
+    scratch: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,17 @@ class Commit(beam.PTransform):
 def commit_together(grouped: tuple[None, Iterable[Any]], snapshot: Snapshot) -> Result:
     """Sort what came in and finish the run."""
     found = list(grouped[1])
-    return finish(
+    index = next((item for item in found if isinstance(item, IndexRecord)), None)
+    result = finish(
         snapshot,
         [item for item in found if isinstance(item, UnitRecord)],
         [item for item in found if isinstance(item, Problem)],
-        next((item.data for item in found if isinstance(item, IndexRecord)), None),
+        index.data if index else None,
         sum(item.rows for item in found if isinstance(item, DuplicateIds)),
     )
+    for path in index.scratch if index else ():
+        storage.storage_of(path).delete(path)
+    return result
 
 
 class CountDuplicateIds(beam.PTransform):

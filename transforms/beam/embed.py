@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -19,6 +19,9 @@ from transforms.store.corpus import Span
 from transforms.store.lease import Renewal
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.units import UnitStore
+
+if TYPE_CHECKING:
+    from transforms.encoder import Encoder
 
 NAMESPACE = "embed"
 COUNTED = (
@@ -57,26 +60,27 @@ class EmbedFn(beam.DoFn):
 
     def setup(self) -> None:
         self._lock = threading.Lock()
-        self._encoder = None
-        self._stopped = False
+        self._encoder: Encoder | None = None
+        self._problem: Problem | None = None
         self._renew = Renewal(self._job.root, self._job.run)
         self._stages = Stages(
             self._job, UnitStore(self._job.root, Space.from_json(self._job.snapshot.space)), self._load, self._on_batch
         )
 
     def process(self, spans: list[Span]) -> Iterator[Any]:
-        if self._stopped:
-            return  # the run is lost already; a rerun takes up from what stands
+        if self._problem is not None:  # the run is lost already; a rerun takes up from what stands
+            yield TaggedOutput(PROBLEMS, self._problem)  # again: what a bundle that is retried said is forgotten
+            return
         try:
             for record in self._stages.run(spans):
                 self._renew()
                 self._count(record)
                 yield record
         except SentenceBeamError as error:
-            self._stopped = True
-            yield TaggedOutput(PROBLEMS, Problem.of(error))
+            self._problem = Problem.of(error)
+            yield TaggedOutput(PROBLEMS, self._problem)
 
-    def _load(self):  # type: ignore[no-untyped-def]
+    def _load(self) -> "Encoder":
         # Held on self too: Shared keeps only the last model acquired.
         with self._lock:
             if self._encoder is None:
@@ -95,7 +99,7 @@ class EmbedFn(beam.DoFn):
             self._counters[name].inc(getattr(record, name))
 
 
-def load_encoder(job: EmbedJob):  # type: ignore[no-untyped-def]
+def load_encoder(job: EmbedJob) -> "Encoder":
     """The run's encoder; raises SpaceMismatchError where the files here make another space than the run's."""
     from transforms.encoder import Encoder
 

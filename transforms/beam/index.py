@@ -121,12 +121,11 @@ def build(work: tuple[Any, Any, Any]) -> tuple[None, Any]:
 
 
 def evaluate(grouped: tuple[None, Iterable[tuple[Any, Any, Any, Any]]]) -> IndexRecord:
-    """Measure recall over all segments, and clear what the steps left for each other."""
+    """Measure recall over all segments."""
     from transforms.beam import segments
 
     works = list(grouped[1])
     job, trained = works[0][0], works[0][1]
     built = [segment for *_, segment in works if segment is not None]
-    record = IndexRecord(segments.evaluate(job, trained, built))
-    segments.clear_scratch(job, [group for _, _, group, _ in works])
-    return record
+    scratch = segments.scratch_files(job, [group for _, _, group, _ in works])
+    return IndexRecord(segments.evaluate(job, trained, built), tuple(scratch))

@@ -80,11 +80,20 @@ class PlanFileFn(beam.DoFn):
     def _unchanged(self, file: InputFile) -> tuple[InputFile, list[UnitRecord] | None]:
         """The file with its checksum, and the last snapshot's units of it where the bytes are the same."""
         old, units = self._last_snapshot().get(file.relative, ({}, []))
+        if not all(self._stands(unit) for unit in units):
+            old = {}  # a shard is gone: its rows are read again, the other units are found finished
         if old and old["version"] == file.version:
             return replace(file, checksum=old["checksum"]), units
         file = replace(file, checksum=checksum_of(file))
         same = old and (old["size"], old["checksum"], old["format"]) == (file.size, file.checksum, file.format)
         return file, units if same else None
+
+    def _stands(self, unit: UnitRecord) -> bool:
+        if unit.path is None:
+            return True
+        path = storage.join(self._job.root, unit.path)
+        entry = storage.storage_of(path).stat(path)
+        return entry is not None and entry.size == unit.bytes
 
     def _last_snapshot(self) -> dict[str, tuple[dict[str, Any], list[UnitRecord]]]:
         if self._known is None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from transforms.encoder import Encoder
 from transforms.errors import SentenceBeamError, SpaceMismatchError
@@ -15,14 +14,14 @@ from transforms.index import SegmentedIndex, SegmentFile, exact_search, rerank
 from transforms.space import resolve_model
 from transforms.store import locators, storage
 from transforms.store.open import Store
-from transforms.store.shards import as_matrix, read_shard
+from transforms.store.shards import as_matrix, open_shard, read_shard
 
 OWN_COLUMNS = {"embedding", "norm", "row_hash", "tokens", "truncated", "pooled"}
 
 
 @dataclass(frozen=True)
 class Hits:
-    """For each query the best rows: scores float32 and, into `shards`, shard numbers and rows int64 [q, k]; -1: none."""
+    """The best rows of each query [q, k]: scores float32, number of the shard and row in it int64, -1 for none."""
 
     scores: np.ndarray
     shard: np.ndarray
@@ -54,7 +53,8 @@ class Searcher:
         differing = [name for name in space.differences(encoder.space) if name != "prompt"]
         if differing:
             raise SpaceMismatchError(
-                f"{model} is not the model of {self._store.root} ({', '.join(differing)} differ); name the same one with --model"
+                f"{model} is not the model of {self._store.root} ({', '.join(differing)} differ); "
+                "name the same one with --model"
             )
         return encoder
 
@@ -133,8 +133,7 @@ class Searcher:
     def _rows(self, number: int, rows: np.ndarray, columns: list[str]) -> pa.Table:
         """Rows of one shard, in the order asked for; only the row groups that hold them are read."""
         path = self._store.manifest.shard_paths[number]
-        source = path if storage.is_local(path) else storage.storage_of(path).open(path)
-        with pq.ParquetFile(source) as parquet:
+        with open_shard(path) as parquet:
             sizes = [parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)]
             starts = np.concatenate([[0], np.cumsum(sizes)])
             wanted = np.unique(np.searchsorted(starts, rows, side="right") - 1)
@@ -145,8 +144,8 @@ class Searcher:
 
     @cached_property
     def _kept(self) -> list[str]:
-        names = pq.read_schema(self._store.manifest.shard_paths[0]).names
-        return [name for name in names if name not in OWN_COLUMNS]
+        with open_shard(self._store.manifest.shard_paths[0]) as parquet:
+            return [name for name in parquet.schema_arrow.names if name not in OWN_COLUMNS]
 
     def _described(self, hits: Hits) -> list[list[dict[str, Any]]]:
         values: dict[tuple[int, int], dict[str, Any]] = {}

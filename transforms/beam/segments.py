@@ -287,12 +287,10 @@ def _read(path: str) -> bytes:
     return storage.read_bytes(path)
 
 
-def clear_scratch(job: IndexJob, found: list[Group]) -> None:
-    """Remove what the steps left for each other."""
+def scratch_files(job: IndexJob, found: list[Group]) -> list[str]:
+    """What the steps left for each other, to be removed when none of them can be tried again."""
     names = ["queries.npy", "held-out.npy"]
     for group in found:
         names += [f"{stem}-{group.number}.npy" for stem in ("sample", "held-out")]
         names += [f"held-out-{group.number}.parquet", f"exact-{group.number}.npz", f"found-{group.number}.npz"]
-    for name in names:
-        path = job.scratch(name)
-        storage.storage_of(path).delete(path)
+    return [job.scratch(name) for name in names]

@@ -1,8 +1,9 @@
-"""A list of spans through read + tokenise | forward | write, three stages that overlap and hold a bounded number of units.
+"""A list of spans through read + tokenise | forward | write: stages that overlap and hold few units at a time.
 
 Knows the encoder and the store and brings them together; no Beam here.
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -19,11 +20,12 @@ from transforms.store.shards import Vectors, unit_digest
 from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
 
 if TYPE_CHECKING:
+    from transforms.beam.job import EmbedJob
     from transforms.encoder import Embedded, Encoder, Tokenized
 
-    from transforms.beam.job import EmbedJob
-
 UNITS_BEING_WRITTEN = 2
+# Threads of a worker share one encoder, whose forward pass keeps its working memory from one layer to the next.
+_forward_pass = threading.Lock()
 
 Item = TypeVar("Item")
 
@@ -75,7 +77,8 @@ class Stages:
         return Tokens(unit, tokenized, inverse)
 
     def _forward(self, item: Tokens, writer: Executor) -> "Future[UnitRecord]":
-        embedded = self.encoder().embed(item.tokenized, progress=self.on_batch)
+        with _forward_pass:
+            embedded = self.encoder().embed(item.tokenized, progress=self.on_batch)
         return writer.submit(self._write, item, embedded)
 
     def _write(self, item: Tokens, embedded: "Embedded") -> UnitRecord:

@@ -72,8 +72,8 @@ def settle(
     ledger.check()
     if ledger.rejected > snapshot.max_rejects * ledger.read:
         raise DataGateError(
-            f"{ledger.rejected} of {ledger.read} rows rejected, more than --max-rejects {snapshot.max_rejects:g} allows; "
-            f"see {storage.join(snapshot.root, 'rejects')}, mend the input or raise the limit"
+            f"{ledger.rejected} of {ledger.read} rows rejected, more than --max-rejects {snapshot.max_rejects:g} "
+            f"allows; see {storage.join(snapshot.root, 'rejects')}, mend the input or raise the limit"
         )
     return plan, everything, ledger
 

@@ -57,8 +57,10 @@ def _read(root: str) -> tuple[Lease | None, str | None]:
     if found is None:
         return None, None
     try:
-        return Lease(**json.loads(found[0])), found[1]
-    except (ValueError, TypeError):
+        lease = Lease(**json.loads(found[0]))
+        lease.is_stale()  # fails where a field is of another type
+        return lease, found[1]
+    except (ValueError, TypeError, OverflowError):
         return None, found[1]
 
 

@@ -49,7 +49,8 @@ class Ledger:
         """Raise LedgerError unless read = written + rejected and written = embedded + reused + duplicates + carried."""
         if self.read != self.written + self.rejected:
             raise LedgerError(
-                f"ledger: {self.read} rows read are not {self.written} written + {self.rejected} rejected; nothing committed"
+                f"ledger: {self.read} rows read are not {self.written} written + {self.rejected} rejected; "
+                "nothing committed"
             )
         made = self.embedded + self.reused + self.duplicates + self.carried
         if self.written != made:

@@ -16,6 +16,7 @@ from transforms.store.records import UnitRecord
 
 FORMAT = 1
 UNITS_IN_ONE_FILE = 20_000
+NEEDED = ("run", "partition", "unit_tokens", "rows", "work", "tokens", "shards", "index", "input", "options")
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
                 f"{path} has format {data['format']}, this version reads {FORMAT}; update sentence-beam"
             )
         manifest = Manifest(root, data, found[1])
-        _ = manifest.space, manifest.data["shards"], manifest.data["input"]["files"], manifest.run
+        _ = manifest.space, manifest.data["input"]["files"], [manifest.data[name] for name in NEEDED]
         return manifest
     except (ValueError, KeyError, TypeError) as error:
         raise SentenceBeamError(

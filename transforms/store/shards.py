@@ -1,5 +1,6 @@
 """Embedding shards and reject files: Parquet that pandas, DuckDB, Polars and pyarrow read as it is."""
 
+import contextlib
 import hashlib
 import io
 import json
@@ -163,7 +164,9 @@ class ShardInfo:
 
 
 def inspect_shard(data: bytes) -> ShardInfo:
-    """A shard's footer, once every page has passed its checksum. Raises SentenceBeamError for bytes that are no shard."""
+    """A shard's footer, once every page has passed its checksum. Raises SentenceBeamError for other bytes."""
+    if not data.startswith(b"PAR1"):  # pyarrow looks at the end alone, other readers at the start too
+        raise SentenceBeamError("not an embedding shard (no magic bytes at its start)")
     try:
         parquet = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
         parquet.read()
@@ -174,10 +177,23 @@ def inspect_shard(data: bytes) -> ShardInfo:
         raise SentenceBeamError(f"not an embedding shard ({error})") from error
 
 
+@contextlib.contextmanager
+def open_shard(path: str) -> Iterator[pq.ParquetFile]:
+    """A shard to read from. Raises SentenceBeamError naming it where it is missing or damaged."""
+    try:
+        source = path if storage.is_local(path) else storage.storage_of(path).open(path)
+        with pq.ParquetFile(source, page_checksum_verification=True) as parquet:
+            yield parquet
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise SentenceBeamError(
+            f"{path} cannot be read ({reason}); sentence-beam verify lists the damage, embed makes lost shards again"
+        ) from error
+
+
 def read_shard(path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """Blocks of at most one row group with the named columns, in row order."""
-    source = path if storage.is_local(path) else storage.storage_of(path).open(path)
-    with pq.ParquetFile(source) as parquet:
+    with open_shard(path) as parquet:
         for group in range(parquet.num_row_groups):
             yield from parquet.iter_batches(ROW_GROUP_ROWS, row_groups=[group], columns=columns)
 

@@ -76,7 +76,7 @@ class LocalStorage:
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
         try:
             data = Path(path).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         return data, hashlib.sha256(data).hexdigest()
 
@@ -112,7 +112,7 @@ class LocalStorage:
             os.unlink(path)
 
     def _entry(self, path: str) -> Entry:
-        """Version: size, modification and change time, inode. Only the bytes' own hash proves more (see checksum_of)."""
+        """Version: size, modification and change time, inode. Only the bytes' own hash proves more."""
         s = os.stat(path)
         return Entry(path, s.st_size, "", f"{s.st_size}-{s.st_mtime_ns}-{s.st_ctime_ns}-{s.st_ino}")
 

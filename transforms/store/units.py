@@ -55,9 +55,9 @@ class UnitStore:
     def finished(self, unit: PreparedUnit) -> UnitRecord | None:
         """The record of a unit that stands whole in the store, checked byte for byte; None where work is left."""
         record = self._sidecar(unit)
-        if record is None:
+        if record is None or record.read != unit.rows.read:
             return self._adopt(unit) if unit.rows.ids else None
-        if record.path is not None and not self._stands(record):
+        if not self._stands(record):
             return None
         return replace(record, unit=unit.rows.name, file=unit.rows.file.relative, range=_range(unit.rows))
 
@@ -104,12 +104,17 @@ class UnitStore:
         if found is None:
             return None
         try:
-            return UnitRecord.from_dict(json.loads(found[0]))
+            record = UnitRecord.from_dict(json.loads(found[0]))
+            return record if _is_of(record, unit) else None
         except (ValueError, TypeError, IndexError, SentenceBeamError):
             return None  # cut short by a crash: the shard itself decides
 
     def _stands(self, record: UnitRecord) -> bool:
-        path = storage.join(self._root, record.path or "")
+        if record.rejects and self._storage.stat(storage.join(self._root, record.rejects)) is None:
+            return False
+        if record.path is None:
+            return True
+        path = storage.join(self._root, record.path)
         entry = self._storage.stat(path)
         return entry is not None and entry.size == record.bytes and storage.sha256_of(path)[0] == record.sha256
 
@@ -122,6 +127,9 @@ class UnitStore:
             info = shards.inspect_shard(found[0])
         except SentenceBeamError:
             return None
+        known = self._sidecar(unit)
+        if known is not None and known.sha256 != _sha256(found[0]):
+            return None  # damaged where no checksum of Parquet's looks
         if info.space_id != self.space.id or info.rows != info.counts["rows"]:
             return None
         rejects = layout.rejects(unit.rows.name, unit.digest) if info.counts["rejected"] else None
@@ -136,6 +144,17 @@ COUNTED = (
     "rows", "read", "rejected", "tokens", "truncated", "lost",
     "embedded", "reused", "duplicates", "real", "padded", "fallbacks", "oom_splits",
 )  # fmt: skip
+
+
+def _is_of(record: UnitRecord, unit: PreparedUnit) -> bool:
+    """Whether a sidecar's counts are whole numbers that add up to this unit's rows."""
+    made = record.embedded + record.reused + record.duplicates
+    return (
+        all(isinstance(getattr(record, name), int) for name in (*COUNTED, "bytes"))
+        and record.path == (unit.shard if record.rows else None)
+        and record.read == record.rows + record.rejected
+        and record.rows == made
+    )
 
 
 def _counts_of(record: UnitRecord) -> dict[str, int]:

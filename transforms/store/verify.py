@@ -62,7 +62,13 @@ def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
     found = storage.storage_of(path).read_versioned(path) if unit.rejects else None
     if found is None:
         yield f"{path}: the reject file of unit {unit.unit} is missing"
-    elif (rows := pq.ParquetFile(io.BytesIO(found[0])).metadata.num_rows) != unit.rejected:
+        return
+    try:
+        rows = pq.read_table(io.BytesIO(found[0])).num_rows
+    except (pa.ArrowException, OSError) as error:
+        yield f"{path}: not a readable reject file ({error})"
+        return
+    if rows != unit.rejected:
         yield f"{path}: {rows} rejected rows, the manifest says {unit.rejected}"
 
 
@@ -70,7 +76,8 @@ def _ledger_faults(manifest: Manifest) -> Iterator[str]:
     counted = Ledger.of(manifest.units)
     for name in ("read", "written", "rejected"):
         if getattr(counted, name) != manifest.data["rows"][name]:
-            yield f"ledger: units have {getattr(counted, name)} rows {name}, the manifest says {manifest.data['rows'][name]}"
+            said = manifest.data["rows"][name]
+            yield f"ledger: units have {getattr(counted, name)} rows {name}, the manifest says {said}"
     totals = {**manifest.data["rows"], **manifest.data["work"]}
     try:
         Ledger(**totals).check()

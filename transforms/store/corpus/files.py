@@ -132,11 +132,12 @@ def check_distinct(files: list[InputFile]) -> None:
 def overlaps(pattern: str, folder: str) -> bool:
     """Whether a pattern names files inside a folder now, or would once a store writes there."""
     pattern, folder = storage.absolute(pattern), storage.absolute(folder) + "/"
+    entries = storage.storage_of(pattern).match(pattern)
     would_be = folder + "embeddings/0123456789abcdef-000000000000-0123456789abcdef.parquet"
     expression = FileSystems.get_filesystem(pattern).translate_pattern(pattern)
     if re.match(expression, would_be):
         return True
-    return any(entry.path.startswith(folder) for entry in storage.storage_of(pattern).match(pattern))
+    return any(entry.path.startswith(folder) for entry in entries)
 
 
 def check_unchanged(file: InputFile) -> None:

@@ -63,7 +63,7 @@ def _first_line_start(raw: BinaryIO, start: int, stop: int | None) -> int:
 
 
 def _blocks_of_lines(reader: BinaryIO, offset: int, stop: int | None) -> Iterator[list[tuple[int, bytes]]]:
-    """Cut what the reader still holds, which begins a line at `offset`, into lines; a long line grows a list of parts."""
+    """Cut what the reader still holds, which begins a line at `offset`, into lines; a long one comes in parts."""
     parts: list[bytes] = []
     while stop is None or offset < stop:
         block = reader.read(_read_size(offset + sum(map(len, parts)), stop))

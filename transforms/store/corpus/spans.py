@@ -114,7 +114,8 @@ def check_columns(file: InputFile, text: str, id_column: str | None, keep: tuple
             raise OptionError(f"{file.path} has no column {name} ({option}); its columns: {columns}")
     if not is_string(schema.field(text).type):
         raise OptionError(
-            f"{file.path}: column {text} is {schema.field(text).type}, not string; name another --text-column or cast it"
+            f"{file.path}: column {text} is {schema.field(text).type}, not string; "
+            "name another --text-column or cast it"
         )
     if id_column is not None:
         found = schema.field(id_column).type

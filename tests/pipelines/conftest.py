@@ -1,0 +1,50 @@
+"""A tiny model, a folder for inputs, a place for a store, and the commands to run on them."""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models: threads would only wait for each other
+
+import pytest
+import torch
+from helpers.commands import Outcome, Run, runner
+from helpers.tiny_models import save_tiny_model
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process."""
+    return runner(capfd)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model."""
+    torch.set_num_threads(1)
+    return save_tiny_model("bert", tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Where a store may be made."""
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    """A folder for input files."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def embed(run: Run, model: Path, store: Path) -> Run:
+    """`embed` into the test's store with the tiny model: one input or a list of them, then further options."""
+
+    def call(inputs: object, *options: object) -> Outcome:
+        globs = inputs if isinstance(inputs, list) else [inputs]
+        named = [argument for glob in globs for argument in ("--input", glob)]
+        return run("embed", *named, "--output", store, "--model", model, *options)
+
+    return call

@@ -1,0 +1,84 @@
+"""Killed at any moment, a run is taken up by the next one: nothing lost, nothing made twice, nothing half written."""
+
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.commands import in_child
+from helpers.corpora import check_ledger, files_in, manifest_of, sentences, write_parquet
+
+KILLS = 8
+QUIET = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+# Children of one process that has done all imports: a run that is killed begins at once.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["pipelines.embed", "transforms.encoder", "transformers.models.bert"])
+
+
+def command(glob: Path, store: Path, model: Path) -> list[str]:
+    options = ["--unit-tokens", "60", "--id-column", "id", "--index", "Flat", "--dtype", "float32"]
+    named = ["--input", str(glob), "--output", str(store), "--model", str(model)]
+    return ["embed", *named, *options]
+
+
+def stages(store: Path) -> dict[str, int]:
+    """How many files of each kind stand."""
+    return {name: len(files_in(store, name)) for name in ("embeddings", "sidecars", "index", "manifests")}
+
+
+def the_same(store: Path) -> dict[str, Any]:
+    """What a disturbed and an undisturbed run must agree on."""
+    manifest = manifest_of(store)
+    assert manifest is not None
+    return {name: manifest[name] for name in ("space", "rows", "work", "tokens", "shards", "index", "partition")}
+
+
+def killed_at(argv: list[str], store: Path, wanted: int, rng: random.Random) -> bool:
+    """Start the command and kill it a moment after `wanted` shards stand; False where it ended before."""
+    process = FORKS.Process(target=in_child, args=(argv,))
+    process.start()
+    while process.is_alive() and stages(store)["embeddings"] < wanted:
+        time.sleep(0.002)
+    time.sleep(rng.random() * 0.03)
+    process.kill()
+    process.join()
+    return process.exitcode == -signal.SIGKILL
+
+
+@pytest.mark.timeout(180)
+def test_killed_at_random_moments(model: Path, tmp_path: Path) -> None:
+    texts = sentences(360)
+    write_parquet(tmp_path / "in" / "a.parquet", texts, row_group_size=30, id=[f"i{n}" for n in range(360)])
+    glob, store, calm = tmp_path / "in" / "*", tmp_path / "store", tmp_path / "calm"
+    undisturbed = FORKS.Process(target=in_child, args=(command(glob, calm, model),))
+    undisturbed.start()
+    undisturbed.join()
+    assert undisturbed.exitcode == 0
+    check_ledger(calm, 360, embedded=360)
+    total = stages(calm)["embeddings"]
+    assert total >= 40
+
+    rng, argv = random.Random(5), command(glob, store, model)
+    for kill in range(KILLS):
+        before = {name: files_in(store, name) for name in ("embeddings", "sidecars")}
+        assert killed_at(argv, store, 1 + kill * total // KILLS, rng)
+        assert manifest_of(store) is None
+        for name, files in before.items():
+            made = files_in(store, name)
+            again = [path for path, stat in files.items() if ".tmp-" not in path and made.get(path) != stat]
+            assert not again, (name, kill)
+    finished = subprocess.run([sys.executable, "-m", "pipelines.cli", *argv], capture_output=True, text=True, env=QUIET)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    check_ledger(store, 360)
+    assert the_same(store) == the_same(calm)
+    named = str(manifest_of(store))
+    assert ".tmp-" not in named
+    assert not (store / "lease.json").exists()

@@ -1,0 +1,318 @@
+"""Inputs as people have them: absent, empty, broken, doubled, oddly named. One line says which and what to do."""
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers.commands import Run
+from helpers.corpora import (
+    COMPRESSORS,
+    check_ledger,
+    ids_of,
+    manifest_of,
+    rows_of,
+    sentences,
+    write_bytes,
+    write_lines,
+    write_parquet,
+)
+
+# --- nothing to read
+
+
+@pytest.mark.parametrize("pattern", ["*.parquet", "absent.txt", "absent/*.txt"])
+def test_nothing_matches(embed: Run, inputs: Path, store: Path, pattern: str) -> None:
+    embed(inputs / pattern).failed(2, f"--input {inputs / pattern}: no file matches")
+    assert manifest_of(store) is None
+
+
+def test_a_folder_is_no_input_and_the_pattern_is_given(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(3))
+    embed(inputs).failed(2, f"{inputs} is a folder", f"{inputs}/*")
+    assert manifest_of(store) is None
+
+
+def test_an_empty_folder_is_named_as_such(embed: Run, inputs: Path) -> None:
+    embed(inputs).failed(2, inputs, "no file matches")
+
+
+def test_one_pattern_of_two_without_a_match_stops_the_run(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(3))
+    embed([inputs / "a.txt", inputs / "b.txt"]).failed(2, inputs / "b.txt", "no file matches")
+    assert manifest_of(store) is None
+
+
+def test_a_name_without_a_known_ending_needs_a_format(embed: Run, inputs: Path, store: Path) -> None:
+    path = write_lines(inputs / "a.csv", sentences(3))
+    embed(path).failed(2, path, "--format")
+    embed(path, "--format", "text").ok()
+    check_ledger(store, 3)
+
+
+def test_empty_files_are_files_without_rows(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "full.txt", sentences(3))
+    names = ["a.txt", "a.jsonl", "a.txt.gz", "a.txt.zst", "a.jsonl.bz2", "a.txt.xz"]
+    for name in names:
+        write_bytes(inputs / name, b"")
+    (inputs / "no bytes.gz.txt.gz").touch()
+    embed(inputs / "*").ok()
+    manifest = check_ledger(store, 3)
+    assert [file["path"] for file in manifest["input"]["files"]] == sorted([*names, "full.txt", "no bytes.gz.txt.gz"])
+
+
+def test_a_corpus_of_no_bytes_at_all(embed: Run, inputs: Path, store: Path) -> None:
+    (inputs / "a.txt").touch()
+    embed(inputs / "a.txt").ok()
+    check_ledger(store, 0)
+
+
+def test_parquet_of_no_bytes_is_not_parquet(embed: Run, inputs: Path, store: Path) -> None:
+    (inputs / "a.parquet").touch()
+    embed(inputs / "a.parquet").failed(1, inputs / "a.parquet", "replace it")
+    assert manifest_of(store) is None
+
+
+# --- Parquet
+
+
+def test_parquet_without_the_column_lists_those_it_has(embed: Run, inputs: Path, store: Path) -> None:
+    path = inputs / "a.parquet"
+    pq.write_table(pa.table({"sentence": ["x"], "n": [1]}), path)
+    embed(path).failed(2, path, "column text", "--text-column", "sentence, n")
+    embed(path, "--text-column", "sentence").ok()
+    check_ledger(store, 1)
+
+
+@pytest.mark.parametrize("option", ["--id-column", "--keep-columns"])
+def test_parquet_without_another_named_column(embed: Run, inputs: Path, option: str) -> None:
+    path = write_parquet(inputs / "a.parquet", sentences(3))
+    embed(path, option, "n").failed(2, path, "no column n", option)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1, 2]),
+        pa.array([1.5, None]),
+        pa.array([["a"], ["b"]]),
+        pa.array([{"a": "x"}, {"a": "y"}]),
+        pa.array([b"a", b"b"]),
+        pa.array([None, None], pa.null()),
+    ],
+    ids=lambda values: str(values.type).split("<")[0],
+)
+def test_a_text_column_of_another_type(embed: Run, inputs: Path, store: Path, values: pa.Array) -> None:
+    path = write_parquet(inputs / "a.parquet", values)
+    embed(path).failed(2, path, f"column text is {values.type}".split("<")[0], "--text-column")
+    assert manifest_of(store) is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array(["x y", None, "z"], pa.large_string()),
+        pa.array(["x y", None, "z"]).dictionary_encode(),
+        pa.array(["x y", None, "z"], pa.large_string()).dictionary_encode(),
+        pa.array(["x y", None, "z"], pa.string_view()),
+    ],
+    ids=["large_string", "dictionary", "dictionary of large_string", "string_view"],
+)
+def test_text_in_every_string_type(embed: Run, inputs: Path, store: Path, values: pa.Array) -> None:
+    path = write_parquet(inputs / "a.parquet", values)
+    embed(path, "--max-rejects", 1, "--keep-columns", "text").ok()
+    check_ledger(store, 2, 1)
+    assert ids_of(store) == ["a.parquet#0", "a.parquet#2"]
+
+
+def test_parquet_without_a_row(embed: Run, inputs: Path, store: Path) -> None:
+    write_parquet(inputs / "a.parquet", [])
+    embed(inputs / "a.parquet").ok()
+    check_ledger(store, 0)
+
+
+def test_row_groups_without_a_row(embed: Run, inputs: Path, store: Path) -> None:
+    full, empty = pa.table({"text": sentences(3)}), pa.table({"text": pa.array([], pa.string())})
+    with pq.ParquetWriter(inputs / "a.parquet", full.schema) as writer:
+        for table in (empty, full, empty, full, empty):
+            writer.write_table(table)
+    embed(inputs / "a.parquet", "--unit-tokens", 10).ok()
+    check_ledger(store, 6)
+    assert sorted(ids_of(store)) == [f"a.parquet#{i}" for i in range(6)]
+
+
+def test_a_row_group_larger_than_a_unit_makes_several_shards(embed: Run, inputs: Path, store: Path) -> None:
+    write_parquet(inputs / "a.parquet", sentences(100))
+    embed(inputs / "a.parquet", "--unit-tokens", 100).ok()
+    assert len(check_ledger(store, 100)["shards"]) > 3
+    assert ids_of(store) == [f"a.parquet#{i}" for i in range(100)]
+
+
+@pytest.mark.parametrize("keep", [4, 50, -1, -9])
+def test_truncated_parquet(embed: Run, inputs: Path, store: Path, keep: int) -> None:
+    path = write_parquet(inputs / "a.parquet", sentences(50))
+    path.write_bytes(path.read_bytes()[:keep])
+    embed(path).failed(1, path, "not a readable Parquet file", "replace it")
+    assert manifest_of(store) is None
+
+
+def test_text_that_calls_itself_parquet(embed: Run, inputs: Path) -> None:
+    path = write_bytes(inputs / "a.parquet", b"not parquet at all\n" * 20)
+    embed(path).failed(1, path, "not a readable Parquet file")
+
+
+def test_parquet_with_a_damaged_page_stops_the_run(embed: Run, inputs: Path, store: Path) -> None:
+    path = inputs / "a.parquet"
+    pq.write_table(pa.table({"text": sentences(2000)}), path, compression="zstd", use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    data[200:260] = bytes(60)
+    path.write_bytes(data)
+    embed(path).failed(1, path, "replace")
+    assert manifest_of(store) is None
+
+
+# --- text
+
+
+@pytest.mark.parametrize(("suffix", "cut"), [*((suffix, 0.5) for suffix in COMPRESSORS), (".gz", -1), (".zst", -1)])
+def test_truncated_compressed_text(embed: Run, inputs: Path, store: Path, suffix: str, cut: float) -> None:
+    path = write_lines(inputs / f"a.txt{suffix}", sentences(300))
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * cut) if cut > 0 else int(cut)])
+    embed(path).failed(1, path, "cut short or corrupt", "replace it")
+    assert manifest_of(store) is None
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_text_that_calls_itself_compressed(embed: Run, inputs: Path, suffix: str) -> None:
+    path = inputs / f"a.txt{suffix}"
+    path.write_text("plain\n" * 10)
+    embed(path).failed(1, path, "replace it")
+
+
+def test_compressed_text_in_several_members(embed: Run, inputs: Path, store: Path) -> None:
+    lines = sentences(20)
+    parts = ["".join(f"{line}\n" for line in lines[i : i + 10]).encode() for i in (0, 10)]
+    for suffix, compress in COMPRESSORS.items():
+        (inputs / f"a.txt{suffix}").write_bytes(compress(parts[0]) + compress(parts[1]))
+    embed(inputs / "*", "--keep-columns", "text").ok()
+    check_ledger(store, 20 * len(COMPRESSORS))
+    assert sorted(row["text"] for row in rows_of(store)) == sorted(lines * len(COMPRESSORS))
+
+
+# --- names
+
+
+def test_two_inputs_that_give_one_relative_path(embed: Run, inputs: Path, store: Path) -> None:
+    one, two = write_lines(inputs / "x/a.txt", ["one"]), write_lines(inputs / "y/a.txt", ["two"])
+    embed([one, two]).failed(2, one, two, "relative path a.txt", "--input")
+    assert manifest_of(store) is None
+    embed(inputs / "*/a.txt").ok()
+    assert sorted(ids_of(store)) == ["x/a.txt@0", "y/a.txt@0"]
+
+
+def test_two_inputs_that_give_one_relative_path_with_ids_of_their_own(embed: Run, inputs: Path) -> None:
+    one = write_parquet(inputs / "x/a.parquet", ["one"], id=["1"])
+    two = write_parquet(inputs / "y/a.parquet", ["two"], id=["2"])
+    embed([one, two], "--id-column", "id").failed(2, one, two)
+
+
+def test_one_file_named_twice_is_read_once(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(5))
+    embed([inputs / "a.txt", inputs / "*.txt", inputs / "a.txt"]).ok()
+    check_ledger(store, 5)
+
+
+ODD = [
+    "täxt 文.txt",
+    "a b  c.txt",
+    "a#1@2.txt",
+    "100%.txt",
+    'it\'s "quoted".txt',
+    "a.b.c.txt",
+    "-flag.txt",
+    "A.TXT",
+    "a\\b.txt",
+]
+
+
+def test_odd_names(embed: Run, inputs: Path, store: Path) -> None:
+    for name in ODD:
+        write_lines(inputs / "sub folder é" / name, ["one", "two"])
+    embed(inputs / "**").ok()
+    check_ledger(store, 2 * len(ODD))
+    assert sorted(ids_of(store)) == sorted(f"sub folder é/{name}@{at}" for name in ODD for at in (0, 4))
+    embed(inputs / "**").ok()
+    check_ledger(store, 2 * len(ODD), carried=2 * len(ODD))
+
+
+def test_a_name_with_brackets_can_be_given_by_a_pattern(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a[1].txt", ["one"])
+    embed(inputs / "a*.txt").ok()
+    check_ledger(store, 1)
+
+
+def test_names_that_are_not_utf8(embed: Run, inputs: Path, store: Path) -> None:
+    with open(os.path.join(os.fsencode(inputs), b"caf\xe9.txt"), "wb") as f:
+        f.write(b"one\n")
+    embed(inputs / "*.txt").failed(2, "caf\\udce9.txt", "UTF-8", "rename")
+    assert manifest_of(store) is None
+
+
+def test_symlinked_inputs(embed: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
+    write_lines(tmp_path / "elsewhere" / "real.txt", ["one", "two"])
+    (inputs / "link.txt").symlink_to(tmp_path / "elsewhere" / "real.txt")
+    (inputs / "folder").symlink_to(tmp_path / "elsewhere")
+    embed([inputs / "*.txt", inputs / "folder" / "*.txt"]).ok()
+    check_ledger(store, 4)
+
+
+def test_a_symlink_to_nothing_is_no_file(embed: Run, inputs: Path) -> None:
+    (inputs / "b.txt").symlink_to(inputs / "gone.txt")
+    embed(inputs / "b.txt").failed(2, inputs / "b.txt", "no file matches")
+
+
+def test_hidden_and_foreign_files_beside_the_input(embed: Run, inputs: Path) -> None:
+    write_lines(inputs / "a.txt", ["one"])
+    write_bytes(inputs / "_SUCCESS", b"")
+    embed(inputs / "*").failed(2, inputs / "_SUCCESS", "--format", "--input")
+
+
+def test_two_hundred_small_files(embed: Run, inputs: Path, store: Path) -> None:
+    texts = sentences(400)
+    for i in range(200):
+        write_lines(inputs / f"{i:03d}.txt", texts[2 * i : 2 * i + 2])
+    embed(inputs / "*.txt").ok()
+    assert len(check_ledger(store, 400)["shards"]) == 200
+
+
+# --- the store and the input in each other's way
+
+
+@pytest.mark.parametrize("pattern", ["in/**", "in/store/embeddings/*.parquet", "in/s*/*/*", "in/store/*.json"])
+def test_output_inside_the_input(run: Run, model: Path, inputs: Path, pattern: str) -> None:
+    write_lines(inputs / "a.txt", ["one"])
+    glob, output = inputs.parent / pattern, inputs / "store"
+    if pattern == "in/store/*.json":
+        run("embed", "--input", inputs / "*.txt", "--output", output, "--model", model).ok()
+    run("embed", "--input", glob, "--output", output, "--model", model).failed(2, glob, output, "narrow --input")
+
+
+def test_output_beside_the_input_under_a_pattern_that_cannot_meet_it(run: Run, model: Path, inputs: Path) -> None:
+    write_lines(inputs / "a.txt", ["one"])
+    run("embed", "--input", inputs / "*.txt", "--output", inputs / "store", "--model", model).ok()
+    run("embed", "--input", inputs / "*.txt", "--output", inputs / "store", "--model", model).ok()
+
+
+def test_an_input_of_no_permission(embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_lines(inputs / "a.txt", ["one"])
+    path.chmod(0)
+    if os.access(path, os.R_OK):  # root reads everything
+        monkeypatch.setattr("transforms.store.storage.LocalStorage.open", _refuse)
+    embed(path).failed(1, path, "Permission denied", "--input")
+    assert manifest_of(store) is None
+
+
+def _refuse(self: object, path: str) -> None:
+    raise PermissionError(13, "Permission denied", path)

@@ -1,0 +1,346 @@
+"""Night after night: what is carried, what is embedded anew, what a store remembers, and inputs that move meanwhile."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers.commands import Run
+from helpers.corpora import (
+    check_ledger,
+    files_in,
+    ids_of,
+    manifest_of,
+    rows_of,
+    sentences,
+    vectors_of,
+    without_run,
+    write_jsonl,
+    write_lines,
+    write_parquet,
+)
+from helpers.tiny_models import save_tiny_model
+
+PARTS = ("embeddings", "sidecars", "rejects")
+
+
+@pytest.fixture
+def two_files(inputs: Path) -> Path:
+    """Ten rows in each of two files, and the glob that names them."""
+    write_lines(inputs / "a.txt", sentences(10))
+    write_parquet(inputs / "b.parquet", sentences(10, 10))
+    return inputs / "*"
+
+
+def test_an_unchanged_corpus_is_carried_and_committed_again(embed: Run, two_files: Path, store: Path) -> None:
+    embed(two_files).ok()
+    first, written = check_ledger(store, 20, embedded=20), files_in(store, *PARTS)
+    assert "20 carried" in embed(two_files).ok().out
+    second = check_ledger(store, 20, carried=20)
+    assert files_in(store, *PARTS) == written
+    assert second["shards"] == first["shards"]
+    assert second["previous"] == first["run"]
+    assert second["tokens"]["real"] == 0
+    assert len(list((store / "manifests").glob("*.json"))) == 2
+
+
+def test_carrying_over_loads_no_model(
+    embed: Run, two_files: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embed(two_files).ok()
+    monkeypatch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    embed(two_files).ok()
+
+
+def test_rejected_rows_are_carried_too(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", ["one", "", "two", "three"])
+    embed(inputs / "*", "--max-rejects", 0.3).ok()
+    embed(inputs / "*").failed(3, "1 of 4")  # the limit is not remembered, the rejected row is
+    embed(inputs / "*", "--max-rejects", 0.3).ok()
+    check_ledger(store, 3, 1, carried=3)
+
+
+def test_touched_copied_and_relinked_files_are_carried_by_checksum(embed: Run, two_files: Path, store: Path) -> None:
+    embed(two_files).ok()
+    folder = two_files.parent
+    os.utime(folder / "a.txt", (1, 1))
+    (folder / "copy").write_bytes((folder / "b.parquet").read_bytes())
+    os.replace(folder / "copy", folder / "b.parquet")
+    embed(two_files).ok()
+    manifest = check_ledger(store, 20, carried=20)
+    embed(two_files).ok()
+    assert check_ledger(store, 20, carried=20)["input"] == manifest["input"]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "b.parquet"])
+def test_an_edit_of_equal_length_with_its_time_put_back_is_seen(
+    embed: Run, two_files: Path, store: Path, name: str
+) -> None:
+    if name == "b.parquet":
+        table = pa.table({"text": sentences(10, 10)})
+        pq.write_table(table, two_files.parent / name, compression="none", use_dictionary=False, write_statistics=False)
+    embed(two_files, "--keep-columns", "text").ok()
+    path = two_files.parent / name
+    before, data = path.stat(), path.read_bytes()
+    path.write_bytes(data.replace(b"s5 ", b"S5 ").replace(b"s15 ", b"S15 "))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    embed(two_files).ok()
+    check_ledger(store, 20, embedded=10, carried=10)
+    texts = [row["text"] for row in rows_of(store)]
+    assert sum(text.startswith("S") for text in texts) == 1
+
+
+def test_added_edited_and_removed_files(embed: Run, two_files: Path, store: Path) -> None:
+    embed(two_files).ok()
+    folder = two_files.parent
+    write_lines(folder / "c.txt", sentences(3, 50))
+    embed(two_files).ok()
+    check_ledger(store, 23, embedded=3, carried=20)
+    write_lines(folder / "c.txt", sentences(4, 50))
+    embed(two_files).ok()
+    check_ledger(store, 24, embedded=4, carried=20)
+    (folder / "a.txt").unlink()
+    embed(two_files).ok()
+    manifest = check_ledger(store, 14, embedded=0, carried=14)
+    assert [file["path"] for file in manifest["input"]["files"]] == ["b.parquet", "c.txt"]
+    assert not any(i.startswith("a.txt") for i in ids_of(store))
+
+
+def test_an_undone_edit_finds_the_old_shards(embed: Run, two_files: Path, store: Path) -> None:
+    embed(two_files).ok()
+    first = manifest_of(store)
+    path = two_files.parent / "a.txt"
+    data = path.read_bytes()
+    path.write_bytes(data + b"one more\n")
+    embed(two_files).ok()
+    path.write_bytes(data)
+    embed(two_files).ok()
+    assert check_ledger(store, 20)["shards"] == first["shards"]
+
+
+def test_appending_to_a_text_file_keeps_the_shards_before(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(100))
+    embed(inputs / "*", "--unit-tokens", 200).ok()
+    before = files_in(store, "embeddings")
+    with (inputs / "a.txt").open("a") as f:
+        f.write("a new line\n")
+    embed(inputs / "*").ok()
+    check_ledger(store, 101)
+    assert len(set(before.items()) - set(files_in(store, "embeddings").items())) == 0
+    assert len(set(files_in(store, "embeddings")) - set(before)) == 1
+
+
+def test_the_glob_may_move_as_long_as_relative_paths_stay(embed: Run, two_files: Path, store: Path) -> None:
+    embed(two_files).ok()
+    moved = two_files.parent.parent / "moved"
+    two_files.parent.rename(moved)
+    embed(moved / "*").ok()
+    check_ledger(store, 20, carried=20)
+
+
+def test_one_folder_higher_is_another_corpus(embed: Run, two_files: Path, store: Path) -> None:
+    embed(two_files).ok()
+    embed(two_files.parent.parent / "i*" / "*").ok()
+    check_ledger(store, 20, carried=0)
+    assert all(i.startswith("in/") for i in ids_of(store))
+
+
+def test_a_wholly_removed_corpus_does_not_empty_the_store(embed: Run, two_files: Path, store: Path) -> None:
+    embed(two_files).ok()
+    before = (store / "manifest.json").read_bytes()
+    for path in two_files.parent.iterdir():
+        path.unlink()
+    embed(two_files).failed(2, "no file matches")
+    assert (store / "manifest.json").read_bytes() == before
+
+
+def test_a_file_that_changes_its_format(embed: Run, inputs: Path, store: Path) -> None:
+    write_jsonl(inputs / "a.jsonl", [{"text": "one"}, {"text": "two"}])
+    embed(inputs / "*").ok()
+    embed(inputs / "*", "--format", "text", "--keep-columns", "text").ok()
+    check_ledger(store, 2, carried=0)
+    assert rows_of(store)[0]["text"] == '{"text": "one"}'
+
+
+# --- what a store remembers
+
+
+def test_flags_are_remembered(run: Run, model: Path, inputs: Path, store: Path) -> None:
+    write_parquet(inputs / "a.parquet", pa.array(sentences(5)), name=["a", "b", "c", "d", "e"], n=[1, 2, 3, 4, 5])
+    given = ("--input", inputs / "*", "--output", store)
+    chosen = {"--pooler": "max", "--prompt": "say: ", "--max-tokens": 9, "--truncate-dim": 12, "--id-column": "name"}
+    chosen |= {"--keep-columns": "n", "--unit-tokens": 20, "--model": model, "--dtype": "float32"}
+    run("embed", *given, *(part for pair in chosen.items() for part in pair), "--no-normalize").ok()
+    first = check_ledger(store, 5)
+    run("embed", *given).ok()
+    second = check_ledger(store, 5, carried=5)
+    assert {k: second[k] for k in ("space", "options", "unit_tokens")} == {
+        k: first[k] for k in ("space", "options", "unit_tokens")
+    }
+    write_parquet(inputs / "b.parquet", pa.array(["one"]), name=["f"], n=[6])
+    run("embed", *given).ok()
+    check_ledger(store, 6, embedded=1, carried=5)
+    assert [(row["id"], row["n"]) for row in rows_of(store)][-1] in [("f", 6), ("e", 5)]
+
+
+@pytest.mark.parametrize(
+    ("option", "field"),
+    [
+        (("--pooler", "max"), "pooler"),
+        (("--prompt", "query: "), "prompt"),
+        (("--max-tokens", "7"), "max_tokens"),
+        (("--dtype", "bfloat16"), "dtype"),
+    ],
+)
+def test_another_space_is_refused_by_field_and_reembed_goes_through(
+    embed: Run, two_files: Path, store: Path, option: tuple[str, str], field: str
+) -> None:
+    embed(two_files, "--dtype", "float32").ok()
+    before = (store / "manifest.json").read_bytes()
+    line = embed(two_files, *option).failed(2, store, "another space", "--reembed")
+    assert field in line.partition("another space: ")[2].partition(" would change")[0].split(", ")
+    assert (store / "manifest.json").read_bytes() == before
+    embed(two_files, *option, "--reembed").ok()
+    check_ledger(store, 20, embedded=20, carried=0)
+    embed(two_files).ok()
+    check_ledger(store, 20, carried=20)
+
+
+def test_another_model_is_refused(embed: Run, two_files: Path, store: Path, tmp_path: Path) -> None:
+    embed(two_files).ok()
+    other = save_tiny_model("bert", tmp_path / "other", num_hidden_layers=2)
+    embed(two_files, "--model", other).failed(2, store, "weights", "--reembed")
+
+
+def test_the_models_files_replaced_in_place_are_seen(run: Run, two_files: Path, store: Path, tmp_path: Path) -> None:
+    own = save_tiny_model("bert", tmp_path / "own")
+    run("embed", "--input", two_files, "--output", store, "--model", own).ok()
+    save_tiny_model("bert", own, num_hidden_layers=2)
+    run("embed", "--input", two_files, "--output", store).failed(2, "weights", "--reembed")
+
+
+def test_normalization_and_truncation_go_through_without_reembed(embed: Run, two_files: Path, store: Path) -> None:
+    embed(two_files, "--normalize").ok()
+    embed(two_files, "--no-normalize", "--truncate-dim", 8).ok()
+    check_ledger(store, 20, carried=0)
+    assert {len(vector) for vector in vectors_of(store).values()} == {8}
+
+
+def test_another_unit_size_cuts_anew(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(50))
+    embed(inputs / "*").ok()
+    embed(inputs / "*", "--unit-tokens", 100).ok()
+    manifest = check_ledger(store, 50, carried=0)
+    assert len(manifest["shards"]) > 1
+    embed(inputs / "*").ok()
+    assert without_run(check_ledger(store, 50, carried=50))["shards"] == manifest["shards"]
+
+
+def test_another_kept_column_is_read_from_unchanged_files(embed: Run, inputs: Path, store: Path) -> None:
+    write_parquet(inputs / "a.parquet", sentences(5), n=[1, 2, 3, 4, 5])
+    embed(inputs / "*").ok()
+    embed(inputs / "*", "--keep-columns", "n").ok()
+    check_ledger(store, 5)
+    assert [row["n"] for row in rows_of(store)] == [1, 2, 3, 4, 5]
+
+
+# --- inputs that change while they are read
+
+
+def grow(path: Path) -> None:
+    with path.open("ab") as f:
+        f.write(b"more\n")
+
+
+def replace_by_rename(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes()[::-1])
+    os.replace(other, path)
+
+
+def edit_in_place(path: Path) -> None:
+    before = path.stat()
+    with path.open("r+b") as f:
+        f.write(b"X")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+CHANGES = [grow, replace_by_rename, edit_in_place, Path.unlink]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        *((name, change) for name in ("a.txt", "a.parquet") for change in CHANGES),
+        ("a.txt.gz", grow),
+        ("a.txt.gz", Path.unlink),
+    ],
+)
+def test_a_file_that_changes_while_it_is_read(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[Path], None]
+) -> None:
+    path = inputs / name
+    _ = write_parquet(path, sentences(10)) if name == "a.parquet" else write_lines(path, sentences(10))
+    hook = "rows._parquet_rows" if name == "a.parquet" else "lines._within"
+    _once_before(monkeypatch, f"transforms.store.corpus.{hook}", lambda: change(path))
+    embed(inputs / "*").failed(1, path, "while the run read it", "run again")
+    assert manifest_of(store) is None
+    assert not (store / "lease.json").exists()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_changes_between_plan_and_reading(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
+) -> None:
+    path = write_lines(inputs / "a.txt", sentences(10))
+    write_lines(inputs / "b.txt", sentences(10))
+    embed(inputs / "b.txt").ok()
+    before = (store / "manifest.json").read_bytes()
+    _once_before(monkeypatch, "transforms.beam.plan.write_plan", lambda: change(path))
+    embed(inputs / "*").failed(1, path, "while the run read it")
+    assert (store / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.parquet"])
+def test_a_file_that_goes_between_listing_and_planning(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = inputs / name
+    _ = write_parquet(path, sentences(10)) if name == "a.parquet" else write_lines(path, sentences(10))
+    _once_before(monkeypatch, "transforms.beam.plan.kept_types", path.unlink)
+    embed(inputs / "*").failed(1, path)
+    assert manifest_of(store) is None
+
+
+def test_after_a_change_the_next_run_keeps_the_units_of_the_other_files(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(4):
+        write_lines(inputs / f"{i}.txt", sentences(5, 5 * i))
+    path = inputs / "3.txt"
+    with monkeypatch.context() as patch:
+        _once_before(patch, "transforms.beam.plan.write_plan", lambda: grow(path))
+        embed(inputs / "*").failed(1, path)
+    made = files_in(store, "embeddings")
+    embed(inputs / "*").ok()
+    check_ledger(store, 21)
+    assert made
+    assert made.items() <= files_in(store, "embeddings").items()
+
+
+def _once_before(patch: pytest.MonkeyPatch, name: str, action: Callable[[], None]) -> None:
+    """Do something right before the first call of a function."""
+    module, _, function = name.rpartition(".")
+    original = getattr(__import__(module, fromlist=[function]), function)
+    done: list[bool] = []
+
+    def wrapped(*args: object, **kwargs: object) -> object:
+        if not done:
+            done.append(True)
+            action()
+        return original(*args, **kwargs)
+
+    patch.setattr(name, wrapped)

@@ -1,0 +1,77 @@
+"""The same rows, shards and counts however a runner cuts, repeats and spreads the work."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.commands import Run
+from helpers.corpora import check_ledger, manifest_of, sentences, vectors_of, without_run, write_lines, write_parquet
+
+
+@pytest.fixture
+def glob(inputs: Path) -> Path:
+    """Text and Parquet, several units each, with copies of texts and ids and a rejected row."""
+    texts = sentences(60)
+    ids = [f"id{i % 50}" for i in range(60)]
+    write_parquet(inputs / "a.parquet", texts, row_group_size=10, name=ids)
+    write_parquet(inputs / "b.parquet", [*texts[:20], texts[0], ""], name=[*ids[:21], "x"])
+    return inputs / "*"
+
+
+OPTIONS = ("--unit-tokens", 100, "--id-column", "name", "--max-rejects", 0.1, "--index", "auto")
+
+
+def the_same(manifest: dict[str, Any] | None) -> dict[str, Any]:
+    """What must not depend on the runner."""
+    assert manifest is not None
+    kept = without_run(manifest)
+    return {name: kept[name] for name in ("space", "rows", "work", "tokens", "shards", "index")}
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--direct_runner_bundle_repeat=1",),
+        ("--direct_num_workers=3", "--direct_running_mode=multi_threading"),
+        ("--runner=DirectRunner",),
+        pytest.param(
+            ("--direct_num_workers=2", "--direct_running_mode=multi_processing"), marks=pytest.mark.timeout(180)
+        ),
+    ],
+    ids=["every bundle twice", "threads", "DirectRunner", "processes"],
+)
+def test_shards_and_counts_are_those_of_one_plain_process(
+    run: Run, embed: Run, glob: Path, store: Path, model: Path, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    plain = embed(glob, *OPTIONS).ok()
+    other = tmp_path / "other"
+    outcome = run("embed", "--input", glob, "--output", other, "--model", model, *OPTIONS, *flags)
+    assert outcome.status == 0
+    assert outcome.err == "" or "multi_processing" in flags[-1]  # whose workers log what they please
+    check_ledger(other, 81, 1)
+    assert the_same(manifest_of(other)) == the_same(manifest_of(store))
+    ids = next(line for line in plain.out.splitlines() if line.startswith("ids "))
+    assert ids in outcome.out
+
+
+def test_vectors_do_not_depend_on_the_neighbours_in_a_unit(
+    run: Run, embed: Run, inputs: Path, store: Path, model: Path, tmp_path: Path
+) -> None:
+    texts = sentences(50)
+    write_lines(inputs / "a.txt", texts)
+    embed(inputs / "a.txt", "--dtype", "float32").ok()
+    other = tmp_path / "other"
+    arguments = ("--input", inputs / "a.txt", "--output", other, "--model", model, "--dtype", "float32")
+    run("embed", *arguments, "--unit-tokens", 30, "--tokens-per-batch", 64).ok()
+    one, two = vectors_of(store), vectors_of(other)
+    assert one.keys() == two.keys()
+    largest = max(np.abs(list(one.values())).max(), 1e-9)
+    assert max(np.abs(np.subtract(one[i], two[i])).max() for i in one) <= 2e-5 * largest
+
+
+def test_a_failure_under_repeated_bundles_is_still_one_line(embed: Run, inputs: Path, store: Path) -> None:
+    path = write_lines(inputs / "a.txt.gz", sentences(50))
+    path.write_bytes(path.read_bytes()[:-9])
+    embed(inputs / "*", "--direct_runner_bundle_repeat=1").failed(1, path, "cut short")
+    assert manifest_of(store) is None

@@ -1,0 +1,175 @@
+"""Flags, help texts, and what a terminal sees."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.commands import Run
+from helpers.corpora import check_ledger, files_in, manifest_of, sentences, write_lines
+
+from pipelines.cli import COMMANDS
+
+
+@pytest.fixture
+def glob(inputs: Path) -> Path:
+    """A file of ten rows."""
+    return write_lines(inputs / "a.txt", sentences(10))
+
+
+# --- help
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(run: Run, command: str) -> None:
+    outcome = run(command, "--help").ok()
+    assert outcome.out.startswith(f"usage: sentence-beam {command}")
+    assert "Traceback" not in outcome.out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"]])
+def test_the_list_of_commands(run: Run, arguments: list[str]) -> None:
+    out = run(*arguments).ok().out
+    assert all(f"  {command} " in out for command in COMMANDS)
+
+
+def test_no_command_at_all_shows_the_list(run: Run) -> None:
+    outcome = run()
+    assert outcome.status == 2
+    assert "embed" in outcome.out + outcome.err
+
+
+def test_an_unknown_command_names_the_known_ones(run: Run) -> None:
+    outcome = run("embedd")
+    assert outcome.status == 2
+    assert outcome.err.count("\n") == 1
+    assert "embedd" in outcome.err
+    assert "embed," in outcome.err
+
+
+# --- flags
+
+
+def test_a_misspelt_flag_is_named_with_the_right_one(embed: Run, glob: Path, store: Path) -> None:
+    embed(glob, "--poler", "mean").failed(2, "unknown option --poler", "did you mean --pooler?")
+    embed(glob, "--max-reject=0.5").failed(2, "--max-reject=0.5", "did you mean --max-rejects?")
+    assert not store.exists()
+
+
+def test_an_abbreviation_is_refused(embed: Run, glob: Path) -> None:
+    embed(glob, "--keep", "text").failed(2, "unknown option --keep")
+
+
+@pytest.mark.parametrize("flag", ["--xyzzy", "--xyzzy=1", "-z", "stray"])
+def test_an_unknown_flag(embed: Run, glob: Path, flag: str) -> None:
+    embed(glob, flag).failed(2, "unknown", flag, "--help")
+
+
+def test_a_beam_flag_passes(embed: Run, glob: Path, store: Path) -> None:
+    embed(glob, "--job_name=nightly", "--runner", "FnApiRunner", "--type_check_additional", "all").ok()
+    check_ledger(store, 10)
+
+
+def test_what_only_a_runner_knows_goes_behind_a_double_dash(embed: Run, glob: Path, store: Path) -> None:
+    embed(glob, "--flink_only_flag=3").failed(2, "unknown option --flink_only_flag=3")
+    embed(glob, "--", "--flink_only_flag=3").ok()
+    check_ledger(store, 10)
+
+
+def test_a_runner_that_does_not_exist(embed: Run, glob: Path, store: Path) -> None:
+    embed(glob, "--runner=SparkleRunner", "--dtype", "float32").failed(2, "SparkleRunner")
+    assert not (store / "lease.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--limit", "0"), ("--limit", "-3"), ("--limit", "ten"), ("--max-rejects", "2"), ("--max-rejects", "nan"),
+        ("--max-rejects", "1%"), ("--unit-tokens", "0"), ("--unit-tokens", "1.5k"), ("--tokens-per-batch", "many"),
+        ("--max-tokens", "0"), ("--truncate-dim", "-1"), ("--format", "csv"), ("--dtype", "int8"), ("--device", "tpu"),
+        ("--partition", "rows"), ("--precision", "int1"),
+    ],
+)  # fmt: skip
+def test_values_that_cannot_be(embed: Run, glob: Path, store: Path, option: str, value: str) -> None:
+    embed(glob, option, value).failed(2, option, value)
+    assert not store.exists()
+
+
+def test_a_flag_without_its_value(embed: Run, glob: Path) -> None:
+    embed(glob, "--pooler").failed(2, "--pooler", "expected one argument")
+
+
+@pytest.mark.parametrize("missing", ["--input", "--output"])
+def test_required_flags(run: Run, glob: Path, store: Path, missing: str) -> None:
+    given = {"--input": glob, "--output": store}
+    del given[missing]
+    run("embed", *(part for pair in given.items() for part in pair)).failed(2, missing)
+
+
+def test_two_prompts_at_once(embed: Run, glob: Path) -> None:
+    embed(glob, "--prompt", "a", "--prompt-name", "query").failed(2, "--prompt-name", "--prompt")
+
+
+@pytest.mark.parametrize("spec", ["meen", "mean:", "mean+", "ditto", "ditto:9-9", "mean:foo=1", "", "tfidf:/nowhere"])
+def test_a_pooler_that_cannot_be_built(embed: Run, glob: Path, store: Path, spec: str) -> None:
+    embed(glob, "--pooler", spec).failed(2)
+    assert manifest_of(store) is None
+
+
+def test_an_empty_keep_list_keeps_nothing(embed: Run, glob: Path, store: Path) -> None:
+    embed(glob, "--keep-columns", "text").ok()
+    embed(glob, "--keep-columns", "").ok()
+    assert manifest_of(store)["options"]["keep_columns"] == []
+
+
+def test_truncate_dim_above_the_models(embed: Run, glob: Path, store: Path) -> None:
+    embed(glob, "--truncate-dim", 100_000).failed(2, "100000")
+    assert manifest_of(store) is None
+
+
+def test_a_prompt_name_that_the_model_has_not(embed: Run, glob: Path) -> None:
+    embed(glob, "--prompt-name", "query").failed(2, "query")
+
+
+def test_a_dry_run_writes_nothing(embed: Run, glob: Path, store: Path) -> None:
+    assert "10 to embed" in embed(glob, "--dry-run").ok().out.replace("about ", "")
+    assert not store.exists()
+
+
+def test_a_dry_run_over_a_store_touches_nothing_of_it(embed: Run, glob: Path, store: Path) -> None:
+    embed(glob).ok()
+    before = files_in(store)
+    write_lines(glob.parent / "b.txt", sentences(5, 100))
+    out = embed(glob.parent / "*.txt", "--dry-run").ok().out
+    assert "1 unchanged" in out
+    assert files_in(store) == before
+
+
+# --- the terminal
+
+
+def command_line(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "pipelines.cli", *map(str, arguments)]
+
+
+def test_a_real_process_says_nothing_on_stderr_and_a_closed_pipe_is_no_error(
+    glob: Path, store: Path, model: Path, tmp_path: Path
+) -> None:
+    argv = command_line("embed", "--input", glob, "--output", store, "--model", model)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as out:
+        argv = command_line("search", "--store", store, "--query", "dog")
+        done = subprocess.run(argv, stdout=out, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_mistake_in_a_real_process(store: Path, tmp_path: Path) -> None:
+    argv = command_line("embed", "--input", tmp_path / "none*", "--output", store)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert "no file matches" in done.stderr

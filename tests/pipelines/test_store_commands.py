@@ -1,0 +1,394 @@
+"""search, files, verify, index and plan: on good stores, on damaged ones, and where there is no store."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from helpers.commands import Run
+from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, sentences, write_lines, write_parquet
+from helpers.tiny_models import save_tiny_model
+
+READERS = {
+    "search": ("--query", "dog", "--store"),
+    "files": ("--store",),
+    "verify": ("--store",),
+    "index": ("--input",),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A store of 60 rows in several shards with an index and one rejected row; tests work on copies."""
+    folder = tmp_path_factory.mktemp("made")
+    texts = sentences(60)
+    write_parquet(folder / "in" / "a.parquet", [*texts[:30], ""], n=list(range(31)))
+    write_parquet(folder / "in" / "b.parquet", texts[30:], n=list(range(30)))
+    from pipelines.cli import main
+
+    arguments = [
+        "--model",
+        str(model),
+        "--index",
+        "Flat",
+        "--normalize",
+        "--keep-columns",
+        "text,n",
+        "--unit-tokens",
+        "150",
+    ]
+    arguments += ["--max-rejects", "0.5", "--output", str(folder / "store")]
+    assert main(["embed", "--input", str(folder / "in" / "*.parquet"), *arguments]) == 0
+    return folder / "store"
+
+
+@pytest.fixture
+def copy(made: Path, store: Path) -> Path:
+    """A copy of the store that a test may damage."""
+    shutil.copytree(made, store)
+    return store
+
+
+# --- no store
+
+
+@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize("place", ["none", "empty", "file"])
+def test_where_no_store_is(run: Run, tmp_path: Path, command: str, place: str) -> None:
+    path = tmp_path / place
+    if place == "empty":
+        path.mkdir()
+    if place == "file":
+        path.write_text("x")
+    run(command, *READERS[command], path).failed(2, path, "holds no store", "sentence-beam embed")
+    assert not (path / "lease.json").exists()
+    assert files_in(tmp_path) == files_in(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["search", "files", "verify"])
+def test_a_snapshot_that_is_not_there(run: Run, made: Path, command: str) -> None:
+    run(command, *READERS[command], made, "--snapshot", "2020").failed(2, made, "no snapshot 2020")
+    run(command, *READERS[command], made, "--snapshot", "../../etc/passwd").failed(2, made)
+
+
+@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"format": 99}', b"\xff"])
+def test_a_damaged_manifest(run: Run, copy: Path, command: str, content: bytes) -> None:
+    (copy / "manifest.json").write_bytes(content)
+    run(command, *READERS[command], copy).failed(1, copy / "manifest.json")
+
+
+@pytest.mark.parametrize("key", ["run", "space", "rows", "work", "tokens", "shards", "input", "options", "index"])
+def test_a_manifest_that_lacks_a_part(run: Run, copy: Path, key: str) -> None:
+    data = manifest_of(copy)
+    assert data is not None
+    del data[key]
+    (copy / "manifest.json").write_text(json.dumps(data))
+    for command in READERS:
+        outcome = run(command, *READERS[command], copy)
+        outcome.failed(1, copy / "manifest.json", key)
+
+
+def test_a_flag_of_another_command(run: Run, made: Path) -> None:
+    run("files", "--store", made, "--query", "x").failed(2, "--query")
+
+
+# --- files
+
+
+def test_files_prints_the_current_shards(run: Run, made: Path) -> None:
+    printed = run("files", "--store", made).ok().out.split()
+    assert printed == [str(made / unit["path"]) for unit in manifest_of(made)["shards"] if unit["path"]]
+    assert all(Path(path).is_file() for path in printed)
+
+
+def test_files_links_exactly_the_current_shards(run: Run, embed: Run, copy: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "links"
+    run("files", "--store", copy, "--link", folder).ok()
+    assert pq.read_table(folder).num_rows == 60
+    write_lines(tmp_path / "in" / "c.txt", ["one"])
+    embed(tmp_path / "in" / "c.txt", "--keep-columns", "text").ok()
+    run("files", "--store", copy, "--link", folder).ok()
+    assert pq.read_table(folder).num_rows == 1
+
+
+@pytest.mark.parametrize("what", ["file", "full"])
+def test_files_does_not_link_over_anything(run: Run, made: Path, tmp_path: Path, what: str) -> None:
+    target = tmp_path / what
+    if what == "file":
+        target.write_text("mine")
+    else:
+        target.mkdir()
+        (target / "mine.txt").write_text("mine")
+    run("files", "--store", made, "--link", target).failed(2, "--link", target)
+    assert "mine" in (target if what == "file" else target / "mine.txt").read_text()
+
+
+# --- verify
+
+
+def test_verify_of_a_whole_store(run: Run, made: Path) -> None:
+    assert "is whole: 60 rows" in run("verify", "--store", made).ok().out
+
+
+def _first(store: Path, folder: str, suffix: str = "") -> Path:
+    return sorted(path for path in (store / folder).iterdir() if path.suffix.endswith(suffix))[0]
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def _edit(store: Path, *keys: Any, value: Any) -> None:
+    data = manifest_of(store)
+    assert data is not None
+    place: Any = data
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    (store / "manifest.json").write_text(json.dumps(data))
+
+
+FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a byte of a shard": (lambda s: _flip(_first(s, "embeddings")), "embeddings/"),
+    "no shard": (lambda s: _first(s, "embeddings").unlink(), "is missing"),
+    "an empty shard": (lambda s: _first(s, "embeddings").write_bytes(b""), "embeddings/"),
+    "a byte of a segment": (lambda s: _flip(_first(s, "index", ".faiss")), "index/"),
+    "no segment": (lambda s: _first(s, "index", ".faiss").unlink(), "is missing"),
+    "a byte of a locator": (lambda s: _flip(_first(s, "index", ".parquet")), "index/"),
+    "no rejects": (lambda s: _first(s, "rejects").unlink(), "reject file"),
+    "cut rejects": (lambda s: _first(s, "rejects").write_bytes(b"PAR1"), "rejects/"),
+    "a shard in place of another": (
+        lambda s: shutil.copy(sorted((s / "embeddings").iterdir())[0], sorted((s / "embeddings").iterdir())[1]),
+        "embeddings/",
+    ),
+    "another count": (lambda s: _edit(s, "shards", 0, "rows", value=3), "rows"),
+    "another sum": (lambda s: _edit(s, "rows", "written", value=61), "ledger"),
+    "another sum of work": (lambda s: _edit(s, "work", "embedded", value=61), "ledger"),
+    "no manifest of the run": (lambda s: _first(s, "manifests").unlink(), "manifest"),
+    "a folder for a shard": (lambda s: (_first(s, "embeddings").unlink(), None), "embeddings/"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_verify_finds(run: Run, copy: Path, fault: str) -> None:
+    damage, named = FAULTS[fault]
+    damage(copy)
+    outcome = run("verify", "--store", copy)
+    assert outcome.status == 1
+    *faults, last = outcome.err.splitlines()
+    assert any(named in line for line in faults), outcome.err
+    assert last.startswith("sentence-beam verify: ")
+    assert f"{len(faults)} fault" in last
+    assert "Traceback" not in outcome.err
+
+
+# --- search
+
+
+def test_search_finds_a_row_by_its_own_text_with_and_without_the_index(run: Run, made: Path, tmp_path: Path) -> None:
+    text = sentences(60)[41]
+    for extra in ([], ["--exact"]):
+        run("search", "--store", made, "--query", text, "-k", 5, "--output", tmp_path / "out.jsonl", *extra).ok()
+        rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+        assert [row["rank"] for row in rows] == [1, 2, 3, 4, 5]
+        assert rows[0]["score"] >= rows[1]["score"] >= rows[4]["score"]
+        best = {row["id"] for row in rows if row["score"] >= rows[0]["score"] - 1e-6}
+        assert "b.parquet#11" in best or len(best) == 5
+        assert set(rows[0]) == {"query", "rank", "score", "id", "text", "n"}
+
+
+def test_search_for_more_rows_than_there_are(run: Run, made: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    run("search", "--store", made, "--query", "dog", "--query", "cat", "-k", 1000, "--output", out).ok()
+    table = pq.read_table(out)
+    assert table.num_rows == 120
+    assert sorted(table.column("id").to_pylist()) == sorted(ids_of(made) * 2)
+
+
+def test_search_without_a_row_to_find(run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
+    write_parquet(inputs / "a.parquet", [])
+    embed(inputs / "*", "--index", "auto").ok()
+    check_ledger(store, 0)
+    assert "no rows" in run("search", "--store", store, "--query", "dog").ok().out
+    run("search", "--store", store, "--query", "dog", "--output", tmp_path / "o.parquet").ok()
+    run("index", "--input", store).ok()
+    run("verify", "--store", store).ok()
+    assert run("files", "--store", store).ok().out == ""
+
+
+@pytest.mark.parametrize("query", ["", " ", "\u200b", "x" * 100_000, "a\nb", "\udce9"])
+def test_odd_queries(run: Run, made: Path, query: str) -> None:
+    outcome = run("search", "--store", made, "--query", query)
+    if query == "\udce9":
+        outcome.failed(2, "--query", "UTF-8")
+    else:
+        assert "rank" in outcome.ok().out
+
+
+def test_queries_from_a_file(run: Run, made: Path, tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_bytes(b"\xef\xbb\xbfdog\r\n\ncat\n")
+    run("search", "--store", made, "--queries", tmp_path / "q.txt", "-k", 1, "--output", tmp_path / "o.jsonl").ok()
+    rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    assert [row["query"] for row in rows] == ["dog", "cat"]
+
+
+@pytest.mark.parametrize(("data", "word"), [(None, "cannot be read"), (b"", "no query"), (b"\xff\n", "UTF-8")])
+def test_query_files_that_cannot_be_used(run: Run, made: Path, tmp_path: Path, data: bytes | None, word: str) -> None:
+    path = tmp_path / "q.txt"
+    if data is not None:
+        path.write_bytes(data)
+    run("search", "--store", made, "--queries", path).failed(2, "--queries", path, word)
+
+
+@pytest.mark.parametrize("output", ["out.csv", "none/out.jsonl", "none/out.parquet"])
+def test_search_output_that_cannot_be_written(run: Run, made: Path, tmp_path: Path, output: str) -> None:
+    run("search", "--store", made, "--query", "x", "--output", tmp_path / output).failed(
+        2, "--output", tmp_path / output
+    )
+
+
+@pytest.mark.parametrize("arguments", [(), ("--query", "a", "--queries", "f"), ("--query", "a", "-k", "0")])
+def test_search_options(run: Run, made: Path, arguments: tuple[str, ...]) -> None:
+    run("search", "--store", made, *arguments).failed(2)
+
+
+def test_search_with_another_model_is_refused(run: Run, made: Path, tmp_path: Path) -> None:
+    other = save_tiny_model("bert", tmp_path / "other", num_hidden_layers=2)
+    run("search", "--store", made, "--query", "x", "--model", other).failed(2, other, "weights", "--model")
+    run("search", "--store", made, "--query", "x", "--model", tmp_path / "none").failed(2, tmp_path / "none")
+
+
+def test_search_where_the_model_has_gone(run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
+    own = save_tiny_model("bert", tmp_path / "own")
+    write_lines(inputs / "a.txt", sentences(3))
+    run("embed", "--input", inputs / "*", "--output", store, "--model", own).ok()
+    moved = own.rename(tmp_path / "moved")
+    run("search", "--store", store, "--query", "x").failed(2, own)
+    run("search", "--store", store, "--query", "x", "--model", moved).ok()
+
+
+@pytest.mark.parametrize("what", ["embeddings", "index"])
+@pytest.mark.parametrize(
+    "damage", [Path.unlink, _flip, lambda path: path.write_bytes(b"")], ids=["gone", "flip", "empty"]
+)
+def test_search_over_damage_ends_with_one_line_or_an_answer(
+    run: Run, copy: Path, what: str, damage: Callable[[Path], object]
+) -> None:
+    for path in sorted((copy / what).iterdir()):
+        if what == "embeddings" or path.suffix == ".faiss":
+            damage(path)
+    outcome = run("search", "--store", copy, "--query", "dog")
+    if outcome.status == 0:
+        return
+    outcome.failed(1, f"{copy}/{what}/", "verify")
+
+
+def test_the_python_interface_searches_too(made: Path) -> None:
+    from transforms.store import open_store
+
+    found = open_store(str(made)).search(["dog", "cat"], k=3)
+    assert [len(rows) for rows in found] == [3, 3]
+    assert open_store(str(made)).dataset().count_rows() == 60
+
+
+# --- index
+
+
+def test_index_again_and_of_other_kinds(run: Run, copy: Path) -> None:
+    for factory in ("Flat", "SQ8", "IVF2,Flat"):
+        run("index", "--input", copy, "--index", factory).ok()
+        manifest = check_ledger(copy, 60, 1, carried=60)
+        assert manifest["index"]["factory"] == factory
+    run("index", "--input", copy, "--metric", "l2", "--merge").ok()
+    assert check_ledger(copy, 60, 1)["index"]["metric"] == "l2"
+    run("search", "--store", copy, "--query", "dog").ok()
+
+
+@pytest.mark.parametrize("factory", ["Flut", "IVF", "IVF-3,Flat", "", "PQ7", "IVF1000000,Flat"])
+def test_an_index_that_cannot_be_built(run: Run, embed: Run, copy: Path, factory: str) -> None:
+    before = (copy / "manifest.json").read_bytes()
+    run("index", "--input", copy, "--index", factory).failed(2, "--index", factory)
+    assert (copy / "manifest.json").read_bytes() == before
+    assert not (copy / "lease.json").exists()
+
+
+def test_an_index_that_cannot_be_built_costs_no_vector(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_lines(inputs / "a.txt", sentences(3))
+    embed(inputs / "*", "--index", "Flut").failed(2, "--index", "Flut")
+    assert manifest_of(store) is None
+    monkeypatch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("embedded again"))
+    embed(inputs / "*", "--index", "Flat").ok()
+    check_ledger(store, 3, embedded=3)
+
+
+def test_an_index_follows_the_rows(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(40))
+    embed(inputs / "*", "--index", "auto", "--unit-tokens", 100).ok()
+    first = check_ledger(store, 40)["index"]
+    embed(inputs / "*").ok()
+    assert check_ledger(store, 40)["index"] == first
+    write_lines(inputs / "b.txt", sentences(5, 100))
+    embed(inputs / "*").ok()
+    assert check_ledger(store, 45)["index"]["rows"] == 45
+    (inputs / "a.txt").unlink()
+    embed(inputs / "*").ok()
+    assert check_ledger(store, 5)["index"]["rows"] == 5
+    embed(inputs / "*", "--index", "none").ok()
+    assert check_ledger(store, 5)["index"] is None
+    embed(inputs / "*").ok()
+    assert check_ledger(store, 5)["index"] is None
+
+
+def test_index_of_a_store_whose_shard_is_gone(run: Run, copy: Path) -> None:
+    before = (copy / "manifest.json").read_bytes()
+    gone = _first(copy, "embeddings")
+    gone.unlink()
+    run("index", "--input", copy, "--merge").failed(1, gone)
+    assert (copy / "manifest.json").read_bytes() == before
+
+
+def test_index_while_another_writes(run: Run, copy: Path) -> None:
+    import time
+
+    from transforms.store import lease
+
+    lease.acquire(str(copy), lease.Lease("run-1", "elsewhere", 17, "FlinkRunner", "job-1", time.time()))
+    run("index", "--input", copy).failed(1, "run-1", "job-1")
+
+
+# --- plan
+
+
+def test_plan_counts_what_embed_then_does(run: Run, inputs: Path, store: Path, model: Path) -> None:
+    write_parquet(inputs / "a.parquet", sentences(30), row_group_size=5)
+    arguments = ("--input", inputs / "*", "--output", store, "--model", model, "--unit-tokens", 100)
+    out = run("plan", *arguments).ok().out
+    assert "30 to embed" in out
+    assert not store.exists()
+    run("embed", *arguments).ok()
+    units = len(manifest_of(store)["shards"])
+    assert f"units       {units} to embed, 0 carried over" in out
+    out = run("plan", *arguments).ok().out
+    assert "1 unchanged" in out
+    assert f"{units} carried over" in out
+
+
+def test_plan_meets_the_same_mistakes(run: Run, inputs: Path, store: Path, model: Path) -> None:
+    arguments = ("--output", store, "--model", model)
+    run("plan", "--input", inputs / "*.txt", *arguments).failed(2, "no file matches")
+    path = write_parquet(inputs / "a.parquet", ["one"])
+    run("plan", "--input", path, *arguments, "--text-column", "x").failed(2, path, "--text-column")
+    path.write_bytes(b"PAR1")
+    run("plan", "--input", path, *arguments).failed(1, path)
+    (inputs / "b.txt.gz").write_bytes(b"\x1f\x8bnonsense")
+    run("plan", "--input", inputs / "b.txt.gz", *arguments).failed(1, inputs / "b.txt.gz")
+    write_lines(inputs / "c.txt", [""])
+    run("plan", "--input", inputs / "c.txt", *arguments).ok()
