@@ -7,9 +7,11 @@ import sys
 COMMANDS = {
     "embed": "embed a collection into a store, or bring the store up to date",
     "plan": "what embed would do: files, rows, tokens, units, bytes, time",
+    "fit": "count the tokens of a corpus for the poolers that weigh by them",
     "index": "build the FAISS index of a store",
     "search": "find the rows nearest to a query",
     "files": "print or link a store's current shards",
+    "evaluate": "score poolers on pairs of sentences that people have scored",
     "verify": "re-hash and re-count everything a store names",
 }
 

@@ -13,8 +13,10 @@ from typing import NoReturn
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
 from apache_beam.runners.runner import create_runner
+from apache_beam.transforms.resources import parse_resource_hints
 
 from transforms.errors import OptionError, SentenceBeamError
+from transforms.store.corpus.files import is_utf8
 
 RUNNER = "FnApiRunner"
 DEBUG = "SENTENCE_BEAM_DEBUG"
@@ -48,6 +50,9 @@ def command(name: str, description: str) -> argparse.ArgumentParser:
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, PipelineOptions]:
     """Our options and Beam's. Ends with exit status 2 on a flag that neither knows."""
+    for text in argv:
+        if not is_utf8(text):  # neither ids nor manifests could hold it
+            parser.error(f"argument {text!a} is not UTF-8; set the terminal to UTF-8")
     ours, after = _split(list(argv))
     args, rest = parser.parse_known_args(ours)
     _, unknown = _beam_parser().parse_known_args(rest)
@@ -89,6 +94,8 @@ def _subclasses(cls: type) -> set[type]:
 
 
 def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
+    if not flag.startswith("-"):
+        return f"unknown argument {flag} (a pattern needs quotes in the shell)"
     known = [option for action in parser._actions for option in action.option_strings]
     near = difflib.get_close_matches(flag.split("=")[0], known, n=1)
     return f"unknown option {flag}" + (f"; did you mean {near[0]}?" if near else "; see --help")
@@ -122,7 +129,7 @@ def _one_line(error: BaseException) -> str:
     text = re.sub(r"\s*\[while running '.*?'\]", "", str(error), flags=re.DOTALL).strip()  # Beam's addition
     if isinstance(error, SentenceBeamError):
         return text
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt) or text == "KeyboardInterrupt":
         return "interrupted; run the same command again to go on"
     first = text.splitlines()[0] if text else type(error).__name__
     told = isinstance(error, OSError) or re.match(r"\w+Error: ", first)  # Beam puts some errors into a RuntimeError
@@ -142,6 +149,22 @@ def size(text: str) -> int:
     if match is None or int(match[1]) == 0:
         raise argparse.ArgumentTypeError(f"{text} is not a positive count (as in 50000, 256k or 1M)")
     return int(match[1]) * SIZES.get(match[2].lower(), 1)
+
+
+def filled(text: str) -> str:
+    """Anything but nothing, which is what an unset shell variable gives."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty")
+    return text
+
+
+def memory(text: str) -> str:
+    """An amount of memory as Beam's resource hints write it."""
+    try:
+        parse_resource_hints({"min_ram": text})
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text} is not an amount of memory (as in 16GB)") from error
+    return text
 
 
 def positive(text: str) -> int:

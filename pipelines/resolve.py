@@ -60,6 +60,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
     remembered = previous.data["options"] if previous else {}
     chosen = {name: _choose(args, remembered, name) for name in DEFAULTS}
     chosen["keep_columns"] = list(chosen["keep_columns"])
+    chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
     chosen["model"] = _full_path(chosen["model"])
     chosen["dtype"] = _dtype(args, previous, local)
     check_keep_columns(tuple(chosen["keep_columns"]))

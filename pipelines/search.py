@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 from pipelines import options
 from transforms.errors import OptionError
 from transforms.store import open_store
-from transforms.store.corpus.files import is_utf8
 
 
 def parser() -> argparse.ArgumentParser:
@@ -40,7 +39,6 @@ def _search(argv: list[str]) -> int:
     args, _ = options.parse(parser(), argv)
     check_output(args.output)
     store, queries = open_store(args.store, args.snapshot), args.query or read_queries(args.queries)
-    check_queries(queries)
     from transforms.beam.search import Searcher
 
     results = Searcher(store, args.model).search(queries, args.k, exact=args.exact)
@@ -60,13 +58,6 @@ def check_output(path: str | None) -> None:
         raise OptionError(f"--output {path}: the name must end in .parquet or .jsonl")
     if not os.path.isdir(os.path.dirname(path) or "."):
         raise OptionError(f"--output {path}: there is no such folder; make it")
-
-
-def check_queries(queries: list[str]) -> None:
-    """Refuse what a terminal of another encoding gave."""
-    for query in queries:
-        if not is_utf8(query):
-            raise OptionError(f"--query {query!a} is not UTF-8; set the terminal to UTF-8, or use --queries FILE")
 
 
 def read_queries(path: str) -> list[str]:

@@ -12,7 +12,7 @@ LAYERS = ["errors", "space", "pooling", "calibration", "encoder", "store", "inde
 THIRD_PARTY = {
     "errors": set(),
     "space": set(),
-    "pooling": {"torch", "numpy"},
+    "pooling": {"torch", "numpy", "safetensors"},
     "calibration": {"numpy", "torch", "safetensors"},
     "encoder": {"torch", "transformers", "tokenizers", "numpy", "safetensors"},
     "store": {"pyarrow", "numpy", "apache_beam", "zstandard"},
@@ -84,6 +84,7 @@ def test_only_the_storage_module_opens_and_writes_files_of_a_store() -> None:
         ("transforms.store", ["torch", "faiss", "transformers"]),
         ("pipelines.embed", ["torch", "faiss", "transformers"]),
         ("pipelines.search", ["torch", "faiss", "transformers"]),
+        ("pipelines.fit", ["torch", "faiss", "transformers"]),
         ("pipelines.index", ["torch", "faiss", "transformers"]),
         ("pipelines.verify", ["torch", "faiss", "transformers"]),
     ],

@@ -56,14 +56,14 @@ def runner(capfd: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
-def in_child(arguments: list[str]) -> None:
-    """Run a command as the whole work of a child process, on one thread and in silence."""
+def in_child(arguments: list[str], err: str = os.devnull) -> None:
+    """Run a command as the whole work of a child process, on one thread, with stderr in a file."""
     import torch
 
     torch.set_num_threads(1)
-    with open(os.devnull, "w") as nothing:
-        os.dup2(nothing.fileno(), 1)
-        os.dup2(nothing.fileno(), 2)
+    for number, path in ((1, os.devnull), (2, err)):
+        with open(path, "w") as out:
+            os.dup2(out.fileno(), number)
     sys.exit(main(arguments))
 
 

@@ -53,11 +53,16 @@ def killed_at(argv: list[str], store: Path, wanted: int, rng: random.Random) -> 
     return process.exitcode == -signal.SIGKILL
 
 
+@pytest.fixture
+def glob(tmp_path: Path) -> Path:
+    """360 rows in twelve row groups."""
+    ids = [f"i{n}" for n in range(360)]
+    return write_parquet(tmp_path / "in" / "a.parquet", sentences(360), row_group_size=30, id=ids)
+
+
 @pytest.mark.timeout(180)
-def test_killed_at_random_moments(model: Path, tmp_path: Path) -> None:
-    texts = sentences(360)
-    write_parquet(tmp_path / "in" / "a.parquet", texts, row_group_size=30, id=[f"i{n}" for n in range(360)])
-    glob, store, calm = tmp_path / "in" / "*", tmp_path / "store", tmp_path / "calm"
+def test_killed_at_random_moments(model: Path, glob: Path, store: Path, tmp_path: Path) -> None:
+    calm = tmp_path / "calm"
     undisturbed = FORKS.Process(target=in_child, args=(command(glob, calm, model),))
     undisturbed.start()
     undisturbed.join()
@@ -82,3 +87,34 @@ def test_killed_at_random_moments(model: Path, tmp_path: Path) -> None:
     named = str(manifest_of(store))
     assert ".tmp-" not in named
     assert not (store / "lease.json").exists()
+
+
+def wait_for(store: Path, shards: int) -> None:
+    """Return when so many shards stand."""
+    started = time.monotonic()
+    while stages(store)["embeddings"] < shards and time.monotonic() - started < 60:
+        time.sleep(0.01)
+
+
+def test_interrupted(model: Path, glob: Path, store: Path, tmp_path: Path) -> None:
+    process = FORKS.Process(target=in_child, args=(command(glob, store, model), str(tmp_path / "err")))
+    process.start()
+    wait_for(store, 5)
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    assert process.exitcode == 1
+    assert (tmp_path / "err").read_text() == "sentence-beam embed: interrupted; run the same command again to go on\n"
+    assert manifest_of(store) is None
+    assert not (store / "lease.json").exists()
+
+
+def test_two_writers_at_once(model: Path, glob: Path, store: Path, tmp_path: Path) -> None:
+    errs = [tmp_path / "err0", tmp_path / "err1"]
+    both = [FORKS.Process(target=in_child, args=(command(glob, store, model), str(err))) for err in errs]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join(120)
+    assert sorted(process.exitcode for process in both) == [0, 1]
+    assert "is being written by run" in "".join(err.read_text() for err in errs)
+    check_ledger(store, 360, embedded=360)

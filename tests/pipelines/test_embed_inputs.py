@@ -247,10 +247,22 @@ def test_odd_names(embed: Run, inputs: Path, store: Path) -> None:
     check_ledger(store, 2 * len(ODD), carried=2 * len(ODD))
 
 
-def test_a_name_with_brackets_can_be_given_by_a_pattern(embed: Run, inputs: Path, store: Path) -> None:
+@pytest.mark.parametrize("pattern", ["a[1].txt", "a*.txt"])
+def test_a_name_that_looks_like_a_pattern(embed: Run, inputs: Path, store: Path, pattern: str) -> None:
     write_lines(inputs / "a[1].txt", ["one"])
-    embed(inputs / "a*.txt").ok()
+    embed(inputs / pattern).ok()
     check_ledger(store, 1)
+    assert ids_of(store) == ["a[1].txt@0"]
+
+
+def test_a_store_with_an_odd_name(run: Run, inputs: Path, model: Path, tmp_path: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(5))
+    store = tmp_path / "my store [1]*#é"
+    for _ in range(2):
+        run("embed", "--input", inputs / "*", "--output", store, "--model", model, "--index", "Flat").ok()
+    check_ledger(store, 5, carried=5)
+    run("search", "--store", store, "--query", "dog").ok()
+    run("verify", "--store", store).ok()
 
 
 def test_names_that_are_not_utf8(embed: Run, inputs: Path, store: Path) -> None:

@@ -229,6 +229,25 @@ def test_normalization_and_truncation_go_through_without_reembed(embed: Run, two
     assert {len(vector) for vector in vectors_of(store).values()} == {8}
 
 
+def test_the_id_column_can_be_given_up(embed: Run, inputs: Path, store: Path) -> None:
+    write_parquet(inputs / "a.parquet", ["one", "two"], id=["x", "y"])
+    embed(inputs / "*", "--id-column", "id").ok()
+    assert ids_of(store) == ["x", "y"]
+    embed(inputs / "*", "--id-column", "").ok()
+    assert ids_of(store) == ["a.parquet#0", "a.parquet#1"]
+    assert manifest_of(store)["options"]["id_column"] is None
+
+
+def test_earlier_snapshots_can_be_read(run: Run, embed: Run, two_files: Path, store: Path) -> None:
+    embed(two_files).ok()
+    first = manifest_of(store)["run"]
+    embed(two_files, "--pooler", "max", "--reembed", "--keep-columns", "text").ok()
+    for command in ("verify", "files"):
+        run(command, "--store", store, "--snapshot", first).ok()
+    old = run("search", "--store", store, "--query", "dog", "--snapshot", first).ok().out
+    assert old != run("search", "--store", store, "--query", "dog").ok().out
+
+
 def test_another_unit_size_cuts_anew(embed: Run, inputs: Path, store: Path) -> None:
     write_lines(inputs / "a.txt", sentences(50))
     embed(inputs / "*").ok()

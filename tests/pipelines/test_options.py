@@ -66,6 +66,29 @@ def test_an_unknown_flag(embed: Run, glob: Path, flag: str) -> None:
     embed(glob, flag).failed(2, "unknown", flag, "--help")
 
 
+@pytest.mark.parametrize("option", ["--prompt", "--text-column", "--pooler"])
+def test_arguments_that_are_not_utf8(embed: Run, glob: Path, store: Path, option: str) -> None:
+    embed(glob, option, "caf\udce9").failed(2, r"caf\udce9", "UTF-8")
+    assert not store.exists()
+
+
+@pytest.mark.parametrize("option", ["--output", "--model"])
+def test_arguments_that_an_unset_variable_left_empty(embed: Run, glob: Path, option: str) -> None:
+    embed(glob, option, "").failed(2, option, "is empty")
+
+
+def test_memory_that_is_no_amount(embed: Run, glob: Path) -> None:
+    embed(glob, "--min-ram", "lots").failed(2, "--min-ram", "lots", "16GB")
+
+
+def test_a_pattern_that_the_shell_took_apart(embed: Run, glob: Path) -> None:
+    embed(glob, "b.txt", "c.txt").failed(2, "unknown argument b.txt", "quotes")
+
+
+def test_a_value_that_beam_cannot_read(embed: Run, glob: Path) -> None:
+    embed(glob, "--direct_num_workers=many").failed(2, "--direct_num_workers", "many")
+
+
 def test_a_beam_flag_passes(embed: Run, glob: Path, store: Path) -> None:
     embed(glob, "--job_name=nightly", "--runner", "FnApiRunner", "--type_check_additional", "all").ok()
     check_ledger(store, 10)

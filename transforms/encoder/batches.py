@@ -31,13 +31,15 @@ class BatchStats:
 class Batch:
     """Texts that go through the model together, longest first.
 
-    `rows` [n] their places in the unit; `ids` [sum of lengths] int64 packed, `lengths` [n] int64, `types` as `ids`.
+    `rows` [n] their places in the unit; `ids` [sum of lengths] int64 packed, `lengths` [n] int64, `types` as `ids`;
+    `masks` [n] int64 the place of the template's mask in each text.
     """
 
     rows: np.ndarray
     ids: np.ndarray
     lengths: np.ndarray
     types: np.ndarray | None = None
+    masks: np.ndarray | None = None
 
     @property
     def width(self) -> int:
@@ -52,13 +54,15 @@ class Batch:
     def halves(self) -> tuple["Batch", "Batch"]:
         """The first (n + 1) // 2 texts, and the others."""
         middle = (len(self.rows) + 1) // 2
-        return self._part(slice(0, middle)), self._part(slice(middle, None))
+        return self.part(slice(0, middle)), self.part(slice(middle, None))
 
-    def _part(self, which: slice) -> "Batch":
+    def part(self, which: slice) -> "Batch":
+        """The texts of a slice that is not empty."""
         offsets = np.concatenate([[0], np.cumsum(self.lengths)])
         tokens = slice(int(offsets[:-1][which][0]), int(offsets[1:][which][-1]))
         types = None if self.types is None else self.types[tokens]
-        return Batch(self.rows[which], self.ids[tokens], self.lengths[which], types)
+        masks = None if self.masks is None else self.masks[which]
+        return Batch(self.rows[which], self.ids[tokens], self.lengths[which], types, masks)
 
 
 def plan_batches(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
@@ -70,14 +74,11 @@ def plan_batches(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
     order = np.argsort(-lengths, kind="stable")
     order = order[: np.count_nonzero(lengths)]
     tokens = _gather(tokenized.offsets[order], lengths[order])
-    ids = tokenized.ids[tokens].astype(np.int64)
     types = None if tokenized.types is None else tokenized.types[tokens].astype(np.int64)
-    whole = Batch(order, ids, lengths[order], types)
-    cuts = cut_rows(whole.lengths, budget)
-    offsets = np.concatenate([[0], np.cumsum(whole.lengths)])
-    for start, stop in pairwise(cuts):
-        at = slice(int(offsets[start]), int(offsets[stop]))
-        yield Batch(order[start:stop], ids[at], whole.lengths[start:stop], None if types is None else types[at])
+    masks = None if tokenized.masks is None else tokenized.masks[order]
+    whole = Batch(order, tokenized.ids[tokens].astype(np.int64), lengths[order], types, masks)
+    for start, stop in pairwise(cut_rows(whole.lengths, budget)):
+        yield whole.part(slice(start, stop))
 
 
 def cut_rows(lengths: np.ndarray, budget: int) -> list[int]:

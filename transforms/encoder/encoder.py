@@ -1,6 +1,6 @@
 """Texts -> vectors."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,14 +12,16 @@ from transforms.encoder.forward import Forward
 from transforms.encoder.load import load_model, resolve_device
 from transforms.encoder.memory import is_out_of_memory, release_memory
 from transforms.encoder.output import finish
+from transforms.encoder.tables import load_tables
 from transforms.encoder.tokenize import TextTokenizer, Tokenized
 from transforms.errors import OptionError
-from transforms.pooling.build import build_pooler
+from transforms.pooling.build import Lexicon, build_pooler
 from transforms.pooling.states import ModelShape, Status
+from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.identity import Space, resolve_space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
-from transforms.space.spec import PoolerSpec
+from transforms.space.spec import PoolerSpec, parse_pooler
 
 Progress = Callable[[int, int], None]
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
@@ -43,14 +45,22 @@ class Embedded:
 class Encoder:
     """A loaded model with its pooler. One thread embeds; others may tokenize meanwhile."""
 
-    def __init__(self, files: ModelFiles, space: Space, device: torch.device, tokens_per_batch: int) -> None:
+    def __init__(
+        self,
+        files: ModelFiles,
+        space: Space,
+        device: torch.device,
+        tokens_per_batch: int,
+        tables: Mapping[str, TokenStatistics] | None = None,
+    ) -> None:
         self.space = space
         self.device = device
         self.tokens_per_batch = tokens_per_batch
-        self._tokenizer = TextTokenizer(files, space)
+        self._tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, space.pooler["parts"][0])
         model = load_model(files, space.dtype, device)
-        shape = ModelShape(files.layers, files.hidden, files.embedding, files.has_pooler_head())
-        self._pooler = build_pooler(PoolerSpec.from_json(space.pooler), shape)
+        shape = ModelShape(files.layers, files.hidden, files.embedding, files.has_pooler_head(), files.heads)
+        spec = PoolerSpec.from_json(space.pooler)
+        self._pooler = build_pooler(spec, shape, self._lexicon(spec, tables or {}))
         self._forward = Forward(model, self._tokenizer, self._pooler.needs, shape)
         self._layers = load_layers(files.modules.layers if "then" in space.pooler else (), device)
 
@@ -88,7 +98,7 @@ class Encoder:
             truncate_dim=truncate_dim,
             dtype=resolve_dtype(dtype, place.type),
         )
-        return cls(files, space, place, _budget(tokens_per_batch, place))
+        return cls(files, space, place, _budget(tokens_per_batch, place), load_tables(parse_pooler(pooler)))
 
     @property
     def dim(self) -> int:
@@ -134,6 +144,10 @@ class Encoder:
         release_memory(self.device)
         first, second = (self._embed_batch(half, pooled, status) for half in batch.halves())
         return first + second + BatchStats(oom_splits=1)
+
+    def _lexicon(self, spec: PoolerSpec, tables: Mapping[str, TokenStatistics]) -> Lexicon:
+        reads_pieces = any(part.name == "remove-biases" for part in spec.parts)
+        return Lexicon(self._tokenizer.pieces if reads_pieces else (), self._tokenizer.around, tables)
 
     def _pooled_dim(self) -> int:
         then = self.space.pooler.get("then")

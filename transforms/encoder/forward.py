@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from transforms.encoder import packed
+from transforms.encoder.bare_template import BareTemplate
 from transforms.encoder.batches import Batch
 from transforms.encoder.packed import PackedRunner
 from transforms.encoder.padded import PaddedRunner
-from transforms.encoder.taps import LayerTaps
+from transforms.encoder.taps import LayerTaps, Tapped
 from transforms.encoder.tokenize import TextTokenizer
 from transforms.pooling.needs import Needs
-from transforms.pooling.states import ModelShape, TokenStates
+from transforms.pooling.states import BareMask, ModelShape, TokenStates
 
 
 class Runner(Protocol):
@@ -24,8 +25,8 @@ class Runner(Protocol):
     def pads(self) -> bool:
         """Whether texts are padded to the longest of their batch."""
 
-    def run(self, batch: Batch) -> dict[int, Tensor]:
-        """States [N, H] of the layers asked for."""
+    def run(self, batch: Batch) -> Tapped:
+        """States [N, H] of the layers and own attention [N] of the heads asked for."""
 
 
 class Forward:
@@ -38,7 +39,11 @@ class Forward:
         self._prompt_tokens = tokenizer.prompt_tokens
         self._special = _lookup_table(tokenizer.special_ids, model.get_input_embeddings().num_embeddings)
         self._head = pooler_head(model) if needs.pooler_head else None
-        self._runner = make_runner(model, tokenizer, needs.layers, shape.layers) if needs.layers else None
+        self._runner = make_runner(model, tokenizer, needs, shape.layers) if needs.layers or needs.heads else None
+        self._bare = None
+        if needs.bare_mask and tokenizer.template is not None:
+            self._bare_length = len(tokenizer.template.bare.ids)
+            self._bare = BareTemplate(model, tokenizer.template.bare)
 
     @property
     def pads(self) -> bool:
@@ -49,8 +54,9 @@ class Forward:
         """States of the batch's texts, in its order."""
         ids = torch.from_numpy(batch.ids).to(self._device)
         offsets = np.concatenate([[0], np.cumsum(batch.lengths)])
+        found = self._runner.run(batch) if self._runner is not None else Tapped()
         return TokenStates(
-            hidden=self._runner.run(batch) if self._runner is not None else {},
+            hidden=found.layers,
             token_ids=ids,
             offsets=torch.from_numpy(offsets).to(self._device),
             keep=torch.ones(len(batch.ids), dtype=torch.bool, device=self._device),
@@ -58,25 +64,32 @@ class Forward:
             special=torch.from_numpy(self._special[batch.ids]).to(self._device),
             prompt_tokens=self._prompt_tokens,
             head=self._head,
+            own_attention=found.heads,
+            mask=None if batch.masks is None else torch.from_numpy(offsets[:-1] + batch.masks).to(self._device),
+            bare_mask=self._bare_mask(batch),
         )
 
+    def _bare_mask(self, batch: Batch) -> BareMask | None:
+        return None if self._bare is None else self._bare(batch.lengths - self._bare_length)
 
-def make_runner(model: Any, tokenizer: TextTokenizer, wanted: frozenset[int], layers: int) -> Runner:
+
+def make_runner(model: Any, tokenizer: TextTokenizer, needs: Needs, layers: int) -> Runner:
     """The padding-free pass for the BERT family on a CPU where it agrees with the model's own, else the model's own."""
-    padded = PaddedRunner(model, LayerTaps(model, wanted, layers), tokenizer)
+    padded = PaddedRunner(model, LayerTaps(model, needs, layers), tokenizer)
     if next(model.parameters()).device.type != "cpu" or model.config.model_type not in packed.FAMILIES:
         return padded
-    unpadded = PackedRunner(model, wanted)
+    unpadded = PackedRunner(model, needs)
     return unpadded if _agree(padded, unpadded) else padded
 
 
 @torch.inference_mode()
 def _agree(one: Runner, other: Runner) -> bool:
-    """Whether both give the same states for two texts of three and two tokens."""
+    """Whether both give the same for two texts of three and two tokens."""
     batch = Batch(np.arange(2), np.arange(2, 7), np.array([3, 2]))
     mine, theirs = one.run(batch), other.run(batch)
     # bfloat16 rounds to 3 digits; a wrong layer, activation or position is off by far more
-    return all(torch.allclose(mine[layer], theirs[layer], rtol=0.05, atol=0.05) for layer in mine)
+    same = [torch.allclose(mine.layers[key], theirs.layers[key], rtol=0.05, atol=0.05) for key in mine.layers]
+    return all(same + [torch.allclose(mine.heads[key], theirs.heads[key], atol=5e-3) for key in mine.heads])
 
 
 def pooler_head(model: Any) -> Callable[[Tensor], Tensor]:

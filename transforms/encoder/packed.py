@@ -15,6 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transforms.encoder.batches import Batch
+from transforms.encoder.own_attention import own_attention
+from transforms.encoder.taps import Tapped
+from transforms.pooling.needs import Needs
 
 FAMILIES = frozenset(("bert", "roberta", "xlm-roberta", "camembert", "electra"))
 # Up to this many tokens plain matrix products beat the fused kernel, whose blocks are larger than the texts.
@@ -33,31 +36,47 @@ class _Block:
     down_norm: nn.LayerNorm
 
 
+@dataclass(frozen=True)
+class _Head:
+    """One head's query and key weights, each [H / heads, H] with its bias; `below`: the layer that they see."""
+
+    below: int
+    query: tuple[Tensor, Tensor]
+    key: tuple[Tensor, Tensor]
+
+
 class PackedRunner:
-    """Hidden states of the layers asked for, [N, H] each, for one batch at a time."""
+    """States [N, H] of layers and own attention [N] of heads, for one batch at a time."""
 
     pads = False
 
-    def __init__(self, model: Any, wanted: frozenset[int]) -> None:
-        self._wanted = wanted
+    def __init__(self, model: Any, needs: Needs) -> None:
+        self._wanted = needs.layers
         self._embeddings = model.embeddings
         self._project = getattr(model, "embeddings_project", nn.Identity())
         self._heads = model.config.num_attention_heads
         self._activate = model.encoder.layer[0].intermediate.intermediate_act_fn
-        self._blocks = [_read_block(layer) for layer in model.encoder.layer[: max(wanted)]]
+        self._blocks = [_read_block(layer) for layer in model.encoder.layer[: needs.deepest]]
+        self._probes = {(block, head): _read_head(model, block, head) for block, head in needs.heads}
         self._padding_id = None if model.config.model_type in ("bert", "electra") else self._embeddings.padding_idx
         self._scratch: dict[str, Tensor] = {}
 
-    def run(self, batch: Batch) -> dict[int, Tensor]:
-        """States of the batch's tokens, text after text."""
+    def run(self, batch: Batch) -> Tapped:
+        """What was asked for of the batch's tokens, text after text."""
         runs = list(_equal_lengths(batch.lengths))
-        state = self._embed(batch)
-        found = {0: state} if 0 in self._wanted else {}
+        state, found = self._embed(batch), Tapped()
+        self._keep(found, 0, state, runs)
         for layer, block in enumerate(self._blocks, start=1):
             state = self._run_block(block, state, runs)
-            if layer in self._wanted:
-                found[layer] = state
+            self._keep(found, layer, state, runs)
         return found
+
+    def _keep(self, found: Tapped, layer: int, state: Tensor, runs: list[tuple[int, int, int]]) -> None:
+        if layer in self._wanted:
+            found.layers[layer] = state
+        for name, head in self._probes.items():
+            if head.below == layer:
+                found.heads[name] = _own_attention(head, state, runs)
 
     def _embed(self, batch: Batch) -> Tensor:
         ids = torch.from_numpy(batch.ids)
@@ -108,6 +127,25 @@ def _attend_short(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     scores = torch.empty(flat[0], flat[1], flat[1])
     torch.baddbmm(scores, query, key.transpose(1, 2), beta=0, alpha=shape[3] ** -0.5, out=scores)
     return torch.bmm(scores.softmax(-1), value).view(shape)
+
+
+def _own_attention(head: _Head, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
+    """How much each token attends to itself, [N] float32."""
+    query, key = F.linear(state, *head.query), F.linear(state, *head.key)
+    found = torch.empty(len(state), dtype=torch.float32)
+    for start, texts, length in runs:
+        part, shape = slice(start, start + texts * length), (texts, length, query.shape[1])
+        own = own_attention(query[part].view(shape), key[part].view(shape), query.shape[1] ** -0.5)
+        found[part] = own.flatten()
+    return found
+
+
+def _read_head(model: Any, block: int, head: int) -> _Head:
+    attention = model.encoder.layer[block - 1].attention.self
+    size = attention.query.weight.shape[0] // model.config.num_attention_heads
+    rows = slice((head - 1) * size, head * size)
+    query, key = ((part.weight[rows], part.bias[rows]) for part in (attention.query, attention.key))
+    return _Head(block - 1, query, key)
 
 
 def _read_block(layer: Any) -> _Block:

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from transforms.encoder.batches import Batch
-from transforms.encoder.taps import LayerTaps
+from transforms.encoder.taps import LayerTaps, Tapped
 from transforms.encoder.tokenize import TextTokenizer
 
 
 class PaddedRunner:
-    """Hidden states of the layers asked for, [N, H] each, for one batch at a time; the padding is dropped again."""
+    """States [N, H] of layers and own attention [N] of heads, for one batch at a time; padding is dropped again."""
 
     pads = True
 
@@ -20,12 +20,12 @@ class PaddedRunner:
         self._model, self._taps, self._tokenizer = model, taps, tokenizer
         self._device = next(model.parameters()).device
 
-    def run(self, batch: Batch) -> dict[int, Tensor]:
-        """States of the batch's real tokens, text after text."""
+    def run(self, batch: Batch) -> Tapped:
+        """What was asked for of the batch's real tokens, text after text."""
         inputs, real = self._inputs(batch)
-        states = self._taps.run(self._model, inputs)
-        flat = {layer: state.reshape(-1, state.shape[-1]) for layer, state in states.items()}
-        return flat if real is None else {layer: state.index_select(0, real) for layer, state in flat.items()}
+        found = self._taps.run(self._model, inputs)
+        layers = {layer: _real(state.flatten(0, 1), real) for layer, state in found.layers.items()}
+        return Tapped(layers, {head: _real(own.flatten(), real) for head, own in found.heads.items()})
 
     def _inputs(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor | None]:
         """The model's inputs, and the places of the real tokens among the padded ones (None: all are real)."""
@@ -39,6 +39,10 @@ class PaddedRunner:
             inputs["attention_mask"] = _spread(np.ones_like(batch.ids), real, shape, 0)
         moved: dict[str, Any] = {name: tensor.to(self._device) for name, tensor in inputs.items()}
         return moved, None if real is None else torch.from_numpy(real).to(self._device)
+
+
+def _real(flat: Tensor, real: Tensor | None) -> Tensor:
+    return flat if real is None else flat.index_select(0, real)
 
 
 def _real_places(lengths: np.ndarray, left: bool) -> np.ndarray | None:

@@ -1,46 +1,69 @@
-"""Reading the hidden states of chosen layers, and stopping when the deepest of them is there."""
+"""Reading the hidden states of chosen layers and heads, and stopping when the deepest of them is there."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from transforms.encoder.own_attention import listen
 from transforms.errors import OptionError
+from transforms.pooling.needs import Needs
 
 
 class _Enough(Exception):
     """Raised inside a forward pass when no further block is needed."""
 
 
+@dataclass(frozen=True)
+class Tapped:
+    """States of layers, and each token's attention to itself in heads (block and head from 1)."""
+
+    layers: dict[int, Tensor] = field(default_factory=dict)
+    heads: dict[tuple[int, int], Tensor] = field(default_factory=dict)
+
+
 class LayerTaps:
     """Hooks on the blocks of one model: layer 0 is what enters block 1, layer l what leaves block l.
 
-    The model's last layer is its `last_hidden_state`, so that a final norm is included. Blocks above the deepest
-    layer asked for are not run. One forward pass at a time.
+    The model's last layer is its `last_hidden_state`, so that a final norm is included. Nothing above the deepest
+    layer or head asked for is run. One forward pass at a time.
     """
 
-    def __init__(self, model: nn.Module, wanted: frozenset[int], layers: int) -> None:
-        self._wanted, self._layers, self._deepest = wanted, layers, max(wanted)
-        self._found: dict[int, Tensor] = {}
+    def __init__(self, model: nn.Module, needs: Needs, layers: int) -> None:
+        self._needs, self._layers = needs, layers
+        # where each is found: attention of block l comes between layers l - 1 and l
+        places = [2 * layer for layer in needs.layers] + [2 * block - 1 for block, _ in needs.heads]
+        self._deepest = max(places)
+        self._found = Tapped()
         self._block = 0
-        self._time_first = False
-        if wanted != {layers}:
-            for block in _find_blocks(model, layers):
-                block.register_forward_pre_hook(self._before, with_kwargs=True)
-                block.register_forward_hook(self._after)
-        self._check(model)
+        self._time_first = model.config.model_type == "xlnet"  # type: ignore[union-attr]
+        expected = _expected_heads(model, needs)
+        if needs.layers != {layers} or needs.heads:
+            self._hook(_find_blocks(model, layers))
+        self._check(model, expected)
 
-    def run(self, model: nn.Module, inputs: dict[str, Tensor]) -> dict[int, Tensor]:
-        """The wanted layers' states, each [B, T, H]."""
-        self._found, self._block = {}, 0
+    def run(self, model: nn.Module, inputs: dict[str, Tensor]) -> Tapped:
+        """The wanted layers' states, each [B, T, H], and heads, each [B, T] float32."""
+        self._found, self._block = Tapped(), 0
         try:
             last = model(**inputs).last_hidden_state
         except _Enough:
             last = None
-        found, self._found = self._found, {}
+        found, self._found = self._found, Tapped()
         if self._time_first:
-            found = {layer: state.transpose(0, 1) for layer, state in found.items()}
-        return found if last is None else {**found, self._layers: last}
+            found = Tapped({layer: state.transpose(0, 1) for layer, state in found.layers.items()}, found.heads)
+        return found if last is None else Tapped({**found.layers, self._layers: last}, found.heads)
+
+    def _hook(self, blocks: nn.ModuleList) -> None:
+        wanted = {block for block, _ in self._needs.heads}
+        for number, block in enumerate(blocks, start=1):
+            block.register_forward_pre_hook(self._before, with_kwargs=True)
+            block.register_forward_hook(self._after)
+            # blocks that are called again and again are fewer than their numbers
+            if number in wanted or (wanted and len(blocks) < self._layers):
+                listen(block, self._attending, self._time_first)
 
     def _before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._block == 0:
@@ -52,26 +75,52 @@ class LayerTaps:
             self._keep(self._block, output[0] if isinstance(output, tuple) else output)
 
     def _keep(self, layer: int, state: Tensor) -> None:
-        if layer in self._wanted:
-            self._found[layer] = state
-        if layer == self._deepest:
+        if layer in self._needs.layers:
+            self._found.layers[layer] = state
+        if 2 * layer == self._deepest:
+            raise _Enough
+
+    def _attending(self, of_head: Callable[[int], Tensor]) -> None:
+        number = self._block + 1
+        for block, head in self._needs.heads:
+            if block == number:
+                self._found.heads[block, head] = of_head(head)
+        if 2 * number - 1 == self._deepest:
             raise _Enough
 
     @torch.inference_mode()
-    def _check(self, model: nn.Module) -> None:
-        """Compare with the library's own hidden states on two texts of three tokens."""
-        ids = torch.arange(6, device=next(model.parameters()).device).view(2, 3) % _vocabulary(model)
-        inputs = {"input_ids": ids}
-        deepest, self._deepest = self._deepest, -1
-        self._block = 0
-        expected = model(**inputs, output_hidden_states=True).hidden_states
+    def _check(self, model: nn.Module, heads: dict[tuple[int, int], Tensor]) -> None:
+        """Compare with the library's own hidden states and eager attention on two texts of three tokens."""
+        inputs = _probe(model)
+        deepest, self._deepest, self._block = self._deepest, -1, 0
+        layers = model(**inputs, output_hidden_states=True).hidden_states
         self._deepest = deepest
-        first = next(iter(self.run(model, inputs).values()))
-        self._time_first = first.shape[:2] == (3, 2)
         found = self.run(model, inputs)
-        for layer in self._wanted:
-            if len(expected) != self._layers + 1 or not torch.allclose(found[layer], expected[layer], atol=1e-3):
+        for layer in self._needs.layers:
+            if len(layers) != self._layers + 1 or not torch.allclose(found.layers[layer], layers[layer], atol=1e-3):
                 raise OptionError(f"{type(model).__name__}: no layer {layer} to read; use a pooler of the last layer")
+        for (block, head), expected in heads.items():
+            # bfloat16 rounds scores to 3 digits; another head or a missing bias is off by far more
+            if not torch.allclose(found.heads[block, head], expected, rtol=0.05, atol=5e-3):
+                raise OptionError(f"{type(model).__name__}: head {block}-{head} cannot be read; use another pooler")
+
+
+def _probe(model: nn.Module) -> dict[str, Tensor]:
+    ids = torch.arange(6, device=next(model.parameters()).device).view(2, 3) % _vocabulary(model)
+    return {"input_ids": ids}
+
+
+@torch.inference_mode()
+def _expected_heads(model: Any, needs: Needs) -> dict[tuple[int, int], Tensor]:
+    """The wanted heads by the library's eager attention, [2, 3] float32 each."""
+    if not needs.heads:
+        return {}
+    usual = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    attention = model(**_probe(model), output_attentions=True).attentions
+    model.set_attn_implementation(usual)
+    maps = {(block, head): attention[block - 1][:, head - 1] for block, head in needs.heads}
+    return {key: found.diagonal(dim1=1, dim2=2).float() for key, found in maps.items()}
 
 
 def _vocabulary(model: nn.Module) -> int:

@@ -1,8 +1,9 @@
 """Texts -> token ids, packed, with exact counts of what truncation cut off."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -12,8 +13,9 @@ from tokenizers.normalizers import Sequence as NormalizerSequence
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from transforms.encoder.quiet import quiet_transformers
+from transforms.encoder.rewrite import make_rewrite
+from transforms.encoder.template import Filled, Template
 from transforms.errors import OptionError
-from transforms.space.identity import Space
 from transforms.space.model_files import ModelFiles
 
 
@@ -22,7 +24,8 @@ class Tokenized:
     """Token ids of `B` texts, one after the other.
 
     `ids` [N] int32; `offsets` [B + 1] int64; `counts` [B] int32 tokens before truncation, special tokens and prompt
-    included; `truncated` [B] bool; `types` [N] int8 token types, None where they are all zero.
+    included; `truncated` [B] bool; `types` [N] int8 token types, None where they are all zero; `masks` [B] int64 the
+    place of the template's mask in each text, None where there is no template.
     """
 
     ids: np.ndarray
@@ -30,6 +33,7 @@ class Tokenized:
     counts: np.ndarray
     truncated: np.ndarray
     types: np.ndarray | None = None
+    masks: np.ndarray | None = None
 
     @property
     def lengths(self) -> np.ndarray:
@@ -38,18 +42,29 @@ class Tokenized:
 
 
 class TextTokenizer:
-    """A model's own fast tokenizer with the space's prompt, casing and length. Safe to use from several threads."""
+    """A model's own fast tokenizer with a prompt, casing and length. Safe to use from several threads.
 
-    def __init__(self, files: ModelFiles, space: Space) -> None:
+    `limit`: most tokens of a text, None for all; `pooler`: the first part of a space's pooler, which may want texts
+    changed or in a template.
+    """
+
+    def __init__(
+        self,
+        files: ModelFiles,
+        prompt: str = "",
+        limit: int | None = None,
+        pooler: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         wrapped = _load(files)
         self._tokenizer: Tokenizer = wrapped.backend_tokenizer
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         if files.modules.lower_case:
             _lower_case(self._tokenizer)
-        self._prompt = space.prompt
+        self._prompt = prompt
         self._specials = self._tokenizer.num_special_tokens_to_add(False)
-        self._limit = space.max_tokens
+        self._limit = limit
+        self._rewrite = make_rewrite(pooler, self._tokenizer)
         self.prompt_tokens = self._count_prompt_tokens(set(wrapped.all_special_ids))
         self.special_ids = np.array(sorted(set(wrapped.all_special_ids)), dtype=np.int64)
         self.pads_left = wrapped.padding_side == "left"
@@ -57,11 +72,18 @@ class TextTokenizer:
         self.pad_type = wrapped.pad_token_type_id
         self.gives_types = "token_type_ids" in wrapped.model_input_names
         self._has_types = self.gives_types and any(self._tokenizer.encode("a").type_ids)
-        self._truncate(wrapped.truncation_side)
+        self.template = None
+        if "template" in pooler:
+            self.template = Template(pooler["template"], self._tokenizer, wrapped.mask_token, limit)
+        else:
+            self._truncate(wrapped.truncation_side)
 
     def __call__(self, texts: Sequence[str]) -> Tokenized:
         """Token ids of every text behind the prompt; an empty text gives the special tokens alone."""
+        if self.template is not None:
+            return _packed(self.template(list(texts)))
         prompted = [self._prompt + text for text in texts] if self._prompt else list(texts)
+        prompted = prompted if self._rewrite is None else self._rewrite(prompted)
         encodings = self._tokenizer.encode_batch_fast(prompted)
         lengths = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -70,6 +92,22 @@ class TextTokenizer:
             counts[row] += sum(len(rest) - self._specials for rest in encodings[row].overflowing)
         ids = _flat((encoding.ids for encoding in encodings), np.int32, int(offsets[-1]))
         return Tokenized(ids, offsets, counts, counts > lengths, self._types(encodings, int(offsets[-1])))
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The vocabulary by token id; ids that are not used are empty."""
+        by_id = {number: piece for piece, number in self._tokenizer.get_vocab(with_added_tokens=True).items()}
+        return tuple(by_id.get(number, "") for number in range(self.vocabulary))
+
+    @property
+    def vocabulary(self) -> int:
+        """One more than the highest token id."""
+        return max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+    @property
+    def around(self) -> frozenset[int]:
+        """Ids of the special tokens that stand around every text."""
+        return frozenset(self._tokenizer.encode("").ids)
 
     def _types(self, encodings: list[Encoding], total: int) -> np.ndarray | None:
         return _flat((encoding.type_ids for encoding in encodings), np.int8, total) if self._has_types else None
@@ -111,6 +149,15 @@ def _lower_case(tokenizer: Tokenizer) -> None:
         steps = list(cast("Iterable[Any]", normalizer))
     if not any(isinstance(step, Lowercase) for step in steps):
         tokenizer.normalizer = NormalizerSequence([Lowercase(), *steps])
+
+
+def _packed(filled: list[Filled]) -> Tokenized:
+    lengths = np.array([len(one.ids) for one in filled], dtype=np.int64)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    counts = np.array([one.whole for one in filled], dtype=np.int32)
+    masks = np.array([one.mask for one in filled], dtype=np.int64)
+    ids = _flat((one.ids for one in filled), np.int32, int(offsets[-1]))
+    return Tokenized(ids, offsets, counts, counts > lengths, masks=masks)
 
 
 def _flat(lists: Iterable[list[int]], dtype: type, total: int) -> np.ndarray:

@@ -1,8 +1,20 @@
 """Poolers: packed token states of a transformer -> one vector a sentence. Pure torch."""
 
-from transforms.pooling.build import build_pooler
+from transforms.pooling.build import Lexicon, build_pooler
 from transforms.pooling.needs import Needs
 from transforms.pooling.pooler import Pooler
-from transforms.pooling.states import ModelShape, Pooled, Status, TokenStates
+from transforms.pooling.states import BareMask, ModelShape, Pooled, Status, TokenStates
+from transforms.pooling.token_statistics import TokenStatistics
 
-__all__ = ["ModelShape", "Needs", "Pooled", "Pooler", "Status", "TokenStates", "build_pooler"]
+__all__ = [
+    "BareMask",
+    "Lexicon",
+    "ModelShape",
+    "Needs",
+    "Pooled",
+    "Pooler",
+    "Status",
+    "TokenStates",
+    "TokenStatistics",
+    "build_pooler",
+]

@@ -65,18 +65,13 @@ class WeightedMean:
     def __call__(self, states: TokenStates) -> Pooled:
         counted = count_tokens(states, self.count)
         ranks = self._ranks(states, counted)
-        total = torch.zeros_like(counted.lengths).index_add_(0, _sentence(counted), ranks)
+        total = counted.totals(ranks)
         weighted = segment_sum(states.hidden[self.layer], counted, ranks)
         return graded(weighted / total.unsqueeze(1), counted.fallback)
 
     def _ranks(self, states: TokenStates, counted: Counted) -> Tensor:
         """Rank of every counted token within its sentence, from 1; [M] int64."""
         if self.rank == "attended":
-            return counted.index - states.offsets[:-1][_sentence(counted)] + 1
+            return counted.index - states.offsets[:-1][counted.sentences] + 1
         place = torch.arange(counted.index.numel(), device=counted.index.device)
-        return place - counted.offsets[:-1][_sentence(counted)] + 1
-
-
-def _sentence(counted: Counted) -> Tensor:
-    """Which sentence each counted token belongs to; [M] int64."""
-    return torch.arange(counted.lengths.numel(), device=counted.index.device).repeat_interleave(counted.lengths)
+        return place - counted.offsets[:-1][counted.sentences] + 1

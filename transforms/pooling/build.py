@@ -1,29 +1,62 @@
 """From a pooler's SPEC to the pooler."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
 
 from transforms.errors import OptionError
 from transforms.pooling.average import Mean, MeanSqrtLen, WeightedMean
 from transforms.pooling.concat import Concat
+from transforms.pooling.ditto import Ditto
 from transforms.pooling.layers import TwoLayerMean
 from transforms.pooling.maximum import Max
 from transforms.pooling.pooler import Pooler
+from transforms.pooling.prompt import Prompt
+from transforms.pooling.remove_biases import (
+    NOTHING_LEFT,
+    ReferenceRemoveBiases,
+    RemoveBiases,
+    has_capitals,
+    is_sign,
+    most_frequent,
+    word_insides,
+)
+from transforms.pooling.sbert_wk import SbertWk
 from transforms.pooling.single_token import FirstToken, LastToken, TanhHead
 from transforms.pooling.states import ModelShape
 from transforms.pooling.static import StaticMean
+from transforms.pooling.tfidf import TfIdf, inverse_frequencies
+from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.spec import PoolerPart, PoolerSpec
 
 
-def build_pooler(spec: PoolerSpec, shape: ModelShape) -> Pooler:
-    """The pooler of a SPEC for a model of this shape; `OptionError` where the model cannot serve it."""
+@dataclass(frozen=True)
+class Lexicon:
+    """What poolers that look at token ids are built from.
+
+    `pieces`: the vocabulary by id; `around`: ids that the tokenizer puts around a text; `tables`: token statistics by
+    digest.
+    """
+
+    pieces: tuple[str, ...] = ()
+    around: frozenset[int] = frozenset()
+    tables: Mapping[str, TokenStatistics] = field(default_factory=dict)
+
+
+def build_pooler(spec: PoolerSpec, shape: ModelShape, lexicon: Lexicon | None = None) -> Pooler:
+    """The pooler of a resolved SPEC for a model of this shape; `OptionError` where the model cannot serve it."""
     if spec.is_auto:
         raise OptionError("pooler auto means the model's own modules; resolve it to a pooler by name first")
-    built = tuple(_build_part(part, shape) for part in spec.parts)
+    built = tuple(_build_part(part, shape, lexicon or Lexicon()) for part in spec.parts)
     return built[0] if len(built) == 1 else Concat(built, spec.dim(shape.hidden, shape.embedding))
 
 
-def _build_part(part: PoolerPart, shape: ModelShape) -> Pooler:
+def _build_part(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
     _check(part, shape)
+    if part.name in _WITH_LEXICON:
+        return _WITH_LEXICON[part.name](part, shape, lexicon)
     return _BUILDERS[part.name](part, shape)
 
 
@@ -34,6 +67,27 @@ def _check(part: PoolerPart, shape: ModelShape) -> None:
         raise OptionError("pooler 'cls-tanh': the checkpoint holds no pooler weights; use cls or another pooler")
     if part.name == "last2" and shape.layers < 2:
         raise OptionError("pooler 'last2' needs two blocks; use mean")
+    if part.name == "ditto":
+        _check_head(part, shape)
+    if part.name == "sbert-wk" and not _wk_fits(part, shape):
+        raise OptionError(f"pooler '{part}': start to {shape.layers} must be 3 layers or more, more than the window")
+
+
+def _check_head(part: PoolerPart, shape: ModelShape) -> None:
+    block, head = _head(part)
+    if not (1 <= block <= shape.layers and 1 <= head <= (shape.heads or head)):
+        raise OptionError(f"pooler '{part}': the model has blocks 1 to {shape.layers}, heads 1 to {shape.heads}")
+
+
+def _wk_fits(part: PoolerPart, shape: ModelShape) -> bool:
+    start = part.option("start")
+    layers = 0 if start == "auto" else shape.layers - int(start) + 1
+    return layers >= 3 and 1 <= int(part.option("window")) < layers
+
+
+def _head(part: PoolerPart) -> tuple[int, int]:
+    block, head = map(int, str(part.option("head")).split("-"))
+    return block, head
 
 
 def _layer(part: PoolerPart, shape: ModelShape) -> int:
@@ -68,6 +122,62 @@ def _last2(part: PoolerPart, shape: ModelShape) -> Pooler:
     return TwoLayerMean(shape.layers - 1, shape.layers, shape.hidden, _count(part))
 
 
+def _ditto(part: PoolerPart, shape: ModelShape) -> Pooler:
+    layers = {"first-last": (0, shape.layers), "last": (shape.layers,), "static": ()}[str(part.option("states"))]
+    width = shape.hidden if layers else shape.embedding
+    return Ditto(_head(part), layers, width, str(part.option("scale")), _count(part))
+
+
+def _sbert_wk(part: PoolerPart, shape: ModelShape) -> Pooler:
+    return SbertWk(
+        start=int(part.option("start")),
+        last=shape.layers,
+        dim=shape.hidden,
+        window=int(part.option("window")),
+        weights=str(part.option("weights")),
+        variant=str(part.option("variant")),
+        importance=str(part.option("importance")),
+        count=_count(part),
+    )
+
+
+def _prompt(part: PoolerPart, shape: ModelShape) -> Pooler:
+    return Prompt(shape.layers, shape.hidden, part.option("denoise") == "yes")
+
+
+def _tfidf(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
+    idf = inverse_frequencies(_table(part, lexicon), str(part.option("idf")), str(part.option("unseen")))
+    return TfIdf(idf, (0, shape.layers), shape.hidden, str(part.option("scale")), _count(part))
+
+
+def _remove_biases(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
+    if part.option("variant") == "reference":
+        if NOTHING_LEFT not in lexicon.pieces:
+            raise OptionError(
+                f"pooler 'remove-biases': the tokenizer has no {NOTHING_LEFT}; give a PATH of token counts"
+            )
+        return ReferenceRemoveBiases(lexicon.around, lexicon.pieces.index(NOTHING_LEFT), shape.embedding)
+    pieces, dropped = lexicon.pieces, np.zeros(len(lexicon.pieces), dtype=bool)
+    if part.table is not None:
+        dropped |= most_frequent(_table(part, lexicon).counts, int(part.option("top")))
+    if part.option("punctuation") == "remove":
+        dropped |= np.array([is_sign(piece) for piece in pieces], dtype=bool)
+    if part.option("case") == "drop":
+        dropped |= np.array([has_capitals(piece) for piece in pieces], dtype=bool)
+    inside = word_insides(pieces) if part.option("subwords") == "remove" else np.zeros(len(pieces), dtype=bool)
+    return RemoveBiases(torch.from_numpy(dropped), torch.from_numpy(inside), shape.embedding)
+
+
+def _table(part: PoolerPart, lexicon: Lexicon) -> TokenStatistics:
+    if part.table is None or part.table not in lexicon.tables:
+        raise OptionError(f"pooler '{part}': its token statistics were not given; name the folder they are in")
+    return lexicon.tables[part.table]
+
+
+_WITH_LEXICON: dict[str, Callable[[PoolerPart, ModelShape, Lexicon], Pooler]] = {
+    "tfidf": _tfidf,
+    "remove-biases": _remove_biases,
+}
 _BUILDERS: dict[str, Callable[[PoolerPart, ModelShape], Pooler]] = {
     "mean": _of_one_layer(Mean),
     "cls": _of_one_layer(FirstToken),
@@ -79,4 +189,7 @@ _BUILDERS: dict[str, Callable[[PoolerPart, ModelShape], Pooler]] = {
     "static": _static,
     "first-last": _first_last,
     "last2": _last2,
+    "ditto": _ditto,
+    "sbert-wk": _sbert_wk,
+    "prompt": _prompt,
 }

@@ -25,14 +25,28 @@ class Counted:
         """Counted tokens of each sentence, [B] int64."""
         return self.offsets.diff()
 
+    @property
+    def sentences(self) -> Tensor:
+        """Which sentence each counted token belongs to, [M] int64."""
+        return torch.arange(self.lengths.numel(), device=self.index.device).repeat_interleave(self.lengths)
+
+    def totals(self, values: Tensor) -> Tensor:
+        """Sums of a value per counted token [M] over each sentence, [B] in the values' own dtype."""
+        return values.new_zeros(self.lengths.numel()).index_add_(0, self.sentences, values)
+
 
 def count_tokens(states: TokenStates, policy: str) -> Counted:
     """The tokens that `policy` (`all`, `no-special`, `drop-last-special`, `no-prompt`) counts among those kept."""
     keep = _POLICIES[policy](states)
-    lengths = states.offsets.diff()
     if keep is states.keep and bool(keep.all()):
         index = torch.arange(keep.numel(), device=keep.device)
-        return Counted(index, states.offsets, torch.zeros_like(lengths, dtype=torch.bool))
+        return Counted(index, states.offsets, torch.zeros_like(states.offsets[1:], dtype=torch.bool))
+    return count_kept(states, keep)
+
+
+def count_kept(states: TokenStates, keep: Tensor) -> Counted:
+    """The tokens that `keep` [N] bool names; all tokens of a sentence in which it names none."""
+    lengths = states.offsets.diff()
     left = _per_sentence(keep, states.offsets)
     fallback = left == 0
     keep = keep | fallback.repeat_interleave(lengths)

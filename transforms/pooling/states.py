@@ -12,19 +12,31 @@ class Status(IntEnum):
     """What became of a row."""
 
     OK = 0
-    FALLBACK = 1  # nothing was left to count: all tokens were counted
+    FALLBACK = 1  # nothing was left to count or to weigh: plain weights were used
     ZERO = 2  # length below 1e-12
     NONFINITE = 3
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Sizes of a model: blocks, widths of a hidden state and of an embedding row; whether it has a tanh pooler."""
+    """Sizes of a model: blocks, widths of a hidden state and of an embedding row; whether it has a tanh pooler.
+
+    `heads`: attention heads of a block, None where that is not known.
+    """
 
     layers: int
     hidden: int
     embedding: int
     has_pooler_head: bool = False
+    heads: int | None = None
+
+
+@dataclass(frozen=True)
+class BareMask:
+    """A template alone: `vectors` [B, H], the last layer at its mask, shifted for sentences of `lengths` [B] tokens."""
+
+    vectors: Tensor
+    lengths: Tensor
 
 
 @dataclass(frozen=True)
@@ -35,7 +47,9 @@ class TokenStates:
     `raw` [N, E] rows of the token-embedding matrix; `token_ids` [N]; `offsets` [B + 1] int64; `keep` [N] bool, False
     for tokens that are never counted; `special` [N] bool marks the tokenizer's special tokens; `prompt_tokens` is the
     number of tokens at the head of every sentence that belong to the prompt; `head` maps [B, H] to the tanh pooler's
-    output. Only what the pooler's `needs` name is there.
+    output. `own_attention[(block, head)]` [N] float32 is each token's attention to itself, blocks and heads from 1;
+    `mask` [B] int64 the row of each sentence's template mask, `bare_mask` the template without a sentence. Only what
+    the pooler's `needs` name is there.
     """
 
     hidden: Mapping[int, Tensor]
@@ -46,6 +60,9 @@ class TokenStates:
     special: Tensor | None = None
     prompt_tokens: int = 0
     head: Callable[[Tensor], Tensor] | None = field(default=None, compare=False)
+    own_attention: Mapping[tuple[int, int], Tensor] = field(default_factory=dict)
+    mask: Tensor | None = None
+    bare_mask: BareMask | None = None
 
 
 @dataclass(frozen=True)

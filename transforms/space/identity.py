@@ -10,7 +10,8 @@ from transforms.errors import OptionError
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.hashing import canonical_json, sha256_file, sha256_text
 from transforms.space.model_files import ModelFiles, find_safetensors
-from transforms.space.spec import PoolerPart, PoolerSpec, make_part, parse_pooler
+from transforms.space.poolers import resolve_pooler
+from transforms.space.spec import PoolerSpec, parse_pooler
 
 POOLED_FIELDS = ("weights", "tokenizer", "architecture", "max_tokens", "prompt", "pooler", "dtype")
 # Keys of config.json that decide no vector: names, versions, training and generation settings.
@@ -103,17 +104,20 @@ def resolve_space(
     True for every other pooler. `dtype` and `precision` are taken as they are, `calibration` is a digest.
     Raises `OptionError` for a prompt, length, dimension or pooler that this model does not have.
     """
-    spec = parse_pooler(pooler)
-    auto, spec = spec.is_auto, _resolve_pooler(files, spec)
+    spec, tokenizer = parse_pooler(pooler), tokenizer_digest(files)
+    auto, spec = spec.is_auto, resolve_pooler(files, spec, tokenizer)
+    prompt = _resolve_prompt(files, prompt, prompt_name)
+    if prompt and spec.parts[0].name == "prompt":
+        raise OptionError(f"pooler prompt has its own template, prompt {prompt!r} has no place in it; give --prompt ''")
     described, weights = _describe_pooler(files, spec, auto)
     full = described["then"][-1]["dim"] if described.get("then") else spec.dim(files.hidden, files.embedding)
     truncate_dim = files.modules.truncate_dim if truncate_dim is None and auto else truncate_dim
     return Space(
         weights=weights,
-        tokenizer=tokenizer_digest(files),
+        tokenizer=tokenizer,
         architecture=architecture_digest(files),
         max_tokens=_resolve_max_tokens(files, max_tokens),
-        prompt=_resolve_prompt(files, prompt, prompt_name),
+        prompt=prompt,
         pooler=described,
         calibration=calibration,
         normalize=(files.modules.normalize if auto else True) if normalize is None else normalize,
@@ -135,31 +139,6 @@ def architecture_digest(files: ModelFiles) -> str:
     """`<family>:<sha256>` over what config.json says about the computation."""
     kept = {key: value for key, value in files.config.items() if key not in _IDLE_CONFIG_KEYS and "dropout" not in key}
     return f"{files.family}:{sha256_text(canonical_json(kept))}"
-
-
-def _resolve_pooler(files: ModelFiles, spec: PoolerSpec) -> PoolerSpec:
-    if spec.is_auto:
-        count = "all" if files.modules.include_prompt else "no-prompt"
-        spec = PoolerSpec(tuple(_own_part(mode, count) for mode in files.modules.pooling or ("mean",)))
-    for part in spec.parts:
-        _check_part(files, part)
-    return spec
-
-
-def _own_part(mode: str, count: str) -> PoolerPart:
-    # sentence-transformers leaves the remaining tokens their weights when it excludes the prompt
-    rank = {"rank": "attended"} if mode == "weighted-mean" and count == "no-prompt" else {}
-    return make_part(mode, count=count, **rank)
-
-
-def _check_part(files: ModelFiles, part: PoolerPart) -> None:
-    layer = dict(part.options).get("layer", "last")
-    if layer != "last" and int(layer) > files.layers:
-        raise OptionError(f"pooler '{part}': layer {layer} is not there; {files.folder} has layers 0 to {files.layers}")
-    if part.name == "cls-tanh" and not files.has_pooler_head():
-        raise OptionError(f"pooler 'cls-tanh': {files.folder} holds no pooler weights; use cls or another pooler")
-    if part.name == "last2" and files.layers < 2:
-        raise OptionError(f"pooler 'last2': {files.folder} has {files.layers} block; use mean")
 
 
 def _describe_pooler(files: ModelFiles, spec: PoolerSpec, auto: bool) -> tuple[dict[str, Any], str]:

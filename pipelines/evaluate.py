@@ -1,0 +1,165 @@
+"""`sentence-beam evaluate`: how well poolers agree with human similarity scores; one forward pass serves them all."""
+
+import argparse
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from pipelines import options
+from transforms.calibration.sts import Subset, geometry, score_task
+from transforms.errors import OptionError
+from transforms.space import DEFAULT_MODEL, parse_pooler, resolve_model
+from transforms.store.corpus.pairs import Pairs, read_pairs
+
+EVERY_HEAD = "ditto:*"
+HEADS = ("task", "pooler", "dim", "pairs", "all", "mean", "wmean", "pearson", "uniform", "align", "cosine")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A named task: one or more files that are scored together."""
+
+    name: str
+    files: tuple[Pairs, ...]
+
+    @property
+    def sentences(self) -> list[str]:
+        """All of its sentences, duplicates kept."""
+        return [text for pairs in self.files for text in (*pairs.first, *pairs.second)]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `evaluate`."""
+    p = options.command("evaluate", "Score poolers on tasks of sentence pairs with human similarity scores.")
+    task = "tab-separated score, sentence1, sentence2; repeat for more"
+    p.add_argument("--task", action="append", required=True, metavar="NAME=PATH[,PATH]", help=task)
+    p.add_argument("--model", default=DEFAULT_MODEL, help="minilm, a local directory, or a Hugging Face id")
+    p.add_argument("--revision", metavar="R", help="revision of a Hugging Face id")
+    pooler = f"repeat for more; {EVERY_HEAD} is every head (default: auto)"
+    p.add_argument("--pooler", action="append", metavar="SPEC", help=pooler)
+    dims = "score the first D components too; repeat for more"
+    p.add_argument("--truncate-dim", action="append", type=options.positive, metavar="D", help=dims)
+    p.add_argument("--max-tokens", type=options.positive, metavar="N", help="cut longer texts (default: as the model)")
+    dtypes = ["auto", "float32", "bfloat16", "float16"]
+    p.add_argument("--dtype", choices=dtypes, default="float32", help="type of the forward pass")
+    p.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    p.add_argument("--output", metavar="FILE", help=f"JSON lines; a heat map (PNG) beside it for {EVERY_HEAD}")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    return options.run_command("evaluate", _evaluate, argv)
+
+
+def _evaluate(argv: list[str]) -> int:
+    args, _ = options.parse(parser(), argv)
+    tasks = [read_task(word) for word in args.task]
+    poolers, grid = expand(args)
+    rows = list(evaluate(args, tasks, poolers))
+    print(table(rows))
+    if args.output:
+        write(args.output, rows)
+        if grid:
+            from pipelines.heat_map import draw
+
+            draw(args.output, rows, [task.name for task in tasks], grid)
+    return 0
+
+
+def read_task(word: str) -> Task:
+    """The task that one `--task` names."""
+    name, equals, paths = word.partition("=")
+    if not equals or not name or not paths:
+        raise OptionError(f"--task {word}: say NAME=PATH, or NAME=PATH,PATH for several files of one task")
+    return Task(name, tuple(read_pairs(path) for path in paths.split(",")))
+
+
+def expand(args: argparse.Namespace) -> tuple[list[str], tuple[int, int] | None]:
+    """Poolers as asked for, `ditto:*` as one for each head; and how many blocks and heads that were."""
+    poolers: list[str] = []
+    grid = None
+    for spec in args.pooler or ["auto"]:
+        if not spec.startswith(EVERY_HEAD):
+            parse_pooler(spec)
+            poolers.append(spec)
+            continue
+        files = resolve_model(args.model, args.revision)
+        grid = (files.layers, files.heads)
+        every = [(block, head) for block in range(1, grid[0] + 1) for head in range(1, grid[1] + 1)]
+        poolers += [spec.replace("*", f"{block}-{head}", 1) for block, head in every]
+    return list(dict.fromkeys(poolers)), grid
+
+
+def evaluate(args: argparse.Namespace, tasks: list[Task], poolers: list[str]) -> Iterator[dict[str, Any]]:
+    """A row for each task, pooler, dimension and subset."""
+    from transforms.encoder.several import Source, encode_several
+
+    place: dict[str, int] = {}
+    for task in tasks:
+        for text in task.sentences:
+            place.setdefault(text, len(place))
+    source = Source(args.model, args.revision, args.max_tokens, args.dtype, args.device)
+    with tempfile.TemporaryDirectory() as folder:
+        for pooler, vectors in encode_several(source, poolers, list(place), folder):
+            for task in tasks:
+                yield from score(task, pooler, vectors, place, args.truncate_dim or [])
+
+
+def score(
+    task: Task, pooler: str, vectors: np.ndarray, place: dict[str, int], dims: list[int]
+) -> Iterator[dict[str, Any]]:
+    """Rows of one task and pooler; the `all` row also says how the vectors lie."""
+    subsets = [
+        Subset(pairs.name, pairs.gold, *(np.array([place[t] for t in side]) for side in (pairs.first, pairs.second)))
+        for pairs in task.files
+    ]
+    full = vectors.shape[1]
+    for dim in dict.fromkeys([*(d for d in dims if d < full), full]):
+        cut = vectors[:, :dim]
+        for found in score_task(subsets, cut):
+            row = {"task": task.name, "subset": found.subset, "pooler": pooler, "calibration": None, "dim": dim}
+            row |= {"n": found.n, "spearman": finite(found.spearman), "pearson": finite(found.pearson)}
+            if found.subset == "all":
+                row |= {name: finite(value) for name, value in asdict(geometry(subsets, cut)).items()}
+            yield row
+
+
+def finite(value: float) -> float | None:
+    """JSON has no NaN."""
+    return round(value, 6) if math.isfinite(value) else None
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """One line for each task, pooler and dimension."""
+    lines = [HEADS]
+    for row in (r for r in rows if r["subset"] == "all"):
+        same = [r for r in rows if all(r[k] == row[k] for k in ("task", "pooler", "dim"))]
+        by = {r["subset"]: r["spearman"] for r in same[:3]}
+        numbers = [by["all"], by["mean"], by["wmean"], row["pearson"]]
+        numbers += [row[name] for name in ("uniformity", "alignment", "mean_cosine")]
+        cells = ["-" if value is None else f"{value:.2f}" for value in numbers]
+        lines.append((row["task"], row["pooler"], str(row["dim"]), str(row["n"]), *cells))
+    widths = [max(len(line[i]) for line in lines) for i in range(len(HEADS))]
+    left = [[cell.ljust(width) for cell, width in zip(line[:2], widths[:2], strict=True)] for line in lines]
+    right = [[cell.rjust(width) for cell, width in zip(line[2:], widths[2:], strict=True)] for line in lines]
+    return "\n".join("  ".join([*a, *b]) for a, b in zip(left, right, strict=True))
+
+
+def write(path: str, rows: list[dict[str, Any]]) -> None:
+    """One JSON object a line."""
+    if not os.path.isdir(os.path.dirname(path) or "."):
+        raise OptionError(f"--output {path}: there is no such folder; make it")
+    with open(path, "w", encoding="utf8") as f:
+        f.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""Token statistics of a corpus: files -> spans -> counts, which add up exactly however the corpus is split."""
+
+import json
+import operator
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import apache_beam as beam
+import numpy as np
+
+from transforms.errors import OptionError, SentenceBeamError, SpaceMismatchError
+from transforms.space import resolve_model
+from transforms.space.identity import tokenizer_digest
+from transforms.store import storage
+from transforms.store.corpus import Columns, InputFile, Span, plan_file, read_span
+from transforms.store.corpus.spans import check_columns
+from transforms.store.records import Problem
+
+if TYPE_CHECKING:
+    from transforms.encoder.tokenize import TextTokenizer
+    from transforms.pooling import TokenStatistics
+
+UNIT_TOKENS = 262_144
+RESULT = "fit.json"
+
+
+@dataclass(frozen=True)
+class CountJob:
+    """What to count (`tfidf` documents or `token-counts` occurrences), with which tokenizer, and where to write it.
+
+    `tokenizer` is the digest that the model's tokenizer must have wherever it is loaded.
+    """
+
+    run: str
+    method: str
+    model: str
+    revision: str | None
+    tokenizer: str
+    text_column: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Statistics of a part of the corpus (None: of nothing yet), its rejected rows, and what went wrong."""
+
+    statistics: "TokenStatistics | None" = None
+    rejected: int = 0
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """How a fit ended: exit status and message, 0 and empty where it is done; then what was counted."""
+
+    run: str
+    exit_code: int
+    message: str
+    documents: int = 0
+    rejected: int = 0
+    tokens: int = 0
+    distinct: int = 0
+    digest: str = ""
+
+
+class FitTokenStatistics(beam.PTransform):
+    """Input files -> one FitResult; the statistics stand in the job's output folder if it is a success."""
+
+    def __init__(self, job: CountJob):
+        super().__init__()
+        self._job = job
+
+    def expand(self, files: beam.PCollection) -> Any:
+        return (
+            files
+            | "SpreadFiles" >> beam.Reshuffle()
+            | "PlanFile" >> beam.FlatMap(plan_spans, self._job.text_column)
+            | "SpreadSpans" >> beam.Reshuffle()
+            | "CountSpan" >> beam.ParDo(CountSpanFn(self._job))
+            | "Add" >> beam.CombineGlobally(AddCounted())
+            | "Write" >> beam.Map(write_statistics, self._job)
+        )
+
+
+def plan_spans(file: InputFile, text_column: str) -> Iterator[Span | Problem]:
+    """The spans of a file, or why it cannot be read."""
+    try:
+        if file.format == "parquet":
+            check_columns(file, text_column, None, ())
+        yield from plan_file(file, text_column, UNIT_TOKENS)
+    except SentenceBeamError as error:
+        yield Problem.of(error)
+
+
+class CountSpanFn(beam.DoFn):
+    """A span -> the statistics of each of its units."""
+
+    def __init__(self, job: CountJob):
+        self._job = job
+
+    def setup(self) -> None:
+        self._tokenizer: TextTokenizer | None = None
+
+    def process(self, span: Span | Problem) -> Iterator[Counted]:
+        if isinstance(span, Problem):
+            yield Counted(problem=span)
+            return
+        try:
+            for unit in read_span(span, Columns(self._job.text_column), UNIT_TOKENS):
+                yield Counted(self._count(unit.texts), len(unit.rejects))
+        except SentenceBeamError as error:
+            yield Counted(problem=Problem.of(error))
+
+    def _count(self, texts: list[str]) -> "TokenStatistics":
+        from transforms.pooling import TokenStatistics
+
+        tokenizer = self._load()
+        tokenized = tokenizer(texts)
+        plain = ~np.isin(tokenized.ids, tokenizer.special_ids)
+        before = np.concatenate([[0], np.cumsum(plain)])
+        ids, offsets = tokenized.ids[plain], before[tokenized.offsets]
+        return TokenStatistics.count(self._job.method, self._job.tokenizer, ids, offsets, tokenizer.vocabulary)
+
+    def _load(self) -> "TextTokenizer":
+        if self._tokenizer is None:
+            from transforms.encoder.tokenize import TextTokenizer
+
+            files = resolve_model(self._job.model, self._job.revision)
+            if tokenizer_digest(files) != self._job.tokenizer:
+                raise SpaceMismatchError(
+                    f"{self._job.model} on this worker has another tokenizer; install the same files"
+                )
+            self._tokenizer = TextTokenizer(files)
+        return self._tokenizer
+
+
+class AddCounted(beam.CombineFn):
+    """Adds statistics of parts of a corpus: integers, so that neither order nor split matters."""
+
+    def create_accumulator(self) -> Counted:
+        """Nothing counted yet."""
+        return Counted()
+
+    def add_input(self, total: Counted, part: Counted) -> Counted:
+        """Both together; of two problems the one whose message sorts first."""
+        known = [counted.statistics for counted in (total, part) if counted.statistics is not None]
+        statistics = reduce(operator.add, known) if known else None
+        problems = [counted.problem for counted in (total, part) if counted.problem is not None]
+        problem = min(problems, key=lambda found: found.message) if problems else None
+        return Counted(statistics, total.rejected + part.rejected, problem)
+
+    def merge_accumulators(self, accumulators: Iterable[Counted]) -> Counted:
+        """All together."""
+        total = Counted()
+        for part in accumulators:
+            total = self.add_input(total, part)
+        return total
+
+    def extract_output(self, total: Counted) -> Counted:
+        """What was counted."""
+        return total
+
+
+def write_statistics(counted: Counted, job: CountJob) -> FitResult:
+    """Write the statistics, the file that makes them whole last, and how the run ended."""
+    result = _result(counted, job)
+    if result.exit_code == 0 and counted.statistics is not None:
+        for name, data in counted.statistics.to_files().items():
+            _put(storage.join(job.output, name), data)
+    write_result(job.output, result)
+    return result
+
+
+def write_result(output: str, result: FitResult) -> None:
+    """Put how a fit goes beside its statistics."""
+    _put(storage.join(output, RESULT), (json.dumps(asdict(result), indent=1) + "\n").encode())
+
+
+def _result(counted: Counted, job: CountJob) -> FitResult:
+    problem, statistics = counted.problem, counted.statistics
+    if problem is None and (statistics is None or statistics.documents == 0):
+        problem = Problem.of(OptionError("--input holds no row with text; check --input and --text-column"))
+    if problem is not None or statistics is None:
+        found = problem or Problem.of(OptionError("nothing was counted"))
+        return FitResult(job.run, found.exit_code, found.message, rejected=counted.rejected)
+    result = FitResult(job.run, 0, "", statistics.documents, counted.rejected, digest=statistics.digest)
+    counts = statistics.counts
+    return replace(result, tokens=int(counts.sum()), distinct=int(np.count_nonzero(counts)))
+
+
+def _put(path: str, data: bytes) -> None:
+    place = storage.storage_of(path)
+    standing = place.read_versioned(path)
+    if not place.replace_if(path, data, standing[1] if standing else None):
+        raise OSError(f"{path} was written by another run at the same time")
+
+
+def read_result(output: str) -> FitResult | None:
+    """How the last fit into a folder ended; None where there was none."""
+    found = storage.storage_of(output).read_versioned(storage.join(output, RESULT))
+    return FitResult(**json.loads(found[0])) if found else None

@@ -1,0 +1,93 @@
+"""How much a token attends to itself in one head, without keeping the attention of a whole model."""
+
+import copy
+import inspect
+import sys
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from transforms.errors import OptionError
+
+NAME = "sentence_beam_own_attention"
+# Is given a function head (from 1) -> own attention [B, T] whenever a block attends.
+Listener = Callable[[Callable[[int], Tensor]], None]
+
+
+def own_attention(query: Tensor, key: Tensor, scaling: float, added: Tensor | None = None) -> Tensor:
+    """exp(s_ii - log sum_j exp s_ij), s = `scaling` q k' + `added`: [B, T] float32 for `query`, `key` [B, T, d].
+
+    `added` goes with [B, T, T].
+    """
+    scores = torch.bmm(query.float(), key.float().transpose(1, 2)).mul_(scaling)
+    scores = scores if added is None else scores + added
+    return (scores.diagonal(dim1=1, dim2=2) - scores.logsumexp(dim=2)).exp()
+
+
+def listen(block: nn.Module, listener: Listener, time_first: bool = False) -> None:
+    """Have a block call `listener` whenever it attends.
+
+    Where the block's attention is computed by an exchangeable function, this one is told queries, keys and all that
+    is added to the scores; where it is not, the block's own probabilities are read, [B, heads, T, T] or, `time_first`,
+    [T, T, B, heads]. Other blocks stay as they are.
+    """
+    attention: Any = _attention_of(block)
+    if "output_attentions" in inspect.signature(attention.forward).parameters:
+        attention.register_forward_pre_hook(_ask_for_probabilities, with_kwargs=True)
+        order = (2, 3, 0, 1) if time_first else (0, 1, 2, 3)
+        attention.register_forward_hook(lambda _, __, output: _read(output[-1].permute(order), listener))
+        return
+    if not hasattr(attention, "config"):
+        raise OptionError(f"{type(block).__name__}: its attention cannot be read; use a pooler without heads")
+    usual = attention.config._attn_implementation
+    attention.config = copy.copy(attention.config)
+    attention.config._attn_implementation = NAME
+    attention.own_attention_of = (listener, usual)
+    if NAME not in ALL_ATTENTION_FUNCTIONS:
+        ALL_ATTENTION_FUNCTIONS.register(NAME, _tell_and_attend)
+
+
+def _attention_of(block: nn.Module) -> nn.Module:
+    """The one module of a block, and not of its parts, whose name says that it attends."""
+    named = [module for module in block.modules() if "Attention" in type(module).__name__]
+    innermost = [module for module in named if not any(part in named for part in list(module.modules())[1:])]
+    if len(innermost) != 1:
+        raise OptionError(f"{type(block).__name__}: its attention was not found; use a pooler without heads")
+    return innermost[0]
+
+
+def _ask_for_probabilities(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    bound = inspect.signature(module.forward).bind(*args, **kwargs)
+    bound.arguments["output_attentions"] = True
+    return bound.args, bound.kwargs
+
+
+def _read(probabilities: Tensor, listener: Listener) -> None:
+    listener(lambda head: probabilities[:, head - 1].diagonal(dim1=1, dim2=2).float())
+
+
+def _tell_and_attend(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **kwargs: Any) -> Any:
+    """An attention function of the library's signature; query and key [B, heads, T, d]."""
+    listener, usual = module.own_attention_of
+    scaling, bias = kwargs.get("scaling") or query.shape[-1] ** -0.5, kwargs.get("position_bias")
+
+    def of_head(head: int) -> Tensor:
+        parts = [_added(part, head - 1) for part in (mask, bias) if part is not None]
+        added = reduce(torch.add, parts) if parts else None
+        return own_attention(query[:, head - 1], key[:, head - 1], scaling, added)
+
+    listener(of_head)
+    eager: Any = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+    return ALL_ATTENTION_FUNCTIONS.get_interface(usual, eager)(module, query, key, value, mask, **kwargs)
+
+
+def _added(part: Tensor, head: int) -> Tensor:
+    """What a mask or bias [B, 1 or heads, T, T] adds to one head's scores; a boolean mask says which keys are seen."""
+    part = part[:, head if part.shape[1] > 1 else 0]
+    if part.dtype != torch.bool:
+        return part.float()
+    return torch.zeros(part.shape, device=part.device).masked_fill(~part, -torch.inf)

@@ -1,0 +1,92 @@
+"""Sentences inside a template with one mask, whose place is known whatever the sentence says."""
+
+from dataclasses import dataclass
+
+from tokenizers import Encoding, Tokenizer
+
+from transforms.errors import OptionError
+from transforms.space.poolers import TEXT
+
+_ENDINGS = ('.', '?', '"', "'")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Filled:
+    """One filled template: its token ids, the place of its mask among them, and its length before truncation."""
+
+    ids: list[int]
+    mask: int
+    whole: int
+
+
+@dataclass(frozen=True)
+class Bare:
+    """The template without a sentence: token ids, the place of the mask, and where the sentence would begin."""
+
+    ids: list[int]
+    mask: int
+    gap: int
+
+
+class Template:
+    """Puts texts into a template. Truncation takes tokens from the end of the text, never from the template."""
+
+    def __init__(self, template: str, tokenizer: Tokenizer, mask_token: str | None, limit: int | None) -> None:
+        before, _, after = template.partition(TEXT)
+        self._before, self._after, self._tokenizer, self._limit = before, after, tokenizer, limit
+        self._mask_token = mask_token or ""
+        mask_id = tokenizer.token_to_id(self._mask_token)
+        self._mask_id = -1 if mask_id is None else mask_id
+        # blanks on both sides of nothing would make a token of their own in some vocabularies
+        self._before_nothing = before.rstrip() if not after or after[0].isspace() else before
+        if tokenizer.encode(before + after).ids.count(self._mask_id) != 1:
+            raise OptionError(f"pooler 'prompt': the tokenizer must find its mask once in the template {template!r}")
+        self.bare = self._bare()
+        if limit is not None and len(self.bare.ids) >= limit:
+            raise OptionError(
+                f"max tokens {limit}: the template alone has {len(self.bare.ids)}; give more or a shorter template"
+            )
+
+    def __call__(self, texts: list[str]) -> list[Filled]:
+        """Every text in the template."""
+        sentences = [self._sentence(text) for text in texts]
+        filled = [f"{self._head(sentence)}{sentence}{self._after}" for sentence in sentences]
+        encodings = self._tokenizer.encode_batch(filled)
+        return [self._cut(encoding, sentence) for encoding, sentence in zip(encodings, sentences, strict=True)]
+
+    def _head(self, sentence: str) -> str:
+        return self._before if sentence else self._before_nothing
+
+    def _sentence(self, text: str) -> str:
+        """The text with a full stop, as the authors' evaluation has it, and with mask tokens that are none."""
+        text = text.strip()
+        if not text:
+            return ""
+        # a blank inside keeps every tokenizer from seeing the special token
+        text = text.replace(self._mask_token, f"{self._mask_token[0]} {self._mask_token[1:]}")
+        return text if text.endswith(_ENDINGS) else f"{text}."
+
+    def _cut(self, encoding: Encoding, sentence: str) -> Filled:
+        ids, mask = encoding.ids, self._find_mask(encoding, sentence)
+        excess = 0 if self._limit is None else len(ids) - self._limit
+        if excess <= 0:
+            return Filled(ids, mask, len(ids))
+        start, stop = len(self._before), len(self._before) + len(sentence)
+        inside = [place for place, span in enumerate(encoding.offsets) if start < span[1] <= stop]
+        dropped = set(inside[-excess:])
+        left = [token for place, token in enumerate(ids) if place not in dropped]
+        return Filled(left, mask - sum(place < mask for place in dropped), len(ids))
+
+    def _find_mask(self, encoding: Encoding, sentence: str) -> int:
+        at, after = self._before.find(self._mask_token), self._after.find(self._mask_token)
+        at = at if at >= 0 else len(self._head(sentence)) + len(sentence) + after
+        tokens = enumerate(zip(encoding.ids, encoding.offsets, strict=True))
+        return next(place for place, (token, span) in tokens if token == self._mask_id and span[0] <= at < span[1])
+
+    def _bare(self) -> Bare:
+        before = self._before_nothing
+        encoding = self._tokenizer.encode(before + self._after)
+        # special tokens around the template have empty spans
+        opening = next(place for place, span in enumerate(encoding.offsets) if span[1] > 0)
+        gap = opening + sum(0 < span[1] <= len(before) for span in encoding.offsets)
+        return Bare(encoding.ids, self._find_mask(encoding, ""), gap)

@@ -1,0 +1,129 @@
+"""Averages of embedding rows without the tokens that make all sentences alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transforms.pooling.counting import count_kept
+from transforms.pooling.needs import Needs
+from transforms.pooling.segments import segment_mean
+from transforms.pooling.states import Pooled, TokenStates, graded
+
+# The pieces and signs that the authors of PromptBERT remove for BERT. They are the most frequent ones of the sentences
+# of the STS test sets, so scores on those sets are flattered; counts of one's own corpus do not have this flaw.
+REFERENCE_PIECES = frozenset(
+    "\" ##s ' , - . : a an and are as at by dog for from i in is it man of on playing s said that the to two was white "
+    "with woman you".split()
+)
+REFERENCE_SIGNS = frozenset(
+    "! \" # $ % & ' ( ) * + , - . / : ; < = > ? @ [ \\ ] ^ _ ` { | ~ £ ´ » ¿ – — ‘ ’ ‚ “ ” • … € ™ [UNK]".split()
+)
+NOTHING_LEFT = "[PAD]"
+_WORD_STARTS = ("\u2581", "\u0120")  # SentencePiece, byte-level BPE
+
+
+def kept_text(pieces: Sequence[str]) -> str:
+    """The word pieces that PromptBERT's code keeps (arXiv:2201.04337, section 3), lower-cased, joined by blanks.
+
+    The text of the padding token where nothing is kept, as there.
+    """
+    dropped = REFERENCE_PIECES | REFERENCE_SIGNS
+    kept = [piece.lower() for piece in pieces if piece not in dropped and "##" not in piece]
+    return " ".join(kept) if kept else NOTHING_LEFT
+
+
+@dataclass(frozen=True)
+class ReferenceRemoveBiases:
+    """The mean embedding row over a text already reduced to `kept_text`; the special tokens around it never count.
+
+    `around`: ids of those special tokens; `padding`: the id that `NOTHING_LEFT` becomes, which makes a fallback.
+    """
+
+    around: frozenset[int]
+    padding: int
+    dim: int
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(raw=True)
+
+    def __call__(self, states: TokenStates) -> Pooled:
+        around = torch.tensor(sorted(self.around), device=states.token_ids.device)
+        counted = count_kept(states, states.keep & ~torch.isin(states.token_ids, around))
+        words = counted.totals((states.token_ids[counted.index] != self.padding).long())
+        return graded(segment_mean(_raw(states), counted), counted.fallback | (words == 0))
+
+
+@dataclass(frozen=True, eq=False)
+class RemoveBiases:
+    """The mean embedding row over the tokens that `dropped` [V] bool does not name; special tokens never count.
+
+    `inside` [V] bool marks pieces that continue a word, which are left out too unless they are a text's first token.
+    Where nothing is left the mean is over all tokens but the special ones, and a fallback.
+    """
+
+    dropped: Tensor
+    inside: Tensor
+    dim: int
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(raw=True)
+
+    def __call__(self, states: TokenStates) -> Pooled:
+        if states.special is None:
+            raise ValueError("remove-biases needs TokenStates.special")
+        ids, plain = states.token_ids, states.keep & ~states.special
+        keep = plain & ~self.dropped.to(ids.device)[ids] & ~(self.inside.to(ids.device)[ids] & ~_first(states, plain))
+        removed = count_kept(states, keep).fallback
+        lengths = states.offsets.diff()
+        counted = count_kept(states, keep | (plain & removed.repeat_interleave(lengths)))
+        return graded(segment_mean(_raw(states), counted), removed)
+
+
+def _first(states: TokenStates, plain: Tensor) -> Tensor:
+    """Marks the first token of each sentence among the `plain` ones, [N] bool."""
+    before = torch.cat([plain.new_zeros(1, dtype=torch.long), plain.long().cumsum(0)])
+    start = before[states.offsets[:-1]].repeat_interleave(states.offsets.diff())
+    return plain & (before[:-1] == start)
+
+
+def most_frequent(counts: np.ndarray, top: int) -> np.ndarray:
+    """Marks the `top` most frequent tokens among those seen, [V] bool; of equally frequent ones the lower ids."""
+    order = np.argsort(-counts, kind="stable")[:top]
+    marked = np.zeros(len(counts), dtype=bool)
+    marked[order[counts[order] > 0]] = True
+    return marked
+
+
+def is_sign(piece: str) -> bool:
+    """Whether a piece holds neither a letter nor a digit.
+
+    >>> is_sign("##."), is_sign("##s"), is_sign("\u0120!")
+    (True, False, True)
+    """
+    return not any(character.isalnum() for character in piece.lstrip("".join(_WORD_STARTS)))
+
+
+def has_capitals(piece: str) -> bool:
+    """Whether a piece holds an upper-case letter."""
+    return any(character.isupper() for character in piece.lstrip("".join(_WORD_STARTS)))
+
+
+def word_insides(pieces: Sequence[str]) -> np.ndarray:
+    """Marks the pieces that continue a word, [V] bool, by the vocabulary's own marks; none where it has no marks."""
+    if any(piece.startswith("##") for piece in pieces):
+        return np.array([piece.startswith("##") for piece in pieces], dtype=bool)
+    for mark in _WORD_STARTS:
+        if any(piece.startswith(mark) for piece in pieces):
+            return np.array([not piece.startswith(mark) for piece in pieces], dtype=bool)
+    return np.zeros(len(pieces), dtype=bool)
+
+
+def _raw(states: TokenStates) -> Tensor:
+    if states.raw is None:
+        raise ValueError("remove-biases needs TokenStates.raw")
+    return states.raw

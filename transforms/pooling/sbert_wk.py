@@ -1,0 +1,168 @@
+"""SBERT-WK: a word's vector mixes the layers that say something new; words that change most across layers weigh most.
+
+All weights follow from the K x K cosines between one token's layer vectors, so no layer vector is ever decomposed: the
+last row of the Cholesky factor of a layer's context, itself last, holds what the QR decomposition of the context gives.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from transforms.pooling.counting import Counted, count_tokens
+from transforms.pooling.needs import Needs
+from transforms.pooling.segments import segment_sum
+from transforms.pooling.states import Pooled, TokenStates, graded
+
+_CHUNK_BYTES = {"cpu": 1 << 22, "cuda": 1 << 28}
+_SMALLEST_PIVOT = 1e-6
+_SMALLEST_NOVELTY = 2e-3
+_SMALLEST_ALIGNMENT = 1e-2
+
+
+@dataclass(frozen=True)
+class SbertWk:
+    """SBERT-WK (arXiv:2002.06652, section III) over the layers `start` to `last`.
+
+    `weights` of the layers within a token: `combined` (mean of both), `alignment` or `novelty`; `variant`: `reference`
+    as the authors' code computes them, `paper` as printed; `importance` of a token from the cosines of neighbouring
+    layers among the `selected` ones or `all`. A sentence of several tokens without any variance weighs them equally
+    and is a fallback.
+    """
+
+    start: int
+    last: int
+    dim: int
+    window: int = 2
+    weights: str = "combined"
+    variant: str = "reference"
+    importance: str = "selected"
+    count: str = "drop-last-special"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(layers=frozenset(range(self._first, self.last + 1)))
+
+    @property
+    def _first(self) -> int:
+        return self.start if self.importance == "selected" else 0
+
+    def __call__(self, states: TokenStates) -> Pooled:
+        counted = count_tokens(states, self.count)
+        layers = [states.hidden[layer] for layer in range(self._first, self.last + 1)]
+        mixture, variance = self._weigh(layers, counted.index)
+        shares, uniform = token_shares(variance, counted)
+        total = torch.zeros(len(counted.lengths), self.dim, device=variance.device)
+        for layer, weight in zip(layers[self.start - self._first :], mixture, strict=True):
+            total += segment_sum(layer, counted, weight * shares)
+        return graded(total, counted.fallback | uniform)
+
+    def _weigh(self, layers: Sequence[Tensor], index: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights of the selected layers [K, M] and variances [M] of the counted tokens, float64, chunk by chunk."""
+        tokens = max(1, _CHUNK_BYTES[index.device.type] // (4 * len(layers) * self.dim))
+        parts = [self._weigh_chunk(layers, chunk) for chunk in index.split(tokens)]
+        return torch.cat([mixture for mixture, _ in parts], dim=1), torch.cat([variance for _, variance in parts])
+
+    def _weigh_chunk(self, layers: Sequence[Tensor], index: Tensor) -> tuple[Tensor, Tensor]:
+        cosines = layer_cosines(torch.stack([layer[index] for layer in layers], dim=1))
+        skipped = self.start - self._first
+        alignment, novelty = layer_weights(cosines[skipped:, skipped:], self.window, self.variant)
+        mixture = {"combined": (alignment + novelty) / 2, "alignment": alignment, "novelty": novelty}[self.weights]
+        steps = cosines.diagonal(1)
+        return mixture, (steps - steps.mean(dim=1, keepdim=True)).square().mean(dim=1)
+
+
+def layer_cosines(vectors: Tensor) -> Tensor:
+    """Cosines between the layers of each token: `vectors` [M, K, H] -> [K, K, M] float64, with a diagonal of 1.
+
+    Products are accumulated in float32, or in float64 where the vectors are float64; a zero vector has cosines of 0.
+    """
+    wide = vectors if vectors.dtype == torch.float64 else vectors.float()
+    gram = _exact_products(wide).double().permute(1, 2, 0)
+    lengths = gram.diagonal().T.sqrt().clamp(min=1e-12)
+    cosines = (gram + gram.transpose(0, 1)) / 2 / (lengths.unsqueeze(0) * lengths.unsqueeze(1))
+    cosines.diagonal().fill_(1)
+    return cosines.contiguous()
+
+
+def _exact_products(vectors: Tensor) -> Tensor:
+    """vectors vectors' in full precision: TensorFloat-32 has too few digits for what cancels later."""
+    fast = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        return torch.bmm(vectors, vectors.transpose(1, 2))
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = fast
+
+
+def layer_weights(cosines: Tensor, window: int, variant: str) -> tuple[Tensor, Tensor]:
+    """Alignment and novelty weights of each layer, both [K, M] float64 with columns that sum to 1.
+
+    `cosines` [K, K, M] float64, 1 <= `window` < K. `reference` divides the mean cosine by the length of the layer's
+    projection on its context, weighs by the size of the context, and gives the lowest layers no lower neighbours.
+    """
+    alignment, novelty = torch.empty_like(cosines[0]), torch.empty_like(cosines[0])
+    for members in _by_size(len(cosines), window, variant):
+        index = torch.tensor([[*context, layer] for layer, context in members.items()], device=cosines.device)
+        blocks = cosines[index.unsqueeze(2), index.unsqueeze(1)]
+        factor = _last_rows(blocks)
+        mean = blocks[:, -1, :-1].mean(dim=1)
+        if variant == "reference":
+            projection = factor[:, :-1].square().sum(dim=1).sqrt()
+            mean = mean / projection.clamp(min=1e-6)
+        size = index.shape[1] if variant == "reference" else 1
+        alignment[index[:, -1]] = 1 / (size * mean.clamp(min=_SMALLEST_ALIGNMENT))
+        novelty[index[:, -1]] = factor[:, -1]
+    # layers that are all parallel say nothing new anywhere
+    novelty = torch.where(novelty.sum(dim=0) == 0, torch.ones_like(novelty), novelty)
+    return alignment / alignment.sum(dim=0), novelty / novelty.sum(dim=0)
+
+
+def _by_size(layers: int, window: int, variant: str) -> list[dict[int, list[int]]]:
+    """Layers with the neighbours they are compared to, those with equally many together."""
+    found: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
+    for layer in range(layers):
+        below = list(range(max(0, layer - window), layer))
+        if variant == "reference" and layer < window:
+            below = []
+        context = below + list(range(layer + 1, min(layers, layer + window + 1)))
+        found[len(context)][layer] = context
+    return list(found.values())
+
+
+def _last_rows(blocks: Tensor) -> Tensor:
+    """Last rows [P, S, M] of the Cholesky factors of `blocks` [P, S, S, M]; nearly singular ones get a small ridge."""
+    rows, smallest = _factor(blocks)
+    weak = ~(smallest >= _SMALLEST_PIVOT)
+    if bool(weak.any()):
+        size = blocks.shape[1]
+        ridge = _SMALLEST_PIVOT * torch.eye(size, dtype=blocks.dtype, device=blocks.device)
+        again = (blocks.permute(0, 3, 1, 2)[weak] + ridge).permute(1, 2, 0).unsqueeze(0)
+        mended = _factor(again)[0][0].T
+        mended[:, -1] = mended[:, -1].masked_fill(mended[:, -1] < _SMALLEST_NOVELTY, 0)
+        rows.permute(0, 2, 1)[weak] = mended
+    return rows
+
+
+def _factor(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Last rows [P, S, M] of the factors and the smallest pivots [P, M], elementwise over tokens."""
+    left = blocks.clone()
+    rows, pivots = [], []
+    for column in range(blocks.shape[1]):
+        pivot = left[:, column, column].clone()
+        pivots.append(pivot)
+        scaled = left[:, column:, column] / pivot.clamp(min=1e-300).sqrt().unsqueeze(1)
+        rows.append(scaled[:, -1])
+        left[:, column + 1 :, column + 1 :] -= scaled[:, 1:].unsqueeze(2) * scaled[:, 1:].unsqueeze(1)
+    return torch.stack(rows, dim=1), torch.stack(pivots).amin(dim=0)
+
+
+def token_shares(variance: Tensor, counted: Counted) -> tuple[Tensor, Tensor]:
+    """Each counted token's share [M] of its sentence's variance, and [B] sentences whose tokens share equally."""
+    total = counted.totals(variance)
+    flat, sentences = total <= 1e-12, counted.sentences
+    equal = 1 / counted.lengths.to(variance.dtype)
+    shares = torch.where(flat[sentences], equal[sentences], variance / total[sentences])
+    return shares, flat & (counted.lengths > 1)

@@ -1,0 +1,81 @@
+"""Tokens weighted by how rare they are in a corpus."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transforms.pooling.counting import Counted, count_kept, count_tokens
+from transforms.pooling.ditto import weighted_sum
+from transforms.pooling.needs import Needs
+from transforms.pooling.states import Pooled, TokenStates, graded
+from transforms.pooling.token_statistics import TokenStatistics
+
+
+@dataclass(frozen=True, eq=False)
+class TfIdf:
+    """e = sum_t idf(t) x_t / Z, x_t the mean of the states of `layers` ("first-last TF-IDF", Ditto, arXiv:2305.10786).
+
+    `idf` [V] float32; special tokens weigh nothing. `scale` is Z: `sum` of the weights, `norm` the length of the
+    sentence's tf-idf vector, `none` 1. Where all weights together are at most 1e-12 the sentence is the mean of its
+    tokens without the special ones, and a fallback.
+    """
+
+    idf: Tensor
+    layers: tuple[int, ...]
+    dim: int
+    scale: str = "sum"
+    count: str = "all"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(layers=frozenset(self.layers))
+
+    def __call__(self, states: TokenStates) -> Pooled:
+        counted = count_tokens(states, self.count)
+        weights = self._weights(states, counted)
+        total = counted.totals(weights)
+        weak = total <= 1e-12
+        divisor = {"sum": total, "norm": _lengths(weights, states.token_ids[counted.index], counted)}.get(self.scale)
+        weighted = weighted_sum(states, self.layers, counted, weights)
+        vectors = weighted if divisor is None else weighted / divisor.unsqueeze(1)
+        if bool(weak.any()):
+            vectors = torch.where(weak.unsqueeze(1), self._plain(states), vectors)
+        return graded(vectors, counted.fallback | weak)
+
+    def _weights(self, states: TokenStates, counted: Counted) -> Tensor:
+        idf = self.idf.to(states.token_ids.device)[states.token_ids[counted.index]]
+        return idf.masked_fill(_special(states)[counted.index], 0)
+
+    def _plain(self, states: TokenStates) -> Tensor:
+        counted = count_kept(states, states.keep & ~_special(states))
+        return weighted_sum(states, self.layers, counted, 1 / counted.lengths[counted.sentences])
+
+
+def inverse_frequencies(statistics: TokenStatistics, idf: str = "log2", unseen: str = "zero") -> Tensor:
+    """The weight of each token id, [V] float32.
+
+    `log2`: log2(D / df), as gensim; `smooth`: ln((1 + D) / (1 + df)) + 1, as scikit-learn. A token that no document
+    holds weighs nothing (`zero`) or as if one held it (`max`).
+    """
+    documents, held = statistics.documents, np.maximum(statistics.counts, 1)
+    weights = np.log2(max(documents, 1) / held) if idf == "log2" else np.log((1 + documents) / (1 + held)) + 1
+    if unseen == "zero":
+        weights = np.where(statistics.counts == 0, 0.0, weights)
+    return torch.from_numpy(np.where(np.abs(weights) <= 1e-12, 0.0, weights)).float()
+
+
+def _lengths(weights: Tensor, ids: Tensor, counted: Counted) -> Tensor:
+    """Euclidean length of each sentence's vector of tf * idf over its distinct tokens, [B]."""
+    size = int(ids.max()) + 1 if ids.numel() else 1
+    pairs, inverse = torch.unique(counted.sentences * size + ids, return_inverse=True)
+    terms = weights.new_zeros(len(pairs)).index_add_(0, inverse, weights)
+    squares = weights.new_zeros(counted.lengths.numel())
+    return squares.index_add_(0, pairs // size, terms.square()).sqrt()
+
+
+def _special(states: TokenStates) -> Tensor:
+    if states.special is None:
+        raise ValueError("tfidf needs TokenStates.special")
+    return states.special

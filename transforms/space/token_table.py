@@ -1,0 +1,41 @@
+"""Token statistics on disk: the JSON file that describes them and names the file with the counts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transforms.errors import OptionError
+from transforms.space.hashing import canonical_json, sha256_file, sha256_text
+from transforms.space.model_files import read_json
+
+FORMAT = "sentence-beam token statistics 1"
+METHODS = ("tfidf", "token-counts")
+TABLE = "token_statistics.json"
+_KEYS = {"format", "method", "tokenizer", "documents", "vocabulary", "counts", "sha256"}
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """What the JSON file says: `method`, `tokenizer` (digest), `documents`, `vocabulary`, `counts` (file), `sha256`."""
+
+    described: Mapping[str, Any]
+
+    @property
+    def digest(self) -> str:
+        """sha256 over all of it, the digest of the counts included."""
+        return sha256_text(canonical_json(self.described))
+
+
+def read_table(folder: str | Path) -> TokenTable:
+    """The table in a folder, its counts checked against their digest; `OptionError` where there is none."""
+    place = Path(folder).expanduser()
+    if not (place / TABLE).is_file():
+        raise OptionError(f"{folder} holds no {TABLE}; make one with: sentence-beam fit --method tfidf|token-counts")
+    described = read_json(place / TABLE)
+    if described.get("format") != FORMAT or set(described) != _KEYS:
+        raise OptionError(f"{place / TABLE} is of another format; fit the statistics again")
+    counts = place / described["counts"]
+    if not counts.is_file() or sha256_file(counts) != described["sha256"]:
+        raise OptionError(f"{counts} is missing or was changed; fit the statistics again")
+    return TokenTable(described)
