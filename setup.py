@@ -34,6 +34,7 @@ setup(
             "datasets",  # readers that a store has to suit
             "duckdb",
             "hypothesis",
+            "matplotlib>=3.8",
             "mypy",
             "pandas",
             "polars",

@@ -10,7 +10,7 @@ from typing import Any
 
 from transforms.beam.job import EmbedJob, IndexRequest
 from transforms.errors import OptionError
-from transforms.space import DEFAULT_MODEL, Space, native_dtype, resolve_model, resolve_space
+from transforms.space import DEFAULT_MODEL, Space, native_dtype, parse_pooler, resolve_model, resolve_space
 from transforms.store import storage
 from transforms.store.commit import Snapshot, now
 from transforms.store.corpus import Columns
@@ -62,6 +62,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
     chosen["keep_columns"] = list(chosen["keep_columns"])
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
     chosen["model"] = _full_path(chosen["model"])
+    chosen["pooler"] = _with_full_paths(chosen["pooler"])
     chosen["dtype"] = _dtype(args, previous, local)
     check_keep_columns(tuple(chosen["keep_columns"]))
     _check_inputs(args.input, args.output)
@@ -121,6 +122,16 @@ def _choose(args: argparse.Namespace, remembered: dict[str, Any], name: str) -> 
     if name == "prompt" and args.prompt_name is not None:
         return None
     return remembered.get(name, DEFAULTS[name])
+
+
+def _with_full_paths(pooler: str) -> str:
+    """The SPEC with its tables' paths as they are from any folder."""
+    parts = []
+    for part in parse_pooler(pooler).parts:
+        table = dict(part.options).get("table")
+        found = isinstance(table, str) and os.path.isdir(table)
+        parts.append(part.replaced(table=os.path.abspath(str(table))) if found else part)
+    return "+".join(map(str, parts))
 
 
 def _full_path(model: str) -> str:

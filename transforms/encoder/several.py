@@ -40,7 +40,7 @@ def encode_several(
 ) -> Iterator[tuple[str, np.ndarray]]:
     """(pooler, vectors float32 [n, d]) for every pooler, vectors not normalised.
 
-    Poolers that read the same tokens share one forward pass; one with another input text (`prompt`), or with layers
+    Poolers that read the same tokens share one forward pass; one with another input text, or with layers
     after it, has its own. Vectors are mapped from files in `folder`, so that every head of a model fits.
     """
     for number, group in enumerate(_groups(source, poolers)):
@@ -70,7 +70,7 @@ def _plain(source: Source, pooler: str) -> str | None:
     """The pooler by name, or None where it cannot stand beside others."""
     spec = parse_pooler(pooler)
     if not spec.is_auto:
-        return None if any(part.name == "prompt" for part in spec.parts) else pooler
+        return None if any(part.rewrites_text for part in spec.parts) else pooler
     space = resolve_space(resolve_model(source.model, source.revision))
     return None if "then" in space.pooler else str(PoolerSpec.from_json(space.pooler))
 

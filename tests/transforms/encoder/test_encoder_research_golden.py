@@ -29,6 +29,7 @@ WK_CUT_AS_USUAL = {
     "sbert-wk": ("sbertwk_ls4_w2_hftrunc256", 5e-4),
 }
 STATIC = {"static": ("promptbert_static", 5e-7), "ditto:1-10,states=static": ("ditto_att_static_1-10", 5e-7)}
+SHARED = {"mean": ("ditto_avg", 5e-6), "last2": ("ditto_avg_top2", 5e-6), "cls": ("sbertwk_CLS", 5e-6)}
 LONG = 51  # the one row that is longer than 256 tokens
 
 
@@ -76,6 +77,10 @@ def test_sbert_wk_at_the_authors_length(golden):
 
 def test_static_averages(golden):
     _check(golden, STATIC, _without(LONG))  # the reference does not cut
+
+
+def test_averages_in_the_code_of_several_authors(golden):
+    _check(golden, SHARED, _without(LONG))
 
 
 @pytest.mark.parametrize(
