@@ -52,7 +52,6 @@ POOLERS = [
     "ditto:2-1",
     "sbert-wk",
     "remove-biases:variant=generic,top=0",
-    'prompt:template="{text}" is [MASK].',
     "auto",
 ]
 
