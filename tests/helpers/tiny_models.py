@@ -27,6 +27,7 @@ _BERT = {**_SIZES, "max_position_embeddings": LONGEST, "initializer_range": 0.3,
 CONFIGS: dict[str, dict] = {
     "bert": _BERT,
     "roberta": {**_BERT, "max_position_embeddings": LONGEST + 2, "pad_token_id": 1, "type_vocab_size": 1},
+    "xlm-roberta": {**_BERT, "max_position_embeddings": LONGEST + 2, "pad_token_id": 1, "type_vocab_size": 1},
     "albert": {**_BERT, "embedding_size": 12},
     "electra": {**_BERT, "embedding_size": 12},
     "mpnet": {**_BERT, "max_position_embeddings": LONGEST + 2, "pad_token_id": 1},
@@ -69,7 +70,7 @@ def tiny_tokenizer(family: str) -> PreTrainedTokenizerFast:
         return _tokenizer(["<pad>", "<unk>"], "", "<sep> <cls>", padding_side="left")
     if family == "t5":
         return _tokenizer(["<pad>", "<unk>"], "", "</s>")
-    if family in ("roberta", "mpnet"):
+    if family in ("roberta", "xlm-roberta", "mpnet"):
         return _tokenizer(["<s>", "<pad>", "</s>", "<unk>"], "<s>", "</s>")
     return _tokenizer(["[PAD]", "[UNK]"], "[CLS]", "[SEP]")
 

@@ -25,7 +25,7 @@ OTHERS = [
     "remove-biases:{counts},top=2,case=keep",
     "mean+ditto:2-1,scale=count,count=no-special+sbert-wk+tfidf:{tfidf},scale=norm",
 ]
-MASKED = {"bert": "[MASK]", "roberta": "<mask>", "albert": "[MASK]", "mpnet": "<mask>", "distilbert": "[MASK]"} | {
+MASKED = {"bert": "[MASK]", "roberta": "<mask>", "xlm-roberta": "<mask>", "albert": "[MASK]", "mpnet": "<mask>", "distilbert": "[MASK]"} | {
     "deberta-v2": "[MASK]",
     "modernbert": "[MASK]",
 }
@@ -258,7 +258,7 @@ def test_denoising_subtracts_the_template_at_the_sentences_positions(masked, fam
     assert embedded.status.tolist() == [Status.ZERO if not text else Status.OK for text in TEXTS]
     tokenizer, model = AutoTokenizer.from_pretrained(masked[family]), AutoModel.from_pretrained(masked[family]).eval()
     bare = tokenizer((TEMPLATE % token).replace("{text}", ""), return_tensors="pt")["input_ids"]
-    first = model.embeddings.padding_idx + 1 if family in ("roberta", "mpnet") else 0
+    first = model.embeddings.padding_idx + 1 if family in ("roberta", "xlm-roberta", "mpnet") else 0
     for row, text in enumerate(TEXTS):
         positions = first + torch.arange(8) + len(text.split()) * (torch.arange(8) >= 4)
         with torch.inference_mode():
