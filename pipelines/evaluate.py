@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import options
+from pipelines import heat_map, options
 from transforms.calibration.sts import Subset, geometry, score_task
 from transforms.errors import OptionError
 from transforms.space import DEFAULT_MODEL, parse_pooler, resolve_model
@@ -63,14 +63,14 @@ def _evaluate(argv: list[str]) -> int:
     args, _ = options.parse(parser(), argv)
     tasks = [read_task(word) for word in args.task]
     poolers, grid = expand(args)
+    if grid and args.output:
+        heat_map.check_installed()
     rows = list(evaluate(args, tasks, poolers))
     print(table(rows))
     if args.output:
         write(args.output, rows)
         if grid:
-            from pipelines.heat_map import draw
-
-            draw(args.output, rows, [task.name for task in tasks], grid)
+            heat_map.draw(args.output, rows, [task.name for task in tasks], grid)
     return 0
 
 

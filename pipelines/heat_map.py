@@ -1,5 +1,6 @@
 """A picture of every head's score."""
 
+import importlib.util
 import os
 from typing import Any
 
@@ -9,15 +10,16 @@ from transforms.errors import MissingExtraError
 from transforms.space import parse_pooler
 
 
-def draw(path: str, rows: list[dict[str, Any]], tasks: list[str], grid: tuple[int, int]) -> None:
-    """`<path's stem>-<task>.png` for each task: Spearman of Ditto by block and head.
+def check_installed() -> None:
+    """Raise MissingExtraError where matplotlib is not there, before anything is computed for a picture."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingExtraError("the heat map needs matplotlib: pip install 'sentence-beam[report]'")
 
-    Raises MissingExtraError where matplotlib is not installed.
-    """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise MissingExtraError("the heat map needs matplotlib: pip install 'sentence-beam[report]'") from error
+
+def draw(path: str, rows: list[dict[str, Any]], tasks: list[str], grid: tuple[int, int]) -> None:
+    """`<path's stem>-<task>.png` for each task: Spearman of Ditto by block and head."""
+    import matplotlib
+
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
