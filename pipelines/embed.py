@@ -55,7 +55,10 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
 
 def _add_vector_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--model", type=options.filled, metavar="MODEL", help="minilm, a local directory, or a Hugging Face id (default: minilm)"
+        "--model",
+        type=options.filled,
+        metavar="MODEL",
+        help="minilm, a local directory, or a Hugging Face id (default: minilm)",
     )
     group.add_argument("--revision", metavar="R", help="revision of a Hugging Face id")
     group.add_argument("--pooler", metavar="SPEC", help="how token states become a vector (default: the model's own)")
@@ -81,7 +84,7 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     group.add_argument("--tokens-per-batch", type=options.size, metavar="N", help="padded tokens in one forward pass")
     group.add_argument("--accelerator", metavar="HINT", help="Beam accelerator hint for the embedding step alone")
-    group.add_argument("--min-ram", type=options.memory, metavar="SIZE", help="Beam memory hint for the embedding step alone")
+    group.add_argument("--min-ram", type=options.memory, metavar="SIZE", help="Beam memory hint, likewise")
     group.add_argument(
         "--worker-model", metavar="PATH", help="where workers keep the model, if not where this machine does"
     )

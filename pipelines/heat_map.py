@@ -28,7 +28,8 @@ def draw(path: str, rows: list[dict[str, Any]], tasks: list[str], grid: tuple[in
         scores = heads(rows, task, grid)
         image = axes.imshow(scores, cmap="viridis", aspect="auto")
         for (block, head), value in np.ndenumerate(scores):
-            axes.text(head, block, f"{value:.1f}", ha="center", va="center", color="white", fontsize=7)
+            color = "black" if value > np.nanmean([scores.min(), scores.max()]) else "white"
+            axes.text(head, block, f"{value:.1f}", ha="center", va="center", color=color, fontsize=7)
         axes.set_xticks(range(grid[1]), [str(head) for head in range(1, grid[1] + 1)])
         axes.set_yticks(range(grid[0]), [str(block) for block in range(1, grid[0] + 1)])
         axes.set(xlabel="head", ylabel="block", title=f"{task}: Spearman x100 of Ditto")

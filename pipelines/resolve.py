@@ -10,6 +10,7 @@ from typing import Any
 
 from transforms.beam.job import EmbedJob, IndexRequest
 from transforms.errors import OptionError
+from transforms.index.choose import check_request
 from transforms.space import DEFAULT_MODEL, Space, native_dtype, parse_pooler, resolve_model, resolve_space
 from transforms.store import storage
 from transforms.store.commit import Snapshot, now
@@ -204,6 +205,9 @@ def _can_carry(snapshot: Snapshot, previous: Manifest) -> bool:
 def _index(args: argparse.Namespace, previous: Manifest | None) -> IndexRequest | None:
     """The index asked for, or one like the last snapshot's."""
     if args.index is not None:
-        return None if args.index == "none" else IndexRequest(args.index)
+        if args.index == "none":
+            return None
+        check_request(args.index)
+        return IndexRequest(args.index)
     standing = previous.data["index"] if previous is not None else None
     return IndexRequest(**standing["request"]) if standing else None

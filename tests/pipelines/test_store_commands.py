@@ -320,6 +320,8 @@ def test_an_index_that_cannot_be_built_costs_no_vector(
 ) -> None:
     write_lines(inputs / "a.txt", sentences(3))
     embed(inputs / "*", "--index", "Flut").failed(2, "--index", "Flut")
+    assert not store.exists()
+    embed(inputs / "*", "--index", "IVF1000000,Flat").failed(2, "--index", "IVF1000000,Flat")
     assert manifest_of(store) is None
     monkeypatch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("embedded again"))
     embed(inputs / "*", "--index", "Flat").ok()

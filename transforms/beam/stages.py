@@ -3,7 +3,6 @@
 Knows the encoder and the store and brings them together; no Beam here.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from transforms.encoder import Embedded, Encoder, Tokenized
 
 UNITS_BEING_WRITTEN = 2
-# Threads of a worker share one encoder, whose forward pass keeps its working memory from one layer to the next.
-_forward_pass = threading.Lock()
 
 Item = TypeVar("Item")
 
@@ -77,8 +74,7 @@ class Stages:
         return Tokens(unit, tokenized, inverse)
 
     def _forward(self, item: Tokens, writer: Executor) -> "Future[UnitRecord]":
-        with _forward_pass:
-            embedded = self.encoder().embed(item.tokenized, progress=self.on_batch)
+        embedded = self.encoder().embed(item.tokenized, progress=self.on_batch)
         return writer.submit(self._write, item, embedded)
 
     def _write(self, item: Tokens, embedded: "Embedded") -> UnitRecord:

@@ -1,5 +1,6 @@
 """Texts -> vectors."""
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -43,7 +44,7 @@ class Embedded:
 
 
 class Encoder:
-    """A loaded model with its pooler. One thread embeds; others may tokenize meanwhile."""
+    """A loaded model with its pooler, for any number of threads: one embeds while others tokenize."""
 
     def __init__(
         self,
@@ -63,6 +64,8 @@ class Encoder:
         self._pooler = build_pooler(spec, shape, self._lexicon(spec, tables or {}))
         self._forward = Forward(model, self._tokenizer, self._pooler.needs, shape)
         self._layers = load_layers(files.modules.layers if "then" in space.pooler else (), device)
+        # the forward pass keeps its working memory from one block to the next
+        self._one_at_a_time = threading.Lock()
 
     @classmethod
     def load(
@@ -113,9 +116,12 @@ class Encoder:
         """Token ids of the texts; may run in a thread of its own beside `embed`."""
         return self._tokenizer(texts)
 
-    @torch.inference_mode()
     def embed(self, tokenized: Tokenized, progress: Progress | None = None) -> Embedded:
-        """Vectors of tokenized texts; `progress(rows, real tokens)` is called after every batch."""
+        """Vectors of tokenized texts; `progress(rows, real tokens)` is called after every batch. Threads take turns."""
+        with self._one_at_a_time, torch.inference_mode():
+            return self._embed(tokenized, progress)
+
+    def _embed(self, tokenized: Tokenized, progress: Progress | None) -> Embedded:
         rows = len(tokenized.counts)
         pooled = torch.zeros((rows, self._pooled_dim()), dtype=torch.float32)
         status = torch.full((rows,), int(Status.ZERO), dtype=torch.uint8)

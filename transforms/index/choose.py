@@ -69,10 +69,21 @@ def _lists(n_rows: int) -> int:
     return min(2 ** round(math.log2(4 * math.sqrt(n_rows))), n_rows // TRAIN_FLOOR)
 
 
-def _plan(factory: str, n_rows: int, dim: int, metric: str) -> IndexPlan:
+def check_request(index: str) -> None:
+    """Refuse an `--index` that no number of rows would make work, without loading faiss."""
+    if index not in ("auto", "compact"):
+        _match(index)
+
+
+def _match(factory: str) -> re.Match[str]:
     match = _FACTORY.fullmatch(factory)
     if match is None or (match["nlist"] is None and match["codec"].startswith(("RaBitQ", "PQ"))):
         raise OptionError(f"--index {factory}: cannot be built in segments that share one quantizer; use {_ALLOWED}")
+    return match
+
+
+def _plan(factory: str, n_rows: int, dim: int, metric: str) -> IndexPlan:
+    match = _match(factory)
     nlist = int(match["nlist"] or 0)
     return IndexPlan(
         factory=factory,
