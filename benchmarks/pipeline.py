@@ -1,4 +1,4 @@
-"""`embed` end to end against sentence-transformers, the bare forward, a plain loop, and its own memory.
+"""`embed` end to end against sentence-transformers, the bare forward, and a plain loop.
 
     python -m benchmarks.pipeline --sentences FOLDER [--rows 30000] [--runs 3] [--output FILE.json]
 
@@ -9,8 +9,6 @@ One process, in turn: every ratio is the median over --runs pairs.
 import argparse
 import logging
 import statistics
-import subprocess
-import sys
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -32,6 +30,8 @@ from transforms.store.corpus import Columns, match_inputs, plan_file, read_span
 
 SHAPES = [(tokens // length, length) for length in (8, 16, 32, 64, 128) for tokens in (1024, 2048, 4096, 8192)]
 UNIT_TOKENS = 262_144
+WARM_UP = 1000  # rows
+BARS = {"float32": "1.6x", "bfloat16": "3x"}
 
 
 def corpus(folder: Path, rows: int, where: Path) -> list[str]:
@@ -80,62 +80,37 @@ def best_forward(dtype: str, budget: float = 1.5) -> tuple[float, tuple[int, int
     return best
 
 
-def peak_memory(where: Path, units: int, unit_tokens: int) -> float:
-    """Peak resident MB of an `embed` process over so many units."""
-    (where / "memory").mkdir(exist_ok=True)
-    texts = pq.read_table(where / "corpus.parquet").column("text").to_pylist()
-    for path in (where / "memory").glob("*"):
-        path.unlink()
-    per_file = 5
-    for number in range(units // per_file):
-        rows: list[str] = []
-        while sum(len(t) // 4 + 2 for t in rows) < per_file * unit_tokens * 0.95:
-            start = (number * 997 + len(rows)) % (len(texts) - 500)
-            rows += [f"{number} {t}" for t in texts[start : start + 500]]
-        pq.write_table(pa.table({"text": rows}), where / "memory" / f"{number:04d}.parquet", row_group_size=500)
-    store = tempfile.mkdtemp(dir=where)
-    code = (
-        "import resource, sys; from pipelines import embed; code = embed.main(sys.argv[1:]);"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss); sys.exit(code)"
-    )
-    flags = ["--input", f"{where}/memory/*.parquet", "--output", store, "--unit-tokens", str(unit_tokens)]
-    done = subprocess.run([sys.executable, "-c", code, *flags], capture_output=True, text=True, check=True)
-    planned = len(open_store(store).manifest.units)
-    assert abs(planned - units) <= units // 4, f"{planned} units instead of {units}"
-    return int(done.stdout.splitlines()[-1]) / 1024
-
-
 def measure(where: Path, texts: list[str], runs: int) -> tuple[list[tuple[str, str, str]], dict[str, object]]:
     """All rows of the table."""
     peer = SentenceTransformer(str(resolve_model("minilm").root), device="cpu")
+    peer.encode(texts[:WARM_UP])
     dtypes = ["float32"] + (["bfloat16"] if native_dtype("cpu") == "bfloat16" else [])
-    works = {"sentence-transformers": lambda: peer.encode(texts)}
+    works, stores = {"sentence-transformers": lambda: peer.encode(texts)}, {}
     for dtype in dtypes:
-        works[f"embed {dtype}"] = partial(embed_once, where, dtype)
-        works[f"loop {dtype}"] = partial(plain_loop, Encoder.load("minilm", dtype=dtype), where)
-    for work in works.values():  # warm up: libraries, page cache, thread pools
-        work()
+        encoder = Encoder.load("minilm", dtype=dtype)
+        encoder.encode(texts[:WARM_UP])
+        embed_once(where, dtype, "--limit", str(WARM_UP))
+        works[f"embed {dtype}"] = lambda dtype=dtype: stores.update({dtype: embed_once(where, dtype)})
+        works[f"loop {dtype}"] = partial(plain_loop, encoder, where)
     took = interleaved(works, runs)
-    rows, data = [], {"seconds": took}
-    for dtype in dtypes:
-        tokens = open_store(embed_once(where, dtype)).manifest.data["tokens"]
-        speed = tokens["real"] / statistics.median(took[f"embed {dtype}"])
-        bare, shape = best_forward(dtype)
-        faster = median_ratio(took["sentence-transformers"], took[f"embed {dtype}"])
-        bar = "1.6x" if dtype == "float32" else "3x"
-        rows += [
-            (f"embed {dtype} against SentenceTransformer.encode", f"{faster:.2f}x", f"bar {bar}"),
-            (f"embed {dtype} against the bare forward at {shape[0]}x{shape[1]}", f"{speed / bare:.2f}", "bar 0.85"),
-            (f"embed {dtype}", f"{speed:,.0f} tokens/s", f"bare forward {bare:,.0f}"),
-            (
-                f"embed {dtype} over a plain loop",
-                f"{median_ratio(took[f'embed {dtype}'], took[f'loop {dtype}']):.3f}x",
-                "bar 1.05x",
-            ),
-        ]
-        data[f"tokens {dtype}"] = tokens
+    tokens = {dtype: open_store(stores[dtype]).manifest.data["tokens"] for dtype in dtypes}
+    rows = [row for dtype in dtypes for row in table(dtype, took, tokens[dtype])]
+    return rows, {"seconds": took, "tokens": tokens}
+
+
+def table(dtype: str, took: dict[str, list[float]], tokens: dict[str, int]) -> list[tuple[str, str, str]]:
+    """The rows of one dtype."""
+    ours = took[f"embed {dtype}"]
+    speed, (bare, shape) = tokens["real"] / statistics.median(ours), best_forward(dtype)
+    faster, share = median_ratio(took["sentence-transformers"], ours), median_ratio(ours, took[f"loop {dtype}"])
     padding = 100 * (tokens["padded"] / tokens["real"] - 1)
-    return [*rows, ("padding", f"{padding:.2f} %", "bar 4 %")], data
+    return [
+        (f"embed {dtype} against SentenceTransformer.encode", f"{faster:.2f}x", f"bar {BARS[dtype]}"),
+        (f"embed {dtype} against the bare forward", f"{speed / bare:.2f}", "bar 0.85"),
+        (f"embed {dtype}", f"{speed:,.0f} tokens/s", f"bare forward {bare:,.0f} at {shape[0]} x {shape[1]}"),
+        (f"embed {dtype} over a plain loop", f"{share:.3f}x", "bar 1.05x"),
+        (f"padding {dtype}", f"{padding:.2f} %", "bar 4 %"),
+    ]
 
 
 def main() -> None:
@@ -151,10 +126,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)
         rows, data = measure(where, corpus(args.sentences, args.rows, where), args.runs)
-        small, large = (peak_memory(where, units, 20_000) for units in (10, 100))
-    rows.append(
-        ("peak memory, 100 units over 10", f"{large / small:.2f}x", f"bar 1.1x ({small:,.0f} MB, {large:,.0f} MB)")
-    )
     report(f"embed, {args.rows:,} sentences, MiniLM-L6", rows, args.output, data)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pipelines import options
 from transforms.errors import OptionError
-from transforms.store import open_store, storage
+from transforms.store import layout, open_store, storage
 
 
 def parser() -> argparse.ArgumentParser:
@@ -43,11 +43,13 @@ def link(paths: list[str], folder: str) -> None:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise OptionError(f"--link {folder} is no folder ({error.strerror}); name an empty one") from error
-    for name in os.listdir(folder):
+    standing = os.listdir(folder)
+    for name in standing:
         path = os.path.join(folder, name)
-        if not os.path.islink(path):
-            raise OptionError(f"--link {folder} holds {name}, which is no link; name an empty folder")
-        os.unlink(path)
+        if not os.path.islink(path) or not os.readlink(path).endswith(f"/{layout.EMBEDDINGS}/{name}"):
+            raise OptionError(f"--link {folder} holds {name}, which is no link to a shard; name an empty folder")
+    for name in standing:
+        os.unlink(os.path.join(folder, name))
     for path in paths:
         os.symlink(path, os.path.join(folder, os.path.basename(path)))
 

@@ -55,7 +55,8 @@ def index_line(index: dict[str, Any]) -> str:
     recall = index["recall"]
     if not recall:
         return f"{index['factory']}, {len(index['segments'])} segments (too few rows to measure recall)"
+    below = f", below the target of {recall['target']:g}" if recall["value"] < recall["target"] else ""
     return (
         f"{index['factory']}, {len(index['segments'])} segments, recall@{recall['k']} {recall['value']:.4f} "
-        f"({recall['low']:.4f} to {recall['high']:.4f}, {recall['queries']} queries)"
+        f"({recall['low']:.4f} to {recall['high']:.4f}, {recall['queries']} queries){below}"
     )

@@ -67,6 +67,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
     chosen["dtype"] = _dtype(args, previous, local)
     check_keep_columns(tuple(chosen["keep_columns"]))
     _check_inputs(args.input, args.output)
+    _check_limit(args, previous)
     space = _space(args, chosen)
     chosen["prompt"] = space.prompt
     partition = args.partition or (previous.data["partition"] if previous else "file")
@@ -93,7 +94,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
         encoder=_encoder_options(args, chosen),
         input_format=chosen["format"],
         limit=chosen["limit"],
-        carry=previous is not None and _can_carry(snapshot, previous),
+        carry=previous is not None and not args.reembed and _can_carry(snapshot, previous),
     )
     return Resolved(job, _index(args, previous), previous)
 
@@ -142,7 +143,7 @@ def _full_path(model: str) -> str:
 def _dtype(args: argparse.Namespace, previous: Manifest | None, local: bool) -> str:
     if args.dtype not in (None, "auto"):
         return args.dtype
-    if previous is not None and not args.reembed:
+    if previous is not None:
         return previous.space.dtype
     if args.accelerator:
         return "bfloat16"
@@ -174,6 +175,15 @@ def _check_inputs(globs: list[str], output: str) -> None:
             raise OptionError(
                 f"--input {glob} takes in the store {output} itself; move the store out of it or narrow --input"
             )
+
+
+def _check_limit(args: argparse.Namespace, previous: Manifest | None) -> None:
+    """A trial run must not replace a whole store."""
+    if args.limit is not None and previous is not None and previous.data["options"]["limit"] is None:
+        raise OptionError(
+            f"--limit {args.limit} would leave only that many of the {previous.data['rows']['written']} rows of "
+            f"{previous.root}; choose another --output"
+        )
 
 
 def _unit_tokens(args: argparse.Namespace, previous: Manifest | None) -> int:

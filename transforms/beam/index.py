@@ -11,6 +11,7 @@ from transforms.beam.commit import IndexRecord
 from transforms.beam.job import IndexRequest
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
+from transforms.store import storage
 from transforms.store.commit import Snapshot, settle
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
@@ -92,7 +93,14 @@ def unchanged_index(snapshot: Snapshot, units: list[UnitRecord], request: IndexR
     if previous is None or standing is None or standing["request"] != asdict(request):
         return None
     same = {(u.path, u.sha256) for u in previous.units} == {(u.path, u.sha256) for u in units}
-    return standing if same else None
+    return standing if same and _stands(snapshot.root, standing) else None
+
+
+def _stands(root: str, index: dict[str, Any]) -> bool:
+    """Whether all files of an index are there."""
+    names = [index["trained"]["path"]]
+    names += [segment[name] for segment in index["segments"] for name in ("path", "locator")]
+    return all(storage.storage_of(root).stat(storage.join(root, name)) for name in names)
 
 
 def sample(work: tuple[Any, Any]) -> tuple[None, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from transforms.space import row_hashes
 from transforms.store.corpus import Rejected, Span, UnitRows, read_span
 from transforms.store.corpus.rows import EXCERPT
-from transforms.store.records import UnitRecord
+from transforms.store.records import UnitRecord, reused
 from transforms.store.shards import Vectors, unit_digest
 from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
 
@@ -38,12 +38,16 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Stages:
-    """What the stages need; `encoder` loads the model on first use, so that a run with nothing to embed loads none."""
+    """What the stages need; `encoder` loads the model on first use, so that a run with nothing to embed loads none.
+
+    `standing` gives the paths of the last snapshot's shards.
+    """
 
     job: "EmbedJob"
     store: UnitStore
     encoder: Callable[[], "Encoder"]
     on_batch: Callable[[int, int], None]
+    standing: Callable[[], frozenset[str | None]]
 
     def run(self, spans: list[Span]) -> Iterator[UnitRecord]:
         """The record of every unit of the spans, each as soon as it is written, in order."""
@@ -66,7 +70,7 @@ class Stages:
         unit = PreparedUnit(rows, hashes, unit_digest(self.store.space, rows, hashes))
         record = self.store.finished(unit)
         if record is not None:
-            return record
+            return reused(record) if record.path in self.standing() else record
         if not rows.ids:
             return self.store.write(unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0))
         first, inverse = collapse(hashes)

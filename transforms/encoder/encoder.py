@@ -26,6 +26,7 @@ from transforms.space.spec import PoolerSpec, parse_pooler
 
 Progress = Callable[[int, int], None]
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
+TOKENS_PER_PACKED_BATCH = 4096  # without padding, a larger batch costs nothing and fills the matrix products better
 
 
 @dataclass(frozen=True)
@@ -51,18 +52,18 @@ class Encoder:
         files: ModelFiles,
         space: Space,
         device: torch.device,
-        tokens_per_batch: int,
+        tokens_per_batch: int | None = None,
         tables: Mapping[str, TokenStatistics] | None = None,
     ) -> None:
         self.space = space
         self.device = device
-        self.tokens_per_batch = tokens_per_batch
         self._tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, space.pooler["parts"][0])
         model = load_model(files, space.dtype, device)
         shape = ModelShape(files.layers, files.hidden, files.embedding, files.has_pooler_head(), files.heads)
         spec = PoolerSpec.from_json(space.pooler)
         self._pooler = build_pooler(spec, shape, self._lexicon(spec, tables or {}))
         self._forward = Forward(model, self._tokenizer, self._pooler.needs, shape)
+        self.tokens_per_batch = _budget(tokens_per_batch, device, self._forward.pads)
         self._layers = load_layers(files.modules.layers if "then" in space.pooler else (), device)
         # the forward pass keeps its working memory from one block to the next
         self._one_at_a_time = threading.Lock()
@@ -101,7 +102,7 @@ class Encoder:
             truncate_dim=truncate_dim,
             dtype=resolve_dtype(dtype, place.type),
         )
-        return cls(files, space, place, _budget(tokens_per_batch, place), load_tables(parse_pooler(pooler)))
+        return cls(files, space, place, tokens_per_batch, load_tables(parse_pooler(pooler)))
 
     @property
     def dim(self) -> int:
@@ -160,9 +161,9 @@ class Encoder:
         return then[-1]["dim"] if then else self._pooler.dim
 
 
-def _budget(tokens_per_batch: int | None, device: torch.device) -> int:
+def _budget(tokens_per_batch: int | None, device: torch.device, pads: bool) -> int:
     if tokens_per_batch is None:
-        return TOKENS_PER_BATCH[device.type]
+        return TOKENS_PER_BATCH[device.type] if pads or device.type != "cpu" else TOKENS_PER_PACKED_BATCH
     if tokens_per_batch < 1:
         raise OptionError(f"tokens per batch {tokens_per_batch}: give 1 or more")
     return tokens_per_batch

@@ -15,7 +15,7 @@ def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module
     """The encoder in eval mode; `OptionError` where its weights are damaged or do not cover the architecture."""
     try:
         with quiet_transformers():
-            config = AutoConfig.from_pretrained(files.folder, local_files_only=True)
+            config = AutoConfig.from_pretrained(files.folder, local_files_only=True, trust_remote_code=False)
             # of an encoder-decoder (T5) only the encoder is wanted
             kind = AutoModelForTextEncoding if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
             model, report = kind.from_pretrained(
@@ -23,6 +23,7 @@ def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module
                 config=config,
                 dtype=_TORCH_DTYPES[dtype],
                 use_safetensors=True,
+                trust_remote_code=False,
                 local_files_only=True,
                 output_loading_info=True,
             )

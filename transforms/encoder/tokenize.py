@@ -130,7 +130,7 @@ class TextTokenizer:
 def _load(files: ModelFiles) -> PreTrainedTokenizerBase:
     try:
         with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(files.folder, local_files_only=True)
+            tokenizer = AutoTokenizer.from_pretrained(files.folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers and tokenizers raise bare Exception and many others for a damaged file
         raise OptionError(f"{files.folder}: its tokenizer cannot be loaded ({_first_line(error)})") from None
     if not tokenizer.is_fast:

@@ -2,7 +2,7 @@
 
 import builtins
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from transforms.errors import SentenceBeamError
@@ -66,6 +66,11 @@ class UnitRecord:
 def carried(unit: UnitRecord) -> UnitRecord:
     """A unit taken over from the last snapshot as it stands."""
     return UnitRecord(**{**unit.to_manifest(), "carried": unit.rows})
+
+
+def reused(unit: UnitRecord) -> UnitRecord:
+    """A unit that was read again and is as the last snapshot has it: nothing of it was computed tonight."""
+    return replace(unit, embedded=0, duplicates=0, reused=unit.rows, real=0, padded=0, fallbacks=0, oom_splits=0)
 
 
 @dataclass(frozen=True)

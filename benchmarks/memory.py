@@ -1,0 +1,68 @@
+"""Peak memory of `embed` over ten times the corpus.
+
+    python -m benchmarks.memory --sentences FOLDER [--output FILE.json]
+
+FOLDER holds STS sets (`*.tsv`). Two processes of their own: 10 units, and 100 units of the same size.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.common import report, sentences
+from transforms.store import open_store
+
+UNIT_TOKENS = 20_000
+UNITS_PER_FILE = 5
+RUN = (
+    "import resource, sys; from pipelines import embed; code = embed.main(sys.argv[1:]);"
+    "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss); sys.exit(code)"
+)
+
+
+def write_corpus(texts: list[str], units: int, folder: Path) -> None:
+    """Files of five units each, no text twice."""
+    folder.mkdir()
+    for number in range(units // UNITS_PER_FILE):
+        rows: list[str] = []
+        while sum(len(t) // 4 + 2 for t in rows) < UNITS_PER_FILE * UNIT_TOKENS * 0.95:
+            start = (number * 997 + len(rows)) % (len(texts) - 500)
+            rows += [f"{number} {text}" for text in texts[start : start + 500]]
+        pq.write_table(pa.table({"text": rows}), folder / f"{number:04d}.parquet", row_group_size=500)
+
+
+def peak_memory(texts: list[str], units: int, where: Path) -> float:
+    """Peak resident MB of an `embed` process over so many units."""
+    folder, store = where / f"in{units}", where / f"store{units}"
+    write_corpus(texts, units, folder)
+    flags = ["--input", f"{folder}/*.parquet", "--output", str(store), "--unit-tokens", str(UNIT_TOKENS)]
+    done = subprocess.run([sys.executable, "-c", RUN, *flags], capture_output=True, text=True, check=True)
+    made = len(open_store(str(store)).manifest.units)
+    assert abs(made - units) <= units // 4, f"{made} units instead of {units}"
+    return int(done.stdout.splitlines()[-1]) / 1024
+
+
+def main() -> None:
+    """Measure and print."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sentences", type=Path, required=True)
+    p.add_argument("--output")
+    args = p.parse_args()
+    texts = sentences(args.sentences, 30_000)
+    with tempfile.TemporaryDirectory() as folder:
+        small, large = (peak_memory(texts, units, Path(folder)) for units in (10, 100))
+    rows = [
+        ("peak memory, 100 units over 10", f"{large / small:.2f}x", "bar 1.1x"),
+        ("10 units", f"{small:,.0f} MB", ""),
+        ("100 units", f"{large:,.0f} MB", ""),
+    ]
+    report(f"embed, units of {UNIT_TOKENS:,} tokens, MiniLM-L6", rows, args.output, {"mb": [small, large]})
+
+
+if __name__ == "__main__":
+    main()
