@@ -2,7 +2,7 @@
 
     python -m benchmarks.memory --sentences FOLDER [--output FILE.json]
 
-FOLDER holds STS sets (`*.tsv`). Two processes of their own: 10 units, and 100 units of the same size.
+FOLDER holds STS sets (`*.tsv`). Two processes of their own: about 10 units, and ten times as many of the same size.
 """
 
 import argparse
@@ -36,15 +36,14 @@ def write_corpus(texts: list[str], units: int, folder: Path) -> None:
         pq.write_table(pa.table({"text": rows}), folder / f"{number:04d}.parquet", row_group_size=500)
 
 
-def peak_memory(texts: list[str], units: int, where: Path) -> float:
-    """Peak resident MB of an `embed` process over so many units."""
+def peak_memory(texts: list[str], units: int, where: Path) -> tuple[float, int]:
+    """Peak resident MB of an `embed` process over about so many units, and how many it made."""
     folder, store = where / f"in{units}", where / f"store{units}"
     write_corpus(texts, units, folder)
     flags = ["--input", f"{folder}/*.parquet", "--output", str(store), "--unit-tokens", str(UNIT_TOKENS)]
     done = subprocess.run([sys.executable, "-c", RUN, *flags], capture_output=True, text=True, check=True)
     made = len(open_store(str(store)).manifest.units)
-    assert abs(made - units) <= units // 4, f"{made} units instead of {units}"
-    return int(done.stdout.splitlines()[-1]) / 1024
+    return int(done.stdout.splitlines()[-1]) / 1024, made
 
 
 def main() -> None:
@@ -56,12 +55,9 @@ def main() -> None:
     texts = sentences(args.sentences, 30_000)
     with tempfile.TemporaryDirectory() as folder:
         small, large = (peak_memory(texts, units, Path(folder)) for units in (10, 100))
-    rows = [
-        ("peak memory, 100 units over 10", f"{large / small:.2f}x", "bar 1.1x"),
-        ("10 units", f"{small:,.0f} MB", ""),
-        ("100 units", f"{large:,.0f} MB", ""),
-    ]
-    report(f"embed, units of {UNIT_TOKENS:,} tokens, MiniLM-L6", rows, args.output, {"mb": [small, large]})
+    rows = [("peak memory, ten times the corpus", f"{large[0] / small[0]:.2f}x", "bar 1.1x")]
+    rows += [(f"{made} units", f"{peak:,.0f} MB", "") for peak, made in (small, large)]
+    report(f"embed, units of {UNIT_TOKENS:,} tokens, MiniLM-L6", rows, args.output, {"mb and units": [small, large]})
 
 
 if __name__ == "__main__":
