@@ -18,6 +18,7 @@ from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import lease, storage
 from transforms.store.commit import Result, Snapshot, failed, read_result, record_result
 from transforms.store.manifest import read_manifest
+from transforms.store.records import Problem
 
 
 def parser(name: str = "embed") -> argparse.ArgumentParser:
@@ -129,9 +130,7 @@ def result_of(root: str, run: str) -> Result:
     if result is None:
         raise SentenceBeamError(f"run {run} ended without a result; see the runner's log")
     if result.exit_code:
-        error = SentenceBeamError(result.message)
-        error.exit_code = result.exit_code
-        raise error
+        raise Problem(result.message, result.exit_code).error()
     return result
 
 

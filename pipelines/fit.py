@@ -18,6 +18,7 @@ from transforms.space.token_table import METHODS
 from transforms.store import storage
 from transforms.store.corpus import InputFile, match_inputs
 from transforms.store.corpus.files import check_distinct
+from transforms.store.records import Problem
 
 POOLERS = {"tfidf": "tfidf", "token-counts": "remove-biases"}
 
@@ -76,9 +77,7 @@ def run_fit(job: CountJob, files: list[InputFile], beam_options: PipelineOptions
     if result is None or result.run != job.run:
         raise SentenceBeamError(f"run {job.run} ended without a result; see the runner's log")
     if result.exit_code:
-        error = SentenceBeamError(result.message)
-        error.exit_code = result.exit_code
-        raise error
+        raise Problem(result.message, result.exit_code).error()
     return result
 
 

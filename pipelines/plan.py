@@ -13,7 +13,6 @@ from pipelines.progress import duration
 from pipelines.resolve import Resolved, new_run, resolve
 from transforms.beam.job import EmbedJob
 from transforms.beam.plan import PlanFileFn, checked_plan, list_files
-from transforms.errors import SentenceBeamError
 from transforms.store import storage
 from transforms.store.corpus import Span, read_span
 from transforms.store.corpus.spans import estimated_tokens
@@ -79,9 +78,7 @@ def plan_files(job: EmbedJob) -> list[PlannedFile]:
     found = [item for file in listed for item in planner.process(file)]
     for item in found:
         if isinstance(item, Problem):
-            error = SentenceBeamError(item.message)
-            error.exit_code = item.exit_code
-            raise error
+            raise item.error()
     return checked_plan([item for item in found if isinstance(item, PlannedFile)], job)
 
 

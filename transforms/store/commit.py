@@ -64,7 +64,7 @@ def settle(
     Raises the error that the first problem is, LedgerError, or DataGateError for too many rejected rows.
     """
     if problems:
-        raise _error_of(min(problems, key=lambda p: (p.exit_code, p.message)))
+        raise min(problems, key=lambda p: (p.exit_code, p.message)).error()
     plan = read_plan(snapshot.root, snapshot.run)
     everything = sorted(_once(units), key=lambda u: u.unit)
     check_plan(plan.spans, everything)
@@ -76,12 +76,6 @@ def settle(
             f"allows; see {storage.join(snapshot.root, 'rejects')}, mend the input or raise the limit"
         )
     return plan, everything, ledger
-
-
-def _error_of(problem: Problem) -> SentenceBeamError:
-    error = SentenceBeamError(problem.message)
-    error.exit_code = problem.exit_code
-    return error
 
 
 def _once(units: list[UnitRecord]) -> list[UnitRecord]:

@@ -84,3 +84,9 @@ class Problem:
     def of(cls, error: SentenceBeamError) -> "Problem":
         """The problem that an error of ours is."""
         return cls(str(error), error.exit_code)
+
+    def error(self) -> SentenceBeamError:
+        """The error to end with."""
+        error = SentenceBeamError(self.message)
+        error.exit_code = self.exit_code
+        return error
