@@ -79,6 +79,7 @@ def test_only_the_storage_module_opens_and_writes_files_of_a_store() -> None:
     [
         ("transforms.pooling", ["apache_beam"]),
         ("transforms.encoder", ["apache_beam"]),
+        ("transforms.calibration", ["torch", "transformers", "apache_beam"]),
         ("transforms.space", ["torch", "transformers", "apache_beam"]),
         ("transforms.beam", ["torch", "faiss", "transformers"]),
         ("transforms.store", ["torch", "faiss", "transformers"]),

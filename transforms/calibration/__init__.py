@@ -1,5 +1,22 @@
-"""What a collection of vectors is like. Pure numpy."""
+"""Calibrations, fitted on a collection of vectors, and what such a collection is like. Importing needs no torch."""
 
-from transforms.calibration.quality import Moments, alignment, cosines, mean_cosine, pearson, spearman, uniformity
+from transforms.calibration.calibration import Calibration, check_space, load_calibration, parse_info, read_info
+from transforms.calibration.quality import UnitSum, alignment, cosines, mean_cosine, pearson, spearman, uniformity
+from transforms.calibration.spec import CalibrationSpec, parse_calibration
 
-__all__ = ["Moments", "alignment", "cosines", "mean_cosine", "pearson", "spearman", "uniformity"]
+__all__ = [
+    "Calibration",
+    "CalibrationSpec",
+    "UnitSum",
+    "alignment",
+    "check_space",
+    "cosines",
+    "load_calibration",
+    "mean_cosine",
+    "parse_calibration",
+    "parse_info",
+    "pearson",
+    "read_info",
+    "spearman",
+    "uniformity",
+]

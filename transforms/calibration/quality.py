@@ -43,22 +43,22 @@ def average_ranks(values: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Moments:
+class UnitSum:
     """Sum of unit vectors float64 [d] and their number: what the mean cosine needs, mergeable."""
 
     total: np.ndarray
     count: int
 
     @classmethod
-    def of(cls, vectors: np.ndarray) -> "Moments":
+    def of(cls, vectors: np.ndarray) -> "UnitSum":
         """Of the rows that are not zero."""
         rows = np.asarray(vectors, np.float64)
         rows = rows[np.linalg.norm(rows, axis=1) > 0]
         return cls(unit(rows).sum(axis=0), len(rows))
 
-    def merge(self, other: "Moments") -> "Moments":
+    def merge(self, other: "UnitSum") -> "UnitSum":
         """Of both together."""
-        return Moments(self.total + other.total, self.count + other.count)
+        return UnitSum(self.total + other.total, self.count + other.count)
 
     @property
     def mean_cosine(self) -> float:
@@ -69,7 +69,7 @@ class Moments:
 
 def mean_cosine(vectors: np.ndarray) -> float:
     """Mean cosine over all pairs of different rows (anisotropy; Ethayarajh 2019)."""
-    return Moments.of(vectors).mean_cosine
+    return UnitSum.of(vectors).mean_cosine
 
 
 def alignment(a: np.ndarray, b: np.ndarray, gold: np.ndarray, above: float = 4.0) -> float:

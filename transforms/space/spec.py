@@ -11,12 +11,13 @@ from typing import Any
 
 from transforms.errors import OptionError
 
-Value = str | int
+Value = str | int | float
+_DECIMAL = r"[0-9]+(\.[0-9]+)?(e[+-]?[0-9]{1,2})?"
 
 
 @dataclass(frozen=True)
 class Option:
-    """One key of a pooler: its allowed words, whether a whole number is allowed too, and its default.
+    """One key of a SPEC: its allowed words, whether a whole (or decimal) number is allowed too, and its default.
 
     `pattern` is a regular expression for free values that people read as `form`; a default of None: must be given.
     """
@@ -26,16 +27,20 @@ class Option:
     number: bool = False
     form: str = ""
     pattern: str = ""
+    decimal: bool = False
 
     def allowed(self) -> str:
         """The allowed values, as a person reads them."""
-        return "|".join(self.words + (("N",) if self.number else ()) + ((self.form,) if self.form else ()))
+        number = (("N",) if self.number else ()) + (("X",) if self.decimal else ())
+        return "|".join(self.words + number + ((self.form,) if self.form else ()))
 
     def parse(self, text: str) -> Value | None:
         """The value meant by `text`, or None where it is not allowed."""
         if text in self.words or (self.pattern and re.fullmatch(self.pattern, text, re.DOTALL)):
             return text
-        return int(text) if self.number and text.isascii() and text.isdigit() else None
+        if self.number and text.isascii() and text.isdigit():
+            return int(text)
+        return float(text) if self.decimal and re.fullmatch(_DECIMAL, text) else None
 
 
 COUNTS = ("all", "no-special", "drop-last-special", "no-prompt")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from transforms.calibration import Moments, alignment, cosines, mean_cosine, pearson, quality, spearman, uniformity
+from transforms.calibration import UnitSum, alignment, cosines, mean_cosine, pearson, quality, spearman, uniformity
 
 FLOATS = st.lists(st.integers(-5, 5), min_size=3, max_size=40)
 
@@ -45,7 +45,7 @@ def test_mean_cosine_is_brute_force_and_merges() -> None:
     u = x / np.linalg.norm(x, axis=1, keepdims=True)
     full = u @ u.T
     assert mean_cosine(x) == pytest.approx((full.sum() - np.trace(full)) / (30 * 29), abs=1e-6)
-    merged = Moments.of(x[:7]).merge(Moments.of(x[7:]))
+    merged = UnitSum.of(x[:7]).merge(UnitSum.of(x[7:]))
     assert merged.mean_cosine == pytest.approx(mean_cosine(x), abs=1e-12)
     assert mean_cosine(np.ones((4, 3))) == pytest.approx(1)
     assert mean_cosine(np.eye(5)) == pytest.approx(0)

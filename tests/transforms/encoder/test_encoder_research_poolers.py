@@ -25,7 +25,14 @@ OTHERS = [
     "remove-biases:{counts},top=2,case=keep",
     "mean+ditto:2-1,scale=count,count=no-special+sbert-wk+tfidf:{tfidf},scale=norm",
 ]
-MASKED = {"bert": "[MASK]", "roberta": "<mask>", "xlm-roberta": "<mask>", "albert": "[MASK]", "mpnet": "<mask>", "distilbert": "[MASK]"} | {
+MASKED = {
+    "bert": "[MASK]",
+    "roberta": "<mask>",
+    "xlm-roberta": "<mask>",
+    "albert": "[MASK]",
+    "mpnet": "<mask>",
+    "distilbert": "[MASK]",
+} | {
     "deberta-v2": "[MASK]",
     "modernbert": "[MASK]",
 }
