@@ -10,8 +10,8 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 
 from pipelines import options
 from pipelines.progress import watched
-from pipelines.report import print_summary
 from pipelines.resolve import Resolved, new_run, resolve
+from pipelines.summary import print_summary
 from transforms.beam import BuildIndex, Commit, Embed, Plan
 from transforms.beam.commit import CountDuplicateIds
 from transforms.errors import OptionError, SentenceBeamError

@@ -8,8 +8,8 @@ import apache_beam as beam
 
 from pipelines import options
 from pipelines.embed import result_of, writing
-from pipelines.report import index_line
 from pipelines.resolve import new_run, versions
+from pipelines.summary import index_line
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.store import open_store, storage
 from transforms.store.commit import Snapshot, now
