@@ -5,7 +5,7 @@ one the second half of the components is done. Couplings and permutations keep v
 the same for every vector.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from transforms.errors import OptionError
 VARIANTS = ("reference", "paper")
 MAX_LOG_SCALE = 12.0
 LOG_SCALE_FACTOR = 3.0  # a trained tensor holds a third of the logarithm it stands for, as the authors' code has it
-_BLOCK_ROWS = 4096
+_BLOCK_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -142,19 +142,7 @@ def log_det(tensors: Mapping[str, Tensor], parameters: FlowParameters) -> float:
 
 def apply_flow(tensors: Mapping[str, np.ndarray], parameters: FlowParameters, x: np.ndarray) -> np.ndarray:
     """Images of vectors, float32 [n, C] both; a row's image does not depend on the rows beside it."""
-    return flow_function(tensors, parameters)(x)
-
-
-def flow_function(tensors: Mapping[str, np.ndarray], parameters: FlowParameters) -> Callable[[np.ndarray], np.ndarray]:
-    """`apply_flow` for many batches, with the tensors made ready once."""
     ready = with_scales({name: torch.from_numpy(np.asarray(value)) for name, value in tensors.items()})
-
-    def images(x: np.ndarray) -> np.ndarray:
-        z = np.empty(x.shape, np.float32)
-        with torch.inference_mode():
-            for start in range(0, len(x), _BLOCK_ROWS):
-                block = torch.from_numpy(np.ascontiguousarray(x[start : start + _BLOCK_ROWS], np.float32))
-                z[start : start + _BLOCK_ROWS] = forward(ready, parameters, block).numpy()
-        return z
-
-    return images
+    with torch.inference_mode():
+        blocks = torch.from_numpy(np.ascontiguousarray(x, np.float32)).split(_BLOCK_ROWS)
+        return torch.cat([forward(ready, parameters, block) for block in blocks]).numpy()

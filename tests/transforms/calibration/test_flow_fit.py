@@ -8,6 +8,7 @@ import pytest
 import torch
 from test_flow import SHAPES, reference
 
+from transforms.calibration import Calibration, parse_calibration
 from transforms.calibration.flow import FlowParameters, apply_flow
 from transforms.calibration.flow_fit import Training, actnorm, fit_flow, initialise, varies
 from transforms.errors import OptionError, SentenceBeamError
@@ -150,3 +151,15 @@ def test_start_and_thirty_steps_are_the_references(shared: Path, config, monkeyp
     assert np.abs(losses - golden["losses"]).max() <= 1e-5
     assert np.abs(norms - golden["grad_norms"]).max() <= 1e-4
     assert np.abs(apply_flow(training.tensors(), parameters, golden["x"]) - golden["z"]).max() <= 5e-5
+
+
+def test_a_fitted_flow_is_a_calibration_that_goes_through_files():
+    sample = _mixed(300, 8)
+    spec = parse_calibration("flow:width=4,epochs=2,variant=paper")
+    parameters = FlowParameters(**spec.parameters)
+    tensors, history = fit_flow(sample, parameters)
+    calibration = Calibration.make(spec, tensors, (8, 8), {}, {"flow": history})
+    back = Calibration.from_files(calibration.to_files())
+    assert np.array_equal(back.apply(sample), calibration.apply(sample))
+    assert np.abs(back.apply(sample) - apply_flow(tensors, parameters, sample)).max() <= 1e-5
+    assert back.info["summary"]["flow"] == history
