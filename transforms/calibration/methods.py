@@ -5,14 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from transforms.calibration.affine import Fitted, Tensors, apply_affine, fit_standardize
+from transforms.calibration import affine
+from transforms.calibration.affine import Fitted, Tensors
 from transforms.calibration.moments import Moments
+from transforms.calibration.spec import CalibrationSpec
 
 Parameters = Mapping[str, Any]
+FLOOR, NARROW_FLOOR = 1e-8, 1e-6
 
 
 def _apply_affine(tensors: Tensors, parameters: Parameters, rows: np.ndarray) -> np.ndarray:
-    return apply_affine(tensors, rows.astype(np.float64))
+    return affine.apply_affine(tensors, rows.astype(np.float64))
 
 
 def _apply_flow(tensors: Tensors, parameters: Parameters, rows: np.ndarray) -> np.ndarray:
@@ -21,11 +24,27 @@ def _apply_flow(tensors: Tensors, parameters: Parameters, rows: np.ndarray) -> n
     return apply_flow(tensors, FlowParameters(**parameters), rows)
 
 
-# Of those that are fitted on moments.
-FIT: dict[str, Callable[[Moments, Parameters], Fitted]] = {"standardize": fit_standardize}
-AFFINE = ("standardize", "remove-top", "standardize+remove-top", "whitening")
+# Of those that are fitted on moments alone.
+_FIT: dict[str, Callable[[Moments, Parameters], Fitted]] = {
+    "standardize": affine.fit_standardize,
+    "remove-top": affine.fit_remove_top,
+    "standardize+remove-top": affine.fit_standardize_remove_top,
+    "whitening": affine.fit_whitening,
+}
+AFFINE = tuple(_FIT)
 # (tensors, parameters, rows float32 [n, p]) -> [n, dim], each row for itself
 APPLY: dict[str, Callable[[Tensors, Parameters, np.ndarray], np.ndarray]] = {
     **{name: _apply_affine for name in AFFINE},
     "flow": _apply_flow,
 }
+
+
+def fit_affine(spec: CalibrationSpec, moments: Moments, narrow: bool = False) -> Fitted:
+    """Fit an affine calibration; `narrow`: the rows passed through 16-bit numbers, so that their noise is larger.
+
+    Raises `OptionError` where the rows are too few or too alike, or do not have so many components.
+    """
+    parameters = dict(spec.parameters)
+    if parameters.get("floor") == "auto":
+        parameters["floor"] = NARROW_FLOOR if narrow else FLOOR
+    return _FIT[spec.name](moments, parameters)

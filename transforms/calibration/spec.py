@@ -33,6 +33,8 @@ CALIBRATIONS: dict[str, dict[str, Option]] = {
 }
 # The key that an item without `key=` is the value of.
 POSITIONAL = {"remove-top": "top", "whitening": "width"}
+_ABOVE_ZERO = frozenset(("width", "levels", "depth"))
+_BELOW_ONE = frozenset(("floor", "shrinkage"))
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ def _key_and_word(text: str, name: str, part: str, item: str) -> tuple[str, str]
 
 def _value(text: str, name: str, key: str, word: str) -> Value:
     value = CALIBRATIONS[name][key].parse(word)
-    if value is None:
+    too_much = key in _BELOW_ONE and isinstance(value, float) and value >= 1
+    if value is None or too_much or (key in _ABOVE_ZERO and value == 0):
         raise OptionError(f"calibration {text!r}: {key}={word} is not allowed; {_allowed(name)}")
     return value
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transforms.calibration import Calibration, check_space, load_calibration, parse_calibration, read_info
-from transforms.calibration.methods import FIT
+from transforms.calibration.methods import fit_affine
 from transforms.calibration.moments import Moments
 from transforms.errors import OptionError, SpaceMismatchError
 from transforms.space import Space
@@ -18,7 +18,7 @@ ROWS = np.random.default_rng(0).normal(2, 3, size=(50, 6)).astype(np.float32)
 def made(rows: np.ndarray = ROWS, method: str = "standardize", **fitted_on: object) -> Calibration:
     """A calibration fitted on these rows."""
     spec = parse_calibration(method)
-    fitted = FIT[spec.name](Moments.of(rows), spec.parameters)
+    fitted = fit_affine(spec, Moments.of(rows))
     said = {"store": "/s", "run": "r", "manifest": "m", "space": SPACE.to_json(), "n": len(rows), "date": "2026-01-01"}
     return Calibration.make(spec, fitted.tensors, (rows.shape[1], rows.shape[1]), {**said, **fitted_on}, {})
 

@@ -64,6 +64,9 @@ def test_every_spec_survives_its_text(data):
         ("standardize+remove-top:centred=no", "'centred=no' is not known"),
         ("whitening:-1", "width=-1 is not allowed"),
         ("whitening:ridge=nan", "ridge=nan"),
+        ("whitening:0", "width=0 is not allowed"),
+        ("whitening:shrinkage=1", "shrinkage=1 is not allowed"),
+        ("whitening:floor=1.5", "floor=1.5 is not allowed"),
         ("flow:levels=", "levels= is not allowed"),
     ],
 )

@@ -1,0 +1,77 @@
+"""Moments against numpy.cov: any split, any order, single rows, large means, narrow types."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transforms.calibration.moments import BATCH_ROWS, Moments
+
+
+def rows(n: int, d: int = 5, seed: int = 0, shift: float = 3.0) -> np.ndarray:
+    """Correlated rows away from the origin."""
+    generator = np.random.default_rng(seed)
+    return generator.normal(size=(n, d)) @ generator.normal(size=(d, d)) + shift
+
+
+def close(a: Moments, b: Moments, relative: float = 1e-12) -> None:
+    """Check that two moments are the same up to rounding."""
+    assert a.n == b.n
+    scale = np.abs(b.m2).max() + b.n * (b.mean @ b.mean) * 1e-4  # deviations of a large mean lose digits
+    assert np.abs(a.mean - b.mean).max() <= relative * (np.abs(b.mean).max() + 1)
+    assert np.abs(a.m2 - b.m2).max() <= relative * scale
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.integers(0, 99), st.randoms())
+def test_any_split_in_any_order_is_numpys_covariance(sizes, seed, random):
+    x = rows(sum(sizes) + 2, seed=seed)
+    parts = np.split(x, np.cumsum(sizes))
+    random.shuffle(parts)
+    total = Moments.empty(5)
+    for part in parts:
+        total = total.merge(Moments.of(part))
+    close(total, Moments(len(x), x.mean(axis=0), np.cov(x.T, ddof=0) * len(x)))
+    assert np.abs(total.covariance(sample=True) - np.cov(x.T)).max() <= 1e-12 * np.abs(np.cov(x.T)).max()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 30))
+def test_merging_is_associative_and_commutative_and_nothing_is_its_identity(a, b, c):
+    first, second, third = (Moments.of(rows(n, seed=seed)) for seed, n in enumerate((a, b, c)))
+    close(first.merge(second).merge(third), first.merge(second.merge(third)))
+    close(first.merge(second), second.merge(first))
+    assert first.merge(Moments.empty(5)) is first
+    assert Moments.empty(5).merge(first) is first
+
+
+def test_single_rows_add_up():
+    x, total = rows(50), Moments.empty(5)
+    for row in x:
+        total = total.merge(Moments.of(row[None]))
+    close(total, Moments.of(x))
+
+
+def test_more_rows_than_one_batch():
+    x = rows(2 * BATCH_ROWS + 17)
+    close(Moments.of(x), Moments(len(x), x.mean(axis=0), np.cov(x.T, ddof=0) * len(x)))
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e3, 1e6])
+def test_a_constant_added_changes_no_deviation(shift):
+    x = rows(500, shift=0.0)
+    moved = Moments.of(x + shift)
+    assert np.abs(moved.m2 - Moments.of(x).m2).max() <= 1e-10 * max(1, shift) * np.abs(moved.m2).max()
+
+
+def test_it_is_symmetric_and_positive():
+    moments = Moments.of(rows(100)).merge(Moments.of(rows(30, seed=1)))
+    assert (moments.m2 == moments.m2.T).all()
+    assert np.linalg.eigvalsh(moments.m2).min() > 0
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_narrow_rows_are_summed_wide(dtype):
+    x = rows(20_000).astype(dtype)
+    close(Moments.of(x), Moments.of(x.astype(np.float64)))
+    assert Moments.of(x).mean.dtype == np.float64
