@@ -1,7 +1,7 @@
 """Calibration SPECs."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from transforms.calibration.spec import CALIBRATIONS, POSITIONAL, parse_calibration
@@ -35,6 +35,7 @@ def test_one_spelling_for_one_calibration(text, canonical):
     assert set(spec.parameters) == set(CALIBRATIONS[spec.name])
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_every_spec_survives_its_text(data):
     name = data.draw(st.sampled_from(sorted(CALIBRATIONS)))
