@@ -39,8 +39,8 @@ class Ranges:
     @classmethod
     def of(cls, vectors: np.ndarray) -> "Ranges":
         """Of finite vectors float32 [n, d]."""
-        none = cls.empty(vectors.shape[1])
-        return cls(vectors.min(axis=0, initial=np.inf), vectors.max(axis=0, initial=-np.inf)) if len(vectors) else none
+        # plus zero: 0 and -0 are equal, and which of them is the smallest is a matter of order
+        return cls(vectors.min(axis=0, initial=np.inf) + 0.0, vectors.max(axis=0, initial=-np.inf) + 0.0)
 
     def merge(self, other: "Ranges") -> "Ranges":
         """Of both together."""
