@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transforms.encoder.batches import Batch
+from transforms.encoder.linear import ROWS_HINT, PackedLinear
 from transforms.encoder.own_attention import own_attention
 from transforms.encoder.taps import Tapped
 from transforms.pooling.needs import Needs
@@ -22,17 +23,20 @@ from transforms.pooling.needs import Needs
 FAMILIES = frozenset(("bert", "roberta", "xlm-roberta", "camembert", "electra"))
 # Up to this many tokens plain matrix products beat the fused kernel, whose blocks are larger than the texts.
 _SHORT = 48
+_REGISTER = 16  # float32 in 512 bits
+# Rows are filled up to a multiple, so that few shapes occur: kernels are compiled, and kept, for every one.
+ROWS_STEP = 64
 
 
 @dataclass(frozen=True)
 class _Block:
     """One block's weights; `qkv` are query, key and value side by side."""
 
-    qkv: tuple[Tensor, Tensor]
-    out: tuple[Tensor, Tensor]
+    qkv: PackedLinear
+    out: PackedLinear
     out_norm: nn.LayerNorm
-    up: tuple[Tensor, Tensor]
-    down: tuple[Tensor, Tensor]
+    up: PackedLinear
+    down: PackedLinear
     down_norm: nn.LayerNorm
 
 
@@ -56,6 +60,7 @@ class PackedRunner:
         self._project = getattr(model, "embeddings_project", nn.Identity())
         self._heads = model.config.num_attention_heads
         self._activate = model.encoder.layer[0].intermediate.intermediate_act_fn
+        self._gelu = isinstance(self._activate, nn.Module) and type(self._activate).__name__ == "GELUActivation"
         self._blocks = [_read_block(layer) for layer in model.encoder.layer[: needs.deepest]]
         self._probes = {(block, head): _read_head(model, block, head) for block, head in needs.heads}
         self._padding_id = None if model.config.model_type in ("bert", "electra") else self._embeddings.padding_idx
@@ -64,19 +69,20 @@ class PackedRunner:
     def run(self, batch: Batch) -> Tapped:
         """What was asked for of the batch's tokens, text after text."""
         runs = list(_equal_lengths(batch.lengths))
-        state, found = self._embed(batch), Tapped()
-        self._keep(found, 0, state, runs)
+        tokens, found = len(batch.ids), Tapped()
+        state = F.pad(self._embed(batch), (0, 0, 0, -tokens % ROWS_STEP))
+        self._keep(found, 0, state, tokens, runs)
         for layer, block in enumerate(self._blocks, start=1):
             state = self._run_block(block, state, runs)
-            self._keep(found, layer, state, runs)
+            self._keep(found, layer, state, tokens, runs)
         return found
 
-    def _keep(self, found: Tapped, layer: int, state: Tensor, runs: list[tuple[int, int, int]]) -> None:
+    def _keep(self, found: Tapped, layer: int, state: Tensor, tokens: int, runs: list[tuple[int, int, int]]) -> None:
         if layer in self._wanted:
-            found.layers[layer] = state
+            found.layers[layer] = state[:tokens]
         for name, head in self._probes.items():
             if head.below == layer:
-                found.heads[name] = _own_attention(head, state, runs)
+                found.heads[name] = _own_attention(head, state, runs)[:tokens]
 
     def _embed(self, batch: Batch) -> Tensor:
         ids = torch.from_numpy(batch.ids)
@@ -86,53 +92,64 @@ class PackedRunner:
         return self._project(state).squeeze(0)
 
     def _run_block(self, block: _Block, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
-        mixed = self._attend(self._linear("qkv", block.qkv, state), runs)
-        state = _normed(block.out_norm, self._linear("out", block.out, mixed).add_(state))
-        inner = self._activated(self._linear("up", block.up, state))
-        return _normed(block.down_norm, self._linear("out", block.down, inner).add_(state))
+        qkv = self._memory("qkv", state.shape[0], 3 * state.shape[1], state.dtype)
+        for part in _parts(state.shape[0]):
+            qkv[part] = block.qkv(state[part])
+        mixed, after = self._attend(qkv, runs), torch.empty_like(state)
+        for part in _parts(state.shape[0]):
+            middle = _normed(block.out_norm, block.out.add(mixed[part], state[part]))
+            after[part] = _normed(block.down_norm, block.down.add(self._rise(block, middle), middle))
+        return after
+
+    def _rise(self, block: _Block, x: Tensor) -> Tensor:
+        return block.up.gelu(x) if self._gelu else self._activate(block.up(x))
 
     def _attend(self, qkv: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
         width = qkv.shape[1] // 3
         mixed = self._memory("mixed", qkv.shape[0], width, qkv.dtype)
         for start, texts, length in runs:
             stop = start + texts * length
-            parts = qkv[start:stop].view(texts, length, 3, self._heads, width // self._heads)
-            query, key, value = parts.permute(2, 0, 3, 1, 4)
-            attend = _attend_short if length <= _SHORT else F.scaled_dot_product_attention
-            target = mixed[start:stop].view(texts, length, self._heads, -1)
-            target.copy_(attend(query, key, value).transpose(1, 2))
+            short = length <= _SHORT
+            part = qkv[start:stop].float() if short else qkv[start:stop]
+            query, key, value = part.view(texts, length, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
+            attended = _attend_short(query, key, value) if short else F.scaled_dot_product_attention(query, key, value)
+            mixed[start:stop].view(texts, length, self._heads, -1).copy_(attended.transpose(1, 2))
         return mixed
-
-    def _activated(self, inner: Tensor) -> Tensor:
-        if isinstance(self._activate, nn.Module) and type(self._activate).__name__ == "GELUActivation":
-            return torch.ops.aten.gelu_(inner)
-        return self._activate(inner)
-
-    def _linear(self, name: str, weights: tuple[Tensor, Tensor], x: Tensor) -> Tensor:
-        weight, bias = weights
-        return torch.addmm(bias, x, weight.t(), out=self._memory(name, x.shape[0], weight.shape[0], x.dtype))
 
     def _memory(self, name: str, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
         memory = self._scratch.get(name)
         if memory is None or memory.shape[0] < rows:
-            memory = self._scratch[name] = torch.empty(rows, columns, dtype=dtype)
+            memory = self._scratch[name] = torch.zeros(rows, columns, dtype=dtype)
         return memory[:rows]
 
 
 def _attend_short(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """softmax(q k' / sqrt(d)) v in float32; each [n, heads, T, d]."""
+    """softmax(q k' / sqrt(d)) v; each [n, heads, T, d] float32."""
     shape = query.shape
     flat = (shape[0] * shape[1], shape[2], shape[3])
-    query, key, value = (part.float().reshape(flat) for part in (query, key, value))
+    query, key, value = (part.reshape(flat) for part in (query, key, value))
     scores = torch.empty(flat[0], flat[1], flat[1])
     torch.baddbmm(scores, query, key.transpose(1, 2), beta=0, alpha=shape[3] ** -0.5, out=scores)
-    return torch.bmm(scores.softmax(-1), value).view(shape)
+    return torch.bmm(_softmax(scores), value).view(shape)
+
+
+def _softmax(scores: Tensor) -> Tensor:
+    """Over the last axis, in place; the library's own is not vectorised below the width of a register."""
+    if scores.shape[-1] >= _REGISTER:
+        return scores.softmax(-1)
+    scores.sub_(scores.amax(-1, keepdim=True)).exp_()
+    return scores.div_(scores.sum(-1, keepdim=True))
+
+
+def _parts(rows: int) -> Iterator[slice]:
+    """Blocks of rows whose intermediates stay in the processor's cache."""
+    return (slice(start, min(rows, start + ROWS_HINT)) for start in range(0, rows, ROWS_HINT))
 
 
 def _own_attention(head: _Head, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
     """How much each token attends to itself, [N] float32."""
     query, key = F.linear(state, *head.query), F.linear(state, *head.key)
-    found = torch.empty(len(state), dtype=torch.float32)
+    found = torch.zeros(len(state), dtype=torch.float32)
     for start, texts, length in runs:
         part, shape = slice(start, start + texts * length), (texts, length, query.shape[1])
         own = own_attention(query[part].view(shape), key[part].view(shape), query.shape[1] ** -0.5)
@@ -150,20 +167,14 @@ def _read_head(model: Any, block: int, head: int) -> _Head:
 
 def _read_block(layer: Any) -> _Block:
     attention = layer.attention.self
-    parts = (attention.query, attention.key, attention.value)
-    qkv = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
     return _Block(
-        qkv=qkv,
-        out=_weights(layer.attention.output.dense),
+        qkv=PackedLinear.of(attention.query, attention.key, attention.value),
+        out=PackedLinear.of(layer.attention.output.dense),
         out_norm=layer.attention.output.LayerNorm,
-        up=_weights(layer.intermediate.dense),
-        down=_weights(layer.output.dense),
+        up=PackedLinear.of(layer.intermediate.dense),
+        down=PackedLinear.of(layer.output.dense),
         down_norm=layer.output.LayerNorm,
     )
-
-
-def _weights(linear: nn.Linear) -> tuple[Tensor, Tensor]:
-    return linear.weight, linear.bias
 
 
 def _normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:

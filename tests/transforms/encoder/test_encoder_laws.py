@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from helpers.tiny_models import FAMILIES, INNER, LAYERS, TEXTS, WITHOUT_POOLER
+from helpers.blocks import count_block_calls
+from helpers.tiny_models import FAMILIES, LAYERS, TEXTS, WITHOUT_POOLER
 from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 
 from transforms.encoder import Encoder
@@ -108,25 +109,11 @@ def test_cls_tanh_needs_pooler_weights_in_the_checkpoint(tiny, family):
 )
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "albert"])
 def test_blocks_above_the_deepest_layer_are_not_run(tiny, family, pooler, blocks, monkeypatch):
-    calls = _count_block_calls(monkeypatch)
+    calls = count_block_calls(monkeypatch)
     encoder = Encoder.load(str(tiny[family]), pooler=pooler, dtype="float32", device="cpu")
     calls.clear()
     encoder.encode(["the dog is riding"])
     assert len(calls) == blocks
-
-
-def _count_block_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A list that grows with every block that runs: each leads once from its inner width back to the states."""
-    calls: list[str] = []
-    addmm, linear = torch.addmm, torch.nn.functional.linear
-    monkeypatch.setattr(torch, "addmm", lambda *a, **k: _note(calls, a[1]) or addmm(*a, **k))
-    monkeypatch.setattr(torch.nn.functional, "linear", lambda x, *a, **k: _note(calls, x) or linear(x, *a, **k))
-    return calls
-
-
-def _note(calls: list[str], x: torch.Tensor) -> None:
-    if x.shape[-1] == INNER:
-        calls.append("down")
 
 
 def test_albert_stops_its_loop_early(tiny):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers.blocks import count_block_calls
 from helpers.tiny_models import FAMILIES, TEXTS, WORDS, edit_json, save_tiny_model
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import AutoModel, AutoTokenizer, T5EncoderModel
@@ -132,11 +133,7 @@ def test_ditto_weighs_by_the_diagonal_of_eager_attention(tiny, family, head):
 @pytest.mark.parametrize(("head", "blocks"), [("1-2", 0), ("3-1", 2)])
 def test_static_ditto_runs_only_the_blocks_below_its_head(tiny, family, head, blocks, monkeypatch):
     encoder = _load(tiny[family], f"ditto:{head},states=static")
-    calls: list[int] = []
-    addmm, linear = torch.addmm, torch.nn.functional.linear
-    note = lambda x: calls.append(1) if x.shape[-1] == 40 else None  # noqa: E731  a block's inner width, once a block
-    monkeypatch.setattr(torch, "addmm", lambda *a, **k: note(a[1]) or addmm(*a, **k))
-    monkeypatch.setattr(torch.nn.functional, "linear", lambda x, *a, **k: note(x) or linear(x, *a, **k))
+    calls = count_block_calls(monkeypatch)
     encoder.encode(["the dog is riding"])
     assert len(calls) == blocks
 
