@@ -78,6 +78,7 @@ def snapshot_of(manifest: Manifest, run: str) -> Snapshot:
         started=now(),
         previous=manifest.run,
         version=manifest.version,
+        generation=data.get("generation", 0),
         max_rejects=1.0,  # these rows passed the gate the night they came in
     )
 

@@ -86,6 +86,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
         previous=previous.run if previous else None,
         version=previous.version if previous else None,
         max_rejects=args.max_rejects,
+        generation=_generation(args, previous),
     )
     job = EmbedJob(
         snapshot=snapshot,
@@ -95,6 +96,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
         input_format=chosen["format"],
         limit=chosen["limit"],
         carry=previous is not None and not args.reembed and _can_carry(snapshot, previous),
+        reuse=previous is not None and not args.reembed,
     )
     return Resolved(job, _index(args, previous), previous)
 
@@ -192,6 +194,11 @@ def _unit_tokens(args: argparse.Namespace, previous: Manifest | None) -> int:
     if previous is not None:
         return previous.data["unit_tokens"]
     return UNIT_TOKENS_ACCELERATOR if args.accelerator or args.device == "cuda" else UNIT_TOKENS
+
+
+def _generation(args: argparse.Namespace, previous: Manifest | None) -> int:
+    standing = previous.data.get("generation", 0) if previous is not None else 0
+    return standing + 1 if previous is not None and args.reembed else standing
 
 
 def _encoder_options(args: argparse.Namespace, chosen: dict[str, Any]) -> dict[str, Any]:

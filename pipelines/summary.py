@@ -47,6 +47,9 @@ def _rare(result: Result) -> list[tuple[str, str]]:
         found.append(
             ("memory", f"{n['oom_splits']:,} batches were halved; a smaller --tokens-per-batch saves the retries")
         )
+    if result.damaged:
+        others = f" and {len(result.damaged) - 1:,} more" if len(result.damaged) > 1 else ""
+        found.append(("damaged", f"{result.damaged[0]}{others}: missing or changed; such rows were embedded again"))
     return found
 
 

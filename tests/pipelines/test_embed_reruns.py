@@ -88,7 +88,7 @@ def test_an_edit_of_equal_length_with_its_time_put_back_is_seen(
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_size == before.st_size
     embed(two_files).ok()
-    check_ledger(store, 20, embedded=10, carried=10)
+    check_ledger(store, 20, embedded=1, reused=9, carried=10)
     texts = [row["text"] for row in rows_of(store)]
     assert sum(text.startswith("S") for text in texts) == 1
 
@@ -101,7 +101,7 @@ def test_added_edited_and_removed_files(embed: Run, two_files: Path, store: Path
     check_ledger(store, 23, embedded=3, carried=20)
     write_lines(folder / "c.txt", sentences(4, 50))
     embed(two_files).ok()
-    check_ledger(store, 24, embedded=4, carried=20)
+    check_ledger(store, 24, embedded=1, reused=3, carried=20)
     (folder / "a.txt").unlink()
     embed(two_files).ok()
     manifest = check_ledger(store, 14, embedded=0, carried=14)

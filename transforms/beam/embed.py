@@ -17,8 +17,8 @@ from transforms.errors import SentenceBeamError, SpaceMismatchError
 from transforms.space import Space
 from transforms.store.corpus import Span
 from transforms.store.lease import Renewal
-from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
+from transforms.store.reuse import LastSnapshot
 from transforms.store.units import UnitStore
 
 if TYPE_CHECKING:
@@ -63,15 +63,10 @@ class EmbedFn(beam.DoFn):
         self._lock = threading.Lock()
         self._encoder: Encoder | None = None
         self._problem: Problem | None = None
-        self._paths: frozenset[str | None] | None = None
         self._renew = Renewal(self._job.root, self._job.run)
-        self._stages = Stages(
-            self._job,
-            UnitStore(self._job.root, Space.from_json(self._job.snapshot.space)),
-            self._load,
-            self._on_batch,
-            self._standing,
-        )
+        job, space = self._job, Space.from_json(self._job.snapshot.space)
+        last = LastSnapshot(job.root, job.snapshot.previous if job.reuse else None, space)
+        self._stages = Stages(job, UnitStore(job.root, space), self._load, self._on_batch, last)
 
     def process(self, spans: list[Span]) -> Iterator[Any]:
         if self._problem is not None:  # the run is lost already; a rerun takes up from what stands
@@ -94,13 +89,6 @@ class EmbedFn(beam.DoFn):
                     lambda: load_encoder(self._job), tag=self._job.snapshot.space["id"]
                 )
             return self._encoder
-
-    def _standing(self) -> frozenset[str | None]:
-        if self._paths is None:
-            previous = self._job.snapshot.previous
-            manifest = read_manifest(self._job.root, previous) if previous else None
-            self._paths = frozenset(unit.path for unit in manifest.units) if manifest else frozenset()
-        return self._paths
 
     def _on_batch(self, rows: int, tokens: int) -> None:
         progress.advance(rows, tokens)

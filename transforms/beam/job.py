@@ -15,7 +15,8 @@ class EmbedJob:
     """One run of `embed`.
 
     `encoder` are keyword arguments for `Encoder.load`; `model` is loaded by workers and may differ from the
-    submitting machine's path. `carry` is False where nothing of the last snapshot may be taken over.
+    submitting machine's path. `carry` says that unchanged files are taken over unread from the last snapshot, `reuse`
+    that texts which it holds take their vectors from it.
     """
 
     snapshot: Snapshot
@@ -25,6 +26,7 @@ class EmbedJob:
     input_format: str = "auto"
     limit: int | None = None
     carry: bool = False
+    reuse: bool = False
 
     @property
     def root(self) -> str:

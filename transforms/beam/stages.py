@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from transforms.space import row_hashes
+from transforms.space import Space, row_hashes
 from transforms.store.corpus import Rejected, Span, UnitRows, read_span
 from transforms.store.corpus.rows import EXCERPT
 from transforms.store.records import UnitRecord, reused
+from transforms.store.reuse import Found, LastSnapshot
 from transforms.store.shards import Vectors, unit_digest
 from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
 
@@ -28,78 +29,76 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Tokens:
-    """A unit ready for the forward pass: each distinct text once, and where every row's text is among them."""
+class Work:
+    """A unit ready for the forward pass.
+
+    `inverse` says where every row's text is among the distinct ones; `found` has the vectors of some of these,
+    `tokenized` the others (None where there are none).
+    """
 
     unit: PreparedUnit
-    tokenized: "Tokenized"
     inverse: np.ndarray
+    found: Found
+    tokenized: "Tokenized | None"
 
 
 @dataclass(frozen=True)
 class Stages:
     """What the stages need; `encoder` loads the model on first use, so that a run with nothing to embed loads none.
 
-    `standing` gives the paths of the last snapshot's shards.
+    `last` is the snapshot whose vectors are reused.
     """
 
     job: "EmbedJob"
     store: UnitStore
     encoder: Callable[[], "Encoder"]
     on_batch: Callable[[int, int], None]
-    standing: Callable[[], frozenset[str | None]]
+    last: LastSnapshot
 
     def run(self, spans: list[Span]) -> Iterator[UnitRecord]:
         """The record of every unit of the spans, each as soon as it is written, in order."""
         with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer:
             writing: deque[Future[UnitRecord]] = deque()
             for item in ahead(reader, self._read(spans)):
-                writing.append(self._forward(item, writer) if isinstance(item, Tokens) else _done(item))
+                writing.append(self._forward(item, writer) if isinstance(item, Work) else _done(item))
                 while writing and (writing[0].done() or len(writing) > UNITS_BEING_WRITTEN):
                     yield writing.popleft().result()
             while writing:
                 yield writing.popleft().result()
 
-    def _read(self, spans: list[Span]) -> Iterator[UnitRecord | Tokens]:
+    def _read(self, spans: list[Span]) -> Iterator[UnitRecord | Work]:
         for span in spans:
             for rows in read_span(span, self.job.columns, self.job.snapshot.unit_tokens):
                 yield self._prepare(rows)
 
-    def _prepare(self, rows: UnitRows) -> UnitRecord | Tokens:
+    def _prepare(self, rows: UnitRows) -> UnitRecord | Work:
         hashes = row_hashes(rows.texts)
-        unit = PreparedUnit(rows, hashes, unit_digest(self.store.space, rows, hashes))
+        digest = unit_digest(self.store.space, rows, hashes, self.job.snapshot.generation)
+        unit = PreparedUnit(rows, hashes, digest)
         record = self.store.finished(unit)
         if record is not None:
-            return reused(record) if record.path in self.standing() else record
+            return reused(record) if record.path in self.last.paths else record
         if not rows.ids:
             return self.store.write(unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0))
         first, inverse = collapse(hashes)
-        tokenized = self.encoder().tokenize([rows.texts[i] for i in first])
-        return Tokens(unit, tokenized, inverse)
+        found = self.last.of_file(rows.file).find([hashes[i] for i in first])
+        found = found if self.last.is_final else refinished(found, self.store.space)
+        new = np.setdiff1d(np.arange(len(first)), found.places)
+        tokenized = self.encoder().tokenize([rows.texts[first[i]] for i in new]) if len(new) else None
+        return Work(unit, inverse, found, tokenized)
 
-    def _forward(self, item: Tokens, writer: Executor) -> "Future[UnitRecord]":
-        embedded = self.encoder().embed(item.tokenized, progress=self.on_batch)
+    def _forward(self, item: Work, writer: Executor) -> "Future[UnitRecord]":
+        embedded = self.encoder().embed(item.tokenized, progress=self.on_batch) if item.tokenized else None
         return writer.submit(self._write, item, embedded)
 
-    def _write(self, item: Tokens, embedded: "Embedded") -> UnitRecord:
-        vectors, status = expand(item.tokenized, embedded, item.inverse)
-        good, late = split_by_status(item.unit.rows, status)
-        unit = item.unit
+    def _write(self, item: Work, embedded: "Embedded | None") -> UnitRecord:
+        vectors, status = gather(item, embedded)
+        unit, inverse = item.unit, item.inverse
+        good, late = split_by_status(unit.rows, status)
         if late:
             unit = replace(unit, rows=take_rows(unit.rows, good), hashes=[unit.hashes[i] for i in good])
-            vectors = vectors.take(good)
-        distinct = len(set(unit.hashes))
-        stats = embedded.stats
-        counts = UnitCounts(
-            embedded=distinct,
-            reused=0,
-            duplicates=len(unit.hashes) - distinct,
-            real=stats.real,
-            padded=stats.padded,
-            fallbacks=fallbacks(status),
-            oom_splits=stats.oom_splits,
-        )
-        return self.store.write(unit, vectors, late, counts)
+            vectors, inverse = vectors.take(good), inverse[good]
+        return self.store.write(unit, vectors, late, count(inverse, item.found, status, embedded))
 
 
 def ahead(executor: Executor, items: Iterator[Item]) -> Iterator[Item]:
@@ -130,10 +129,39 @@ def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
     return first, inverse
 
 
-def expand(tokenized: "Tokenized", embedded: "Embedded", inverse: np.ndarray) -> tuple[Vectors, np.ndarray]:
-    """Vectors and statuses of every row, from those of the distinct texts."""
+def refinished(found: Found, space: Space) -> Found:
+    """Final vectors of a space from the pooled ones that were found."""
+    if found.vectors is None:
+        return found
+    import torch
+
+    from transforms.encoder.output import finish
+
+    done = finish(torch.from_numpy(found.vectors.embedding), space)
+    pooled = None if done.pooled is None else done.pooled.numpy()
+    return replace(found, vectors=replace(found.vectors, embedding=done.vectors.numpy(), pooled=pooled))
+
+
+def gather(item: Work, embedded: "Embedded | None") -> tuple[Vectors, np.ndarray]:
+    """Vectors and statuses of every row, from those of the distinct texts, found and embedded."""
+    from transforms.pooling import Status
+
+    parts, statuses, new = [], [], np.empty(0, np.int64)
+    if item.found.vectors is not None:
+        parts.append(item.found.vectors)
+        statuses.append(np.full(len(item.found.places), int(Status.OK), np.uint8))
+    if item.tokenized is not None and embedded is not None:
+        new = np.setdiff1d(np.arange(item.inverse.max() + 1), item.found.places)
+        parts.append(encoded(item.tokenized, embedded))
+        statuses.append(embedded.status)
+    order = np.argsort(np.concatenate([item.found.places, new]))[item.inverse]
+    return Vectors.concat(parts).take(order), np.concatenate(statuses)[order]
+
+
+def encoded(tokenized: "Tokenized", embedded: "Embedded") -> Vectors:
+    """What the encoder gave, as shards hold it."""
     used = np.diff(tokenized.offsets)
-    vectors = Vectors(
+    return Vectors(
         embedding=embedded.vectors,
         norm=embedded.norms,
         tokens=np.asarray(tokenized.counts, np.int32),
@@ -141,7 +169,22 @@ def expand(tokenized: "Tokenized", embedded: "Embedded", inverse: np.ndarray) ->
         lost=np.maximum(np.asarray(tokenized.counts) - used, 0).astype(np.int32),
         pooled=embedded.pooled,
     )
-    return vectors.take(inverse), np.asarray(embedded.status)[inverse]
+
+
+def count(inverse: np.ndarray, found: Found, status: np.ndarray, embedded: "Embedded | None") -> UnitCounts:
+    """How the rows came by their vectors; `inverse` of the rows written, `status` of all."""
+    reused_rows = int(np.isin(inverse, found.places).sum())
+    distinct = len(np.setdiff1d(inverse, found.places))
+    return UnitCounts(
+        embedded=distinct,
+        reused=reused_rows,
+        duplicates=len(inverse) - reused_rows - distinct,
+        real=embedded.stats.real if embedded else 0,
+        padded=embedded.stats.padded if embedded else 0,
+        fallbacks=fallbacks(status),
+        oom_splits=embedded.stats.oom_splits if embedded else 0,
+        damaged=found.damaged,
+    )
 
 
 def no_vectors(dim: int) -> Vectors:

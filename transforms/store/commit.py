@@ -19,7 +19,8 @@ from transforms.store.records import Problem, UnitRecord
 class Snapshot:
     """What a run will write into its manifest beside counts and units, known before it starts.
 
-    `previous` is the run whose snapshot it replaces, `version` that manifest's version (None: the store is new).
+    `previous` is the run whose snapshot it replaces, `version` that manifest's version (None: the store is new);
+    `generation` counts how often the store was embedded anew.
     """
 
     root: str
@@ -34,11 +35,15 @@ class Snapshot:
     previous: str | None = None
     version: str | None = None
     max_rejects: float = 0.01
+    generation: int = 0
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended: `status` is "committed" or "failed", `message` one line, `ledger` the counts."""
+    """How a run ended: `status` is "committed" or "failed", `message` one line, `ledger` the counts.
+
+    `damaged` are shards of the last snapshot that were missing or changed, so that their rows were embedded again.
+    """
 
     run: str
     status: str
@@ -49,6 +54,7 @@ class Result:
     ledger: dict[str, int] = field(default_factory=dict)
     index: dict[str, Any] | None = None
     duplicate_ids: int = 0
+    damaged: list[str] = field(default_factory=list)
 
 
 def now() -> str:
@@ -120,6 +126,7 @@ def _manifest(snapshot: Snapshot, ledger: Ledger, index: dict[str, Any] | None) 
         "space": snapshot.space,
         "partition": snapshot.partition,
         "unit_tokens": snapshot.unit_tokens,
+        "generation": snapshot.generation,
         "rows": _pick(ledger, "read", "written", "rejected"),
         "work": _pick(ledger, "embedded", "reused", "duplicates", "carried"),
         "tokens": _pick(ledger, "real", "padded", "truncated_rows", "lost"),
@@ -149,15 +156,26 @@ def finish(
     try:
         settled = settle(snapshot, list(units), list(problems))
         commit(snapshot, settled, index)
-        ledger = settled[2].to_json()
-        result = Result(
-            snapshot.run, "committed", 0, "committed", now(), _seconds(snapshot), ledger, index, duplicate_ids
-        )
+        result = _committed(snapshot, settled, index, duplicate_ids)
     except SentenceBeamError as error:
         result = failed(snapshot, error)
     record_result(snapshot, result)
     lease.release(snapshot.root, snapshot.run)
     return result
+
+
+def _committed(
+    snapshot: Snapshot,
+    settled: tuple[Plan, list[UnitRecord], Ledger],
+    index: dict[str, Any] | None,
+    duplicate_ids: int,
+) -> Result:
+    _, units, ledger = settled
+    damaged = sorted({path for unit in units for path in unit.damaged})
+    seconds = _seconds(snapshot)
+    return Result(
+        snapshot.run, "committed", 0, "committed", now(), seconds, ledger.to_json(), index, duplicate_ids, damaged
+    )
 
 
 def failed(snapshot: Snapshot, error: Exception) -> Result:

@@ -20,7 +20,8 @@ class UnitRecord:
     `path` and `rejects` are relative to the store and None where there is no such file; `range` is [start, stop) in
     rows (Parquet) or bytes of the uncompressed text, stop None for "to the end". `tokens` counts before truncation,
     `lost` is what truncation cut off. `embedded`, `reused`, `duplicates` sum to `rows`. `real` and `padded` are
-    tokens that went through the model, without and with padding. `worker` is host and process id.
+    tokens that went through the model, without and with padding. `worker` is host and process id. `damaged` are old
+    shards (by path) whose vectors could not be reused.
     """
 
     path: str | None
@@ -45,6 +46,7 @@ class UnitRecord:
     fallbacks: int = 0
     oom_splits: int = 0
     worker: str = ""
+    damaged: tuple[str, ...] = ()
 
     def to_manifest(self) -> dict[str, Any]:
         """The manifest's entry."""
@@ -60,7 +62,8 @@ class UnitRecord:
         names = {f.name for f in fields(cls)}
         if not isinstance(values, dict) or not set(MANIFEST_FIELDS) <= set(values) <= names:
             raise SentenceBeamError(f"not a unit's record: {str(values)[:80]}")
-        return cls(**{**values, "range": (values["range"][0], values["range"][1])})
+        damaged = tuple(values.get("damaged", ()))
+        return cls(**{**values, "range": (values["range"][0], values["range"][1]), "damaged": damaged})
 
 
 def carried(unit: UnitRecord) -> UnitRecord:

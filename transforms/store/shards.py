@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -47,6 +47,12 @@ class Vectors:
             self.embedding[rows], self.norm[rows], self.tokens[rows], self.truncated[rows], self.lost[rows], pooled
         )
 
+    @classmethod
+    def concat(cls, parts: "Sequence[Vectors]") -> "Vectors":
+        """The rows of all parts (one at least, of one space), in order."""
+        names = [name for name, column in vars(parts[0]).items() if column is not None]
+        return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
 
 def check_keep_columns(keep: tuple[str, ...]) -> None:
     """Refuse kept columns that a shard already has under that name."""
@@ -70,10 +76,14 @@ def schema_of(space: Space, kept: pa.Schema) -> pa.Schema:
     return pa.schema([*own, *((field.name, field.type) for field in kept)])
 
 
-def unit_digest(space: Space, rows: UnitRows, hashes: list[bytes]) -> str:
-    """16 hex digits over space, schema and the ordered rows (id, row hash, kept values; rejected ones with reason)."""
+def unit_digest(space: Space, rows: UnitRows, hashes: list[bytes], generation: int = 0) -> str:
+    """16 hex digits over space, schema and the ordered rows (id, row hash, kept values; rejected ones with reason).
+
+    `generation` counts how often the store was embedded anew: what is made anew must not bear the old name.
+    """
     kept = rows.kept.schema.remove_metadata() if rows.kept is not None else pa.schema([])
-    digest = hashlib.sha256(json.dumps([space.id, str(schema_of(space, kept))]).encode())
+    identity = [space.id, str(schema_of(space, kept)), *([generation] if generation else [])]
+    digest = hashlib.sha256(json.dumps(identity).encode())
     for row_id, row_hash in zip(rows.ids, hashes, strict=True):
         name = row_id.encode()
         digest.update(b"%d:%b%b" % (len(name), name, row_hash))
@@ -159,7 +169,7 @@ class ShardInfo:
 
     rows: int
     space_id: str
-    counts: dict[str, int]
+    counts: dict[str, Any]
     schema: pa.Schema
 
 
@@ -196,6 +206,22 @@ def read_shard(path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
     with open_shard(path) as parquet:
         for group in range(parquet.num_row_groups):
             yield from parquet.iter_batches(ROW_GROUP_ROWS, row_groups=[group], columns=columns)
+
+
+def read_checked(path: str, sha256: str | None, columns: list[str]) -> pa.Table:
+    """Those of the named columns that a shard has, once its bytes have proved to be the ones that were written.
+
+    Raises SentenceBeamError where the shard is missing or changed.
+    """
+    try:
+        with storage.storage_of(path).open(path) as f:
+            data = f.read()
+    except OSError as error:
+        raise SentenceBeamError(f"{path} cannot be read ({error})") from error
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise SentenceBeamError(f"{path} was changed after it was written (sha256 differs)")
+    parquet = pq.ParquetFile(pa.BufferReader(data))
+    return parquet.read([name for name in columns if name in parquet.schema_arrow.names])
 
 
 def as_matrix(column: pa.FixedSizeListArray) -> np.ndarray:

@@ -15,7 +15,7 @@ from transforms.store.records import UnitRecord
 
 @dataclass(frozen=True)
 class UnitCounts:
-    """How the rows of a unit were made: rows, then tokens of the forward pass."""
+    """How the rows of a unit were made: rows, then tokens of the forward pass; old shards found damaged."""
 
     embedded: int
     reused: int
@@ -24,6 +24,7 @@ class UnitCounts:
     padded: int = 0
     fallbacks: int = 0
     oom_splits: int = 0
+    damaged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,13 +124,13 @@ class UnitStore:
         found = self._storage.read_versioned(storage.join(self._root, unit.shard))
         if found is None:
             return None
+        known = self._sidecar(unit)
+        if known is not None and known.sha256 != _sha256(found[0]):
+            return None  # damaged, and perhaps where no checksum of Parquet's looks
         try:
             info = shards.inspect_shard(found[0])
         except SentenceBeamError:
             return None
-        known = self._sidecar(unit)
-        if known is not None and known.sha256 != _sha256(found[0]):
-            return None  # damaged where no checksum of Parquet's looks
         if info.space_id != self.space.id or info.rows != info.counts["rows"]:
             return None
         rejects = layout.rejects(unit.rows.name, unit.digest) if info.counts["rejected"] else None

@@ -1,0 +1,230 @@
+"""Changed files: rows whose text was embedded before take their vectors from old shards, and only new text is encoded."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.commands import Run
+from helpers.corpora import (
+    check_ledger,
+    ids_of,
+    manifest_of,
+    rows_of,
+    sentences,
+    vectors_of,
+    write_lines,
+    write_parquet,
+)
+
+from transforms.encoder import Encoder
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every text that goes through a tokenizer, in order."""
+    seen: list[str] = []
+    original = Encoder.tokenize
+
+    def tokenize(encoder: Encoder, texts: list[str]) -> object:
+        seen.extend(texts)
+        return original(encoder, texts)
+
+    monkeypatch.setattr(Encoder, "tokenize", tokenize)
+    return seen
+
+
+@pytest.fixture
+def forbid_model(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From its call on, loading a model fails the test."""
+    return lambda: monkeypatch.setattr(
+        "transforms.beam.embed.load_encoder", lambda job: pytest.fail("the model was loaded")
+    )
+
+
+@pytest.fixture
+def parquet(embed: Run, inputs: Path) -> Path:
+    """A store of forty rows in one file of four row groups, in four units."""
+    path = write_parquet(inputs / "a.parquet", sentences(40), 10, key=[f"k{i}" for i in range(40)])
+    embed(path, "--unit-tokens", 100, "--id-column", "key", "--dtype", "float32").ok()
+    return path
+
+
+def assert_as_anew(run: Run, store: Path, model: Path, inputs: object, *options: object) -> None:
+    """The store has the rows of a run from nothing, and its vectors within the bound."""
+    fresh = store.with_name("fresh")
+    run("embed", "--input", inputs, "--output", fresh, "--model", model, *options).ok()
+    mine, theirs = vectors_of(store), vectors_of(fresh)
+    assert sorted(mine) == sorted(theirs)
+    a, b = (np.array([found[i] for i in sorted(found)]) for found in (mine, theirs))
+    assert np.abs(a - b).max() <= 2e-5 * np.abs(b).max()
+    rest = [{name: value for name, value in row.items() if name not in ("norm", "pooled")} for row in rows_of(store)]
+    assert rest == [
+        {name: value for name, value in row.items() if name not in ("norm", "pooled")} for row in rows_of(fresh)
+    ]
+
+
+# --- new text is encoded, nothing else
+
+
+def test_one_edited_row_is_the_only_one_encoded(
+    run: Run, embed: Run, parquet: Path, store: Path, model: Path, encoded: list[str]
+) -> None:
+    before = vectors_of(store)
+    rows = sentences(40)
+    rows[23] = "a new red dog"
+    write_parquet(parquet, rows, 10, key=[f"k{i}" for i in range(40)])
+    embed(parquet).ok()
+    assert encoded == ["a new red dog"]
+    check_ledger(store, 40, embedded=1, reused=39)
+    after = vectors_of(store)
+    assert [i for i in before if before[i] != after[i]] == ["k23"]
+    options = ("--unit-tokens", 100, "--id-column", "key", "--dtype", "float32")
+    assert_as_anew(run, store, model, parquet, *options)
+
+
+def test_rows_that_moved_within_their_file_are_found_in_any_of_its_shards(
+    embed: Run, parquet: Path, store: Path, forbid_model: Callable[[], None]
+) -> None:
+    forbid_model()
+    before = vectors_of(store)
+    rows, keys = sentences(40), [f"k{i}" for i in range(40)]
+    write_parquet(parquet, rows[::-1], 7, key=keys[::-1])
+    embed(parquet).ok()
+    check_ledger(store, 40, reused=40)
+    assert vectors_of(store) == before
+
+
+def test_deleted_rows_are_gone(embed: Run, parquet: Path, store: Path, forbid_model: Callable[[], None]) -> None:
+    forbid_model()
+    keep = [i for i in range(40) if i % 3]
+    write_parquet(parquet, [sentences(40)[i] for i in keep], 10, key=[f"k{i}" for i in keep])
+    embed(parquet).ok()
+    check_ledger(store, len(keep), reused=len(keep))
+    assert sorted(ids_of(store)) == sorted(f"k{i}" for i in keep)
+
+
+def test_copies_of_old_text_are_reused_and_copies_of_new_text_are_duplicates(
+    embed: Run, inputs: Path, store: Path, encoded: list[str]
+) -> None:
+    write_lines(inputs / "a.txt", ["old dog", "old cat"])
+    embed(inputs / "*").ok()
+    del encoded[:]
+    write_lines(inputs / "a.txt", ["new dog", "old cat", "old cat", "new dog", "new dog", ""])
+    embed(inputs / "*", "--max-rejects", 1).ok()
+    check_ledger(store, 5, 1, embedded=1, reused=2, duplicates=2)
+    assert encoded == ["new dog"]
+
+
+def test_text_of_another_file_is_embedded_again(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", ["a dog", "a cat"])
+    embed(inputs / "*").ok()
+    write_lines(inputs / "b.txt", ["a dog"])
+    embed(inputs / "*").ok()
+    check_ledger(store, 3, embedded=1, carried=2)
+
+
+def test_tokens_and_truncation_of_reused_rows_are_counted_as_before(embed: Run, inputs: Path, store: Path) -> None:
+    long = " ".join(["dog"] * 30)
+    write_lines(inputs / "a.txt", [long, "a cat"])
+    embed(inputs / "*", "--max-tokens", 10).ok()
+    first = manifest_of(store)
+    write_lines(inputs / "a.txt", [long, "a cat", "a man"])
+    embed(inputs / "*").ok()
+    second = manifest_of(store)
+    assert {n: second["tokens"][n] for n in ("truncated_rows", "lost")} == {"truncated_rows": 1, "lost": 22}
+    assert first["tokens"]["lost"] == 22
+    assert [(row["tokens"], row["truncated"]) for row in rows_of(store)] == [(32, True), (4, False), (4, False)]
+
+
+# --- nothing to encode
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--keep-columns", "text,key"), ("--unit-tokens", 60), ("--id-column", ""),
+        ("--no-normalize",), ("--truncate-dim", 8), ("--truncate-dim", 5, "--no-normalize"),
+    ],
+)  # fmt: skip
+def test_other_columns_units_and_output_need_no_model(
+    run: Run, embed: Run, parquet: Path, store: Path, model: Path, options: tuple, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("the model was loaded"))
+        embed(parquet, *options).ok()
+    check_ledger(store, 40, reused=40)
+    before = ("--unit-tokens", 100, "--id-column", "key", "--dtype", "float32")
+    assert_as_anew(run, store, model, parquet, *before, *options)
+
+
+def test_output_options_can_be_taken_back(
+    embed: Run, parquet: Path, store: Path, forbid_model: Callable[[], None]
+) -> None:
+    forbid_model()
+    first, before = manifest_of(store), vectors_of(store)
+    embed(parquet, "--truncate-dim", 8, "--normalize").ok()
+    embed(parquet, "--truncate-dim", 24, "--no-normalize").ok()
+    last, after = manifest_of(store), vectors_of(store)
+    assert last["space"] == first["space"]
+    assert np.allclose([before[i] for i in before], [after[i] for i in before], atol=1e-6)
+
+
+def test_changed_kept_values_rewrite_the_shard_alone(
+    embed: Run, inputs: Path, store: Path, forbid_model: Callable[[], None]
+) -> None:
+    path = inputs / "a.parquet"
+    write_parquet(path, sentences(6), n=[1, 2, 3, 4, 5, 6])
+    embed(path, "--keep-columns", "n").ok()
+    forbid_model()
+    write_parquet(path, sentences(6), n=[1, 2, 3, 4, 5, 60])
+    embed(path).ok()
+    check_ledger(store, 6, reused=6)
+    assert [row["n"] for row in rows_of(store)] == [1, 2, 3, 4, 5, 60]
+
+
+# --- damage
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.9, 0.99])
+def test_a_damaged_old_shard_is_not_reused(
+    run: Run, embed: Run, parquet: Path, store: Path, model: Path, encoded: list[str], part: float
+) -> None:
+    unit = manifest_of(store)["shards"][1]
+    shard = store / unit["path"]
+    data = bytearray(shard.read_bytes())
+    data[int(part * len(data))] ^= 1
+    shard.write_bytes(bytes(data))
+    rows, keys = [*sentences(40), "one more dog"], [f"k{i}" for i in range(41)]
+    write_parquet(parquet, rows, 10, key=keys)
+    out = embed(parquet).ok().out
+    assert f"damaged     {unit['path']}" in out
+    assert sorted(encoded) == sorted([*rows[10:20], "one more dog"])
+    check_ledger(store, 41, reused=30, embedded=11)
+    assert_as_anew(run, store, model, parquet, "--unit-tokens", 100, "--id-column", "key", "--dtype", "float32")
+
+
+def test_a_lost_old_shard_is_made_again_and_said(embed: Run, parquet: Path, store: Path) -> None:
+    unit = manifest_of(store)["shards"][2]
+    (store / unit["path"]).unlink()
+    assert f"damaged     {unit['path']}" in embed(parquet).ok().out
+    check_ledger(store, 40, reused=30, embedded=10)
+
+
+# --- embedding anew
+
+
+def test_reembed_takes_nothing_over_in_the_same_space_either(
+    run: Run, embed: Run, parquet: Path, store: Path, encoded: list[str]
+) -> None:
+    first = manifest_of(store)
+    for night in (1, 2):
+        del encoded[:]
+        embed(parquet, "--reembed").ok()
+        manifest = check_ledger(store, 40, embedded=40)
+        assert len(encoded) == 40
+        assert (manifest["space"], manifest["generation"]) == (first["space"], night)
+        assert not {unit["path"] for unit in manifest["shards"]} & {unit["path"] for unit in first["shards"]}
+        run("verify", "--store", store, "--snapshot", first["run"]).ok()
+    embed(parquet).ok()
+    assert check_ledger(store, 40, carried=40)["generation"] == 2

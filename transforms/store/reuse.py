@@ -1,0 +1,177 @@
+"""Vectors of the last snapshot, found by the hash of their row's text, so that no text is embedded a second time."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.errors import SentenceBeamError
+from transforms.space import Space
+from transforms.store import storage
+from transforms.store.corpus import InputFile
+from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.pooled import pooled_vectors
+from transforms.store.records import UnitRecord
+from transforms.store.shards import Vectors, as_hashes, as_matrix, read_checked, read_shard
+
+COLUMNS = ["embedding", "norm", "row_hash", "tokens", "truncated", "pooled"]
+ALWAYS_READ = 16  # shards that a unit may take from however few rows they give
+ROWS_FOR_ONE = 256  # beyond those, a shard is read whole only where it gives one row in so many
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows of old shards: `places` int64 [n] among the hashes asked for, and `vectors` of these.
+
+    `vectors` is None where nothing was found; `damaged` are shards that could not be used, by path in the store.
+    """
+
+    places: np.ndarray
+    vectors: Vectors | None = None
+    damaged: tuple[str, ...] = ()
+
+
+NOTHING = Found(np.empty(0, np.int64))
+
+
+class LastSnapshot:
+    """What a run that makes vectors of `space` may take from the snapshot `run`; nothing where that is None."""
+
+    def __init__(self, root: str, run: str | None, space: Space):
+        self._root, self._run, self._wanted = root, run, space
+        self._last: tuple[str, OldShards] | None = None
+
+    @cached_property
+    def _manifest(self) -> Manifest | None:
+        return read_manifest(self._root, self._run) if self._run else None
+
+    @cached_property
+    def is_final(self) -> bool:
+        """Whether its vectors are taken as they are; else the pooled ones are taken."""
+        return self._manifest is None or self._manifest.space.id == self._wanted.id
+
+    @cached_property
+    def paths(self) -> frozenset[str | None]:
+        """Its shards, by path in the store."""
+        return frozenset(unit.path for unit in self._manifest.units) if self._manifest else frozenset()
+
+    @cached_property
+    def _by_file(self) -> dict[str, list[UnitRecord]]:
+        units: dict[str, list[UnitRecord]] = {}
+        for unit in self._manifest.units if self._manifest else ():
+            units.setdefault(unit.file, []).append(unit)
+        return units
+
+    def of_file(self, file: InputFile) -> "OldShards":
+        """The shards of a file as it was then. Those of one file are kept: its units come one after the other."""
+        if self._last is None or self._last[0] != file.relative:
+            units = self._by_file.get(file.relative, [])
+            self._last = file.relative, self.shards(units)
+        return self._last[1]
+
+    def shards(self, units: list[UnitRecord]) -> "OldShards":
+        """The shards of some of its units."""
+        space = self._manifest.space if self._manifest else self._wanted
+        return OldShards(self._root, space, units, self.is_final)
+
+
+class OldShards:
+    """Rows of some shards of one space by row hash: their final vectors, or else their pooled ones.
+
+    Holds 16 bytes a row. A shard is read whole when rows are taken from it, and only once its sha256 is the one it was
+    written with.
+    """
+
+    def __init__(self, root: str, space: Space, units: Iterable[UnitRecord], final: bool = True):
+        self._root, self._space, self._final = root, space, final
+        self._units = [unit for unit in units if unit.path]
+        self._damaged: set[str] = set()
+        self._keys, self._shard, self._row = self._index()
+
+    def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sorted first halves of the hashes, each once a shard, with the number of the shard and the row in it."""
+        parts = [self._rows_by_key(number) for number in range(len(self._units))]
+        keys = np.concatenate([keys for keys, _ in parts] or [np.empty(0, np.uint64)])
+        shard = np.repeat(np.arange(len(parts), dtype=np.int32), [len(keys) for keys, _ in parts])
+        row = np.concatenate([row for _, row in parts] or [np.empty(0, np.int32)])
+        order = np.argsort(keys, kind="stable")
+        return keys[order], shard[order], row[order]
+
+    def _rows_by_key(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        try:
+            path = storage.join(self._root, self._units[number].path or "")
+            hashes = np.concatenate([as_hashes(b.column("row_hash")) for b in read_shard(path, ["row_hash"])])
+        except Exception:  # a damaged footer, which has no checksum, raises what it likes
+            hashes = np.empty((0, 16), np.uint8)
+        if len(hashes) != self._units[number].rows:
+            self._set_aside(number)
+            hashes = hashes[:0]
+        keys, row = np.unique(_keys(hashes), return_index=True)
+        return keys, row.astype(np.int32)
+
+    def _set_aside(self, number: int) -> None:
+        self._damaged.add(self._units[number].path or "")
+
+    def find(self, hashes: list[bytes]) -> Found:
+        """Rows with these hashes, each hash's once; shards that give most of them are read first."""
+        if not self._units:
+            return NOTHING
+        wanted = np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, 16)
+        place, entry = self._candidates(_keys(wanted))
+        parts: list[tuple[np.ndarray, Vectors]] = []
+        while len(place):
+            given = np.bincount(self._shard[entry])
+            number = int(given.argmax())
+            if len(parts) >= ALWAYS_READ and given[number] * ROWS_FOR_ONE < self._units[number].rows:
+                break
+            here = self._shard[entry] == number
+            part = self._take(number, self._row[entry[here]], wanted[place[here]])
+            taken = place[here][part[0]] if part else place[:0]
+            if part and len(taken):
+                parts.append((taken, part[1]))
+            left = ~here & ~np.isin(place, taken)
+            place, entry = place[left], entry[left]
+        damaged = tuple(sorted(self._damaged))
+        if not parts:
+            return Found(NOTHING.places, damaged=damaged)
+        return Found(np.concatenate([p for p, _ in parts]), Vectors.concat([v for _, v in parts]), damaged)
+
+    def _candidates(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Every (place among the keys, place in the index) that belong together."""
+        start, stop = np.searchsorted(self._keys, keys, "left"), np.searchsorted(self._keys, keys, "right")
+        count = stop - start
+        place = np.repeat(np.arange(len(keys)), count)
+        return place, np.arange(len(place)) + np.repeat(start - np.cumsum(count) + count, count)
+
+    def _take(self, number: int, rows: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, Vectors] | None:
+        """Which of the rows have these hashes indeed, and their vectors; None for a shard that cannot be trusted."""
+        unit = self._units[number]
+        try:
+            table = read_checked(storage.join(self._root, unit.path or ""), unit.sha256, COLUMNS)
+        except SentenceBeamError:
+            self._set_aside(number)
+            return None
+        batch = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
+        right = np.flatnonzero((as_hashes(batch.column("row_hash")) == hashes).all(axis=1))
+        return right, self._vectors(batch).take(right)
+
+    def _vectors(self, batch: pa.RecordBatch) -> Vectors:
+        tokens = batch.column("tokens").to_numpy()
+        truncated = batch.column("truncated").to_numpy(zero_copy_only=False)
+        limit = self._space.max_tokens or 0  # nothing is cut where there is none
+        final = self._final
+        return Vectors(
+            embedding=as_matrix(batch.column("embedding")) if final else pooled_vectors(batch, self._space.normalize),
+            norm=batch.column("norm").to_numpy(),
+            tokens=tokens,
+            truncated=truncated,
+            lost=np.where(truncated, tokens - limit, 0).astype(np.int32),
+            pooled=as_matrix(batch.column("pooled")) if final and "pooled" in batch.schema.names else None,
+        )
+
+
+def _keys(hashes: np.ndarray) -> np.ndarray:
+    """uint64 [n], the first halves of hashes uint8 [n, 16]."""
+    return np.ascontiguousarray(hashes[:, :8]).view(np.uint64).reshape(-1)
