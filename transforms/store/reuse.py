@@ -50,7 +50,9 @@ class LastSnapshot:
     @cached_property
     def is_final(self) -> bool:
         """Whether its vectors are taken as they are; else the pooled ones are taken."""
-        return self._manifest is None or self._manifest.space.id == self._wanted.id
+        if self._manifest is None:
+            return True
+        return self._manifest.space.id == self._wanted.id and self._wanted.precision == "float32"
 
     @cached_property
     def paths(self) -> frozenset[str | None]:

@@ -1,20 +1,23 @@
 """Embedding shards and reject files: Parquet that pandas, DuckDB, Polars and pyarrow read as it is."""
 
 import contextlib
+import functools
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from transforms.calibration.precision import Ranges
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.space import Space
 from transforms.store import storage
+from transforms.store.coding import Coding, embedding_type
 from transforms.store.corpus import Rejected, UnitRows
 
 ROW_GROUP_ROWS = 25_000
@@ -22,6 +25,8 @@ OWN_COLUMNS = ("id", "embedding", "norm", "row_hash", "tokens", "truncated", "po
 REJECTS_SCHEMA = pa.schema(
     [("id", pa.string()), ("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("excerpt", pa.string())]
 )
+
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,13 @@ class Vectors:
         return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
 
+def pooled_of(vectors: Vectors, normalized: bool) -> np.ndarray:
+    """Pooled vectors float32 [n, p] of final ones that are, or are not, normalised."""
+    if vectors.pooled is not None:
+        return vectors.pooled
+    return vectors.embedding * vectors.norm[:, None] if normalized else vectors.embedding
+
+
 def check_keep_columns(keep: tuple[str, ...]) -> None:
     """Refuse kept columns that a shard already has under that name."""
     for name in keep:
@@ -67,7 +79,7 @@ def schema_of(space: Space, kept: pa.Schema) -> pa.Schema:
     """The schema of a store's shards, without file metadata."""
     own: list[tuple[str, pa.DataType]] = [
         ("id", pa.string()),
-        ("embedding", pa.list_(pa.float32(), space.dim)),
+        ("embedding", embedding_type(space)),
         ("norm", pa.float32()),
         ("row_hash", pa.binary(16)),
         ("tokens", pa.int32()),
@@ -76,14 +88,17 @@ def schema_of(space: Space, kept: pa.Schema) -> pa.Schema:
     return pa.schema([*own, *((field.name, field.type) for field in kept)])
 
 
-def unit_digest(space: Space, rows: UnitRows, hashes: list[bytes], generation: int = 0) -> str:
+def unit_digest(
+    space: Space, rows: UnitRows, hashes: list[bytes], generation: int = 0, ranges: Ranges | None = None
+) -> str:
     """16 hex digits over space, schema and the ordered rows (id, row hash, kept values; rejected ones with reason).
 
-    `generation` counts how often the store was embedded anew: what is made anew must not bear the old name.
+    `generation` counts how often the store was embedded anew: what is made anew must not bear the old name. `ranges`
+    are those between which a precision of whole numbers counts.
     """
     kept = rows.kept.schema.remove_metadata() if rows.kept is not None else pa.schema([])
     identity = [space.id, str(schema_of(space, kept)), *([generation] if generation else [])]
-    digest = hashlib.sha256(json.dumps(identity).encode())
+    digest = hashlib.sha256(json.dumps([*identity, *([ranges.digest] if ranges else [])]).encode())
     for row_id, row_hash in zip(rows.ids, hashes, strict=True):
         name = row_id.encode()
         digest.update(b"%d:%b%b" % (len(name), name, row_hash))
@@ -102,23 +117,24 @@ def _without_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
 
 
-def shard_bytes(space: Space, rows: UnitRows, hashes: list[bytes], vectors: Vectors, counts: dict[str, int]) -> bytes:
+def shard_bytes(coding: Coding, rows: UnitRows, hashes: list[bytes], vectors: Vectors, counts: dict[str, int]) -> bytes:
     """The bytes of a unit's shard; `counts` (how the rows were made) go into the file's metadata."""
     kept = rows.kept if rows.kept is not None else pa.table({})
     columns: list[Any] = [
         pa.array(rows.ids, pa.string()),
-        fixed_size(vectors.embedding),
+        coding.encode(vectors.embedding),
         pa.array(vectors.norm, pa.float32()),
         pa.array(hashes, pa.binary(16)),
         pa.array(vectors.tokens, pa.int32()),
         pa.array(vectors.truncated, pa.bool_()),
         *kept.columns,
     ]
-    schema = schema_of(space, kept.schema)
-    if vectors.pooled is not None:
-        columns.append(fixed_size(vectors.pooled))
+    schema = schema_of(coding.space, kept.schema)
+    pooled = vectors.pooled if coding.is_exact else pooled_of(vectors, coding.space.normalize)
+    if pooled is not None:
+        columns.append(fixed_size(pooled))
         schema = schema.append(pa.field("pooled", columns[-1].type))
-    metadata = {"space": json.dumps(space.to_json(), sort_keys=True), "counts": json.dumps(counts, sort_keys=True)}
+    metadata = {**coding.metadata, "counts": json.dumps(counts, sort_keys=True)}
     return _parquet(pa.table(columns, schema=schema.with_metadata(metadata)), vector_columns=("embedding", "pooled"))
 
 
@@ -129,16 +145,21 @@ def fixed_size(vectors: np.ndarray) -> pa.FixedSizeListArray:
 
 
 def _parquet(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:
-    """Vectors plain (they do not compress, and every reader maps them fast), everything else zstd."""
+    """Vectors plain (they do not compress, and every reader maps them fast), everything else zstd.
+
+    Vectors of whole numbers are delta-encoded: plain, Parquet has none of less than four bytes.
+    """
     sink = io.BytesIO()
     vectors = [name for name in vector_columns if name in table.column_names]
     compression = {name: "zstd" for name in _leaves(table.schema)}
     compression.update({f"{name}.list.element": "none" for name in vectors})
+    whole = [name for name in vectors if pa.types.is_integer(table.schema.field(name).type.value_type)]
     pq.write_table(
         table,
         sink,
         row_group_size=ROW_GROUP_ROWS,
         use_dictionary=False,
+        column_encoding={f"{name}.list.element": "DELTA_BINARY_PACKED" for name in whole},
         compression=compression,
         write_page_checksum=True,
         write_statistics=[name for name in table.column_names if name not in vectors],
@@ -202,10 +223,26 @@ def open_shard(path: str) -> Iterator[pq.ParquetFile]:
 
 
 def read_shard(path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Blocks of at most one row group with the named columns, in row order."""
+    """Blocks of at most one row group with the named columns, in row order; `embedding` as float32 vectors."""
     with open_shard(path) as parquet:
+        decode = decoder(parquet.schema_arrow, path, columns)
         for group in range(parquet.num_row_groups):
-            yield from parquet.iter_batches(ROW_GROUP_ROWS, row_groups=[group], columns=columns)
+            for batch in parquet.iter_batches(ROW_GROUP_ROWS, row_groups=[group], columns=columns):
+                yield decode(batch)
+
+
+def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[Rows], Rows]:
+    """What turns the column `embedding` of rows read from a shard of this schema into float32 vectors."""
+    kind = schema.field("embedding").type.value_type if "embedding" in columns else pa.float32()
+    if kind == pa.float32() or (kind == pa.float16() and not schema.metadata):  # the latter is of another's making
+        return lambda rows: rows
+    return functools.partial(_decoded, Coding.of_shard(schema.metadata, path))
+
+
+def _decoded(coding: Coding, rows: Rows) -> Rows:
+    column = rows.column("embedding")
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return rows.set_column(rows.schema.get_field_index("embedding"), "embedding", fixed_size(coding.decode(whole)))
 
 
 def read_checked(path: str, sha256: str | None, columns: list[str]) -> pa.Table:
@@ -225,8 +262,9 @@ def read_checked(path: str, sha256: str | None, columns: list[str]) -> pa.Table:
 
 
 def as_matrix(column: pa.FixedSizeListArray) -> np.ndarray:
-    """A vector column as float32 [n, d], not copied where Arrow allows."""
-    return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
+    """A vector column as float32 [n, d], not copied where it is that."""
+    values = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
+    return values.astype(np.float32, copy=False)
 
 
 def as_hashes(column: pa.FixedSizeBinaryArray) -> np.ndarray:

@@ -6,9 +6,11 @@ import os
 import socket
 from dataclasses import dataclass, replace
 
+from transforms.calibration.precision import Ranges
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.store import layout, shards, storage
+from transforms.store.coding import Coding
 from transforms.store.corpus import Rejected, UnitRows
 from transforms.store.records import UnitRecord
 
@@ -49,8 +51,8 @@ class PreparedUnit:
 class UnitStore:
     """The store as one unit sees it: has it been written, and if not, write it."""
 
-    def __init__(self, root: str, space: Space):
-        self._root, self.space = root, space
+    def __init__(self, root: str, space: Space, ranges: Ranges | None = None):
+        self._root, self.space, self.ranges = root, space, ranges
         self._storage = storage.storage_of(root)
 
     def finished(self, unit: PreparedUnit) -> UnitRecord | None:
@@ -77,7 +79,7 @@ class UnitStore:
             self._put(path, shards.rejects_bytes(rows, rejects))
             record = replace(record, rejects=path)
         if rows.ids:
-            data = shards.shard_bytes(self.space, rows, unit.hashes, vectors, _counts_of(record))
+            data = shards.shard_bytes(Coding(self.space, self.ranges), rows, unit.hashes, vectors, _counts_of(record))
             if not self._put(unit.shard, data):
                 return self._adopt(unit) or self._replace(unit, data, record)
             record = replace(record, path=unit.shard, bytes=len(data), sha256=_sha256(data))

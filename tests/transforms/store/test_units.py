@@ -7,6 +7,7 @@ import pytest
 from helpers.units import make_unit, make_vectors
 
 from transforms.space import Space
+from transforms.store.coding import Coding
 from transforms.store.shards import inspect_shard, shard_bytes
 from transforms.store.units import UnitCounts, UnitStore
 
@@ -105,6 +106,6 @@ def test_the_digest_covers_space_ids_texts_kept_values_and_rejects(space: Space)
 
 def test_equal_rows_and_vectors_give_equal_bytes(space: Space) -> None:
     unit = make_unit(space, ["x", "y"])
-    made = [shard_bytes(space, unit.rows, unit.hashes, make_vectors(2), {"rows": 2}) for _ in range(2)]
+    made = [shard_bytes(Coding(space), unit.rows, unit.hashes, make_vectors(2), {"rows": 2}) for _ in range(2)]
     assert made[0] == made[1]
     assert inspect_shard(made[0]).space_id == space.id
