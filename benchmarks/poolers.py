@@ -1,12 +1,15 @@
-"""What each pooler adds to the time of a whole encode: seconds over those of `mean`, in one process, in turn.
+"""What each pooler adds to a whole encode: seconds over those of `mean`, in one process, in turn; peak memory likewise.
 
     python -m benchmarks.poolers --sentences FOLDER [--rows 2000] [--base-rows 300] [--runs 5] [--output FILE.json]
 
 FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). MiniLM-L6 as it is, and BERT-base with random weights and
-MiniLM's vocabulary: only time is measured there.
+MiniLM's vocabulary. Peak memory is that of a process of its own for every pooler.
 """
 
 import argparse
+import json
+import subprocess
+import sys
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -23,11 +26,16 @@ from transforms.pooling import TokenStatistics
 from transforms.space import resolve_model
 from transforms.space.identity import tokenizer_digest
 
-BARS = {"ditto:1-10": "bar 1.03x", "sbert-wk": "bar 1.10x"}
+BARS = {"ditto:1-10": "time bar 1.03x", "sbert-wk": "time bar 1.10x"}
 POOLERS = (
     ["first-last", "max", "ditto:1-10", "ditto:1-10,states=last", "ditto:1-10,states=static", "sbert-wk"]
     + ["sbert-wk:importance=all", "tfidf:{tfidf}", "remove-biases", "remove-biases:{counts}"]
     + ['prompt:template=This sentence : "{text}" means [MASK].']
+)
+ALONE = (
+    "import json, resource, sys; from transforms.encoder import Encoder;"
+    "model, spec, dtype, texts = sys.argv[1:]; encoder = Encoder.load(model, pooler=spec, dtype=dtype);"
+    "encoder.encode(json.load(open(texts))); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
 )
 
 
@@ -56,15 +64,32 @@ def tables(model: str, texts: list[str], where: Path) -> dict[str, Path]:
     return folders
 
 
-def measure(model: str, texts: list[str], runs: int, dtype: str, where: Path) -> dict[str, list[float]]:
+def named_specs(model: str, texts: list[str], where: Path) -> dict[str, str]:
+    """Every pooler's SPEC as the table names it, and with the paths of its tables filled in."""
+    folders = tables(model, texts, where)
+    return {
+        spec: spec.replace("{tfidf}", str(folders["tfidf"])).replace("{counts}", str(folders["counts"]))
+        for spec in ["mean", *POOLERS]
+    }
+
+
+def measure(model: str, specs: dict[str, str], texts: list[str], runs: int, dtype: str) -> dict[str, list[float]]:
     """Seconds of every pooler on one model."""
-    folders, works = tables(model, texts, where), {}
-    for spec in ["mean", *POOLERS]:
-        named = spec.replace("{tfidf}", str(folders["tfidf"])).replace("{counts}", str(folders["counts"]))
-        works[spec] = partial(Encoder.load(model, pooler=named, dtype=dtype, device="auto").encode, texts)
+    works = {
+        name: partial(Encoder.load(model, pooler=spec, dtype=dtype, device="auto").encode, texts)
+        for name, spec in specs.items()
+    }
     for work in works.values():  # warm up
         work()
     return interleaved(works, runs)
+
+
+def peak_memory(model: str, spec: str, texts: Path, dtype: str) -> float:
+    """Peak resident MB of a process that encodes the texts with one pooler."""
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, model, spec, dtype, texts], capture_output=True, text=True, check=True
+    )
+    return int(done.stdout.splitlines()[-1]) / 1024
 
 
 def main() -> None:
@@ -83,11 +108,15 @@ def main() -> None:
         where = Path(folder)
         models = {"MiniLM-L6": ("minilm", args.rows), "BERT-base": (str(bert_base(where / "base")), args.base_rows)}
         for name, (model, count) in models.items():
-            took = data[name] = measure(model, texts[:count], args.runs, args.dtype, where)
-            ratios = {spec: median_ratio(took[spec], took["mean"]) for spec in POOLERS}
-            rows += [
-                (f"{name} {spec} over mean", f"{ratio:.3f}x", BARS.get(spec, "")) for spec, ratio in ratios.items()
-            ]
+            file = where / f"{name}.json"
+            file.write_text(json.dumps(texts[:count]))
+            specs = named_specs(model, texts[:count], where)
+            took = measure(model, specs, texts[:count], args.runs, args.dtype)
+            peaks = {spec: peak_memory(model, full, file, args.dtype) for spec, full in specs.items()}
+            data[name] = {"seconds": took, "peak_mb": peaks}
+            for spec in POOLERS:
+                time, memory = median_ratio(took[spec], took["mean"]), peaks[spec] / peaks["mean"]
+                rows.append((f"{name} {spec} over mean", f"{time:.3f}x", f"memory {memory:.3f}x {BARS.get(spec, '')}"))
     report(f"poolers, {args.rows:,} and {args.base_rows:,} sentences", rows, args.output, data)
 
 

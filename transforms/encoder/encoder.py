@@ -3,11 +3,13 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 
 from transforms.encoder.batches import Batch, BatchStats, plan_batches
+from transforms.encoder.cores import Cores
 from transforms.encoder.dense import load_layers
 from transforms.encoder.forward import Forward
 from transforms.encoder.load import load_model, resolve_device
@@ -65,7 +67,7 @@ class Encoder:
         self._forward = Forward(model, self._tokenizer, self._pooler.needs, shape)
         self.tokens_per_batch = _budget(tokens_per_batch, device, self._forward.pads)
         self._layers = load_layers(files.modules.layers if "then" in space.pooler else (), device)
-        # the forward pass keeps its working memory from one block to the next
+        self._cores = Cores() if device.type == "cpu" and not self._forward.pads else None
         self._one_at_a_time = threading.Lock()
 
     @classmethod
@@ -127,13 +129,16 @@ class Encoder:
         pooled = torch.zeros((rows, self._pooled_dim()), dtype=torch.float32)
         status = torch.full((rows,), int(Status.ZERO), dtype=torch.uint8)
         stats = BatchStats()
-        for batch in plan_batches(tokenized, self.tokens_per_batch):
-            stats += self._embed_batch(batch, pooled, status)
+        batches = list(plan_batches(tokenized, self.tokens_per_batch))
+        embed_batch = partial(self._embed_batch, pooled=pooled, status=status)
+        run = self._cores.map if self._cores is not None and len(batches) > 1 else map
+        for batch, done in zip(batches, run(embed_batch, batches), strict=True):
+            stats += done
             if progress is not None:
                 progress(len(batch.rows), len(batch.ids))
-        done = finish(pooled, self.space)
-        kept = None if done.pooled is None else done.pooled.numpy()
-        return Embedded(done.vectors.numpy(), done.norms.numpy(), kept, status.numpy(), stats)
+        final = finish(pooled, self.space)
+        kept = None if final.pooled is None else final.pooled.numpy()
+        return Embedded(final.vectors.numpy(), final.norms.numpy(), kept, status.numpy(), stats)
 
     def _embed_batch(self, batch: Batch, pooled: torch.Tensor, status: torch.Tensor) -> BatchStats:
         """Fill the batch's rows of `pooled` and `status`; halve the batch for as long as memory does not suffice."""

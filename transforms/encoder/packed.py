@@ -5,6 +5,7 @@ and no padded token is ever computed. Scratch memory is reused: fresh pages for 
 time on a CPU.
 """
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -64,7 +65,7 @@ class PackedRunner:
         self._blocks = [_read_block(layer) for layer in model.encoder.layer[: needs.deepest]]
         self._probes = {(block, head): _read_head(model, block, head) for block, head in needs.heads}
         self._padding_id = None if model.config.model_type in ("bert", "electra") else self._embeddings.padding_idx
-        self._scratch: dict[str, Tensor] = {}
+        self._scratch = threading.local()  # batches may run side by side
 
     def run(self, batch: Batch) -> Tapped:
         """What was asked for of the batch's tokens, text after text."""
@@ -117,9 +118,10 @@ class PackedRunner:
         return mixed
 
     def _memory(self, name: str, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
-        memory = self._scratch.get(name)
+        memory = getattr(self._scratch, name, None)
         if memory is None or memory.shape[0] < rows:
-            memory = self._scratch[name] = torch.zeros(rows, columns, dtype=dtype)
+            memory = torch.zeros(rows, columns, dtype=dtype)
+            setattr(self._scratch, name, memory)
         return memory[:rows]
 
 
@@ -182,11 +184,14 @@ def _normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:
 
 
 def _equal_lengths(lengths: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Runs of equally long texts: first token, texts, tokens of each."""
+    """Runs of equally long texts, small enough for the cache: first token, texts, tokens of each."""
     starts = np.flatnonzero(np.diff(lengths, prepend=-1))
     tokens = np.cumsum(lengths) - lengths
     for start, stop in zip(starts, [*starts[1:], len(lengths)], strict=True):
-        yield int(tokens[start]), int(stop - start), int(lengths[start])
+        length = int(lengths[start])
+        step = max(1, ROWS_HINT // length)
+        for first in range(start, stop, step):
+            yield int(tokens[first]), min(step, int(stop) - first), length
 
 
 def _positions(batch: Batch, padding_id: int | None) -> np.ndarray:
