@@ -28,7 +28,8 @@ from transforms.space.spec import PoolerSpec, parse_pooler
 
 Progress = Callable[[int, int], None]
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
-TOKENS_PER_PACKED_BATCH = 4096  # without padding, a larger batch costs nothing and fills the matrix products better
+# without padding a larger batch costs nothing; of two cores one idles for half a batch at the end of a unit
+TOKENS_PER_PACKED_BATCH = 2048
 
 
 @dataclass(frozen=True)
