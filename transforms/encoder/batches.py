@@ -32,7 +32,8 @@ class Batch:
     """Texts that go through the model together, longest first.
 
     `rows` [n] their places in the unit; `ids` [sum of lengths] int64 packed, `lengths` [n] int64, `types` as `ids`;
-    `masks` [n] int64 the place of the template's mask in each text.
+    `masks` [n] int64 the place of the template's mask in each text. The last `fill` texts are copies of the one before
+    them, there to give the batch its size.
     """
 
     rows: np.ndarray
@@ -40,6 +41,7 @@ class Batch:
     lengths: np.ndarray
     types: np.ndarray | None = None
     masks: np.ndarray | None = None
+    fill: int = 0
 
     @property
     def width(self) -> int:
@@ -48,8 +50,8 @@ class Batch:
 
     def stats(self, pads: bool) -> BatchStats:
         """What running this batch counts as, with or without padding."""
-        real = len(self.ids)
-        return BatchStats(real, self.width * len(self.rows) if pads else real, 1)
+        run, real = len(self.ids), len(self.ids) - self.fill * int(self.lengths[-1])
+        return BatchStats(real, self.width * len(self.rows) if pads else run, 1)
 
     def halves(self) -> tuple["Batch", "Batch"]:
         """The first (n + 1) // 2 texts, and the others."""
@@ -62,7 +64,18 @@ class Batch:
         tokens = slice(int(offsets[:-1][which][0]), int(offsets[1:][which][-1]))
         types = None if self.types is None else self.types[tokens]
         masks = None if self.masks is None else self.masks[which]
-        return Batch(self.rows[which], self.ids[tokens], self.lengths[which], types, masks)
+        start, stop, _ = which.indices(len(self.rows))
+        fill = max(0, min(stop - start, stop - len(self.rows) + self.fill))
+        return Batch(self.rows[which], self.ids[tokens], self.lengths[which], types, masks, fill)
+
+    def filled(self, texts: int) -> "Batch":
+        """Brought to so many texts by copies of the last; all are of one length."""
+        count = len(self.rows)
+        places = np.minimum(np.arange(texts), count - 1)
+        ids = self.ids.reshape(count, -1)[places].ravel()
+        types = None if self.types is None else self.types.reshape(count, -1)[places].ravel()
+        masks = None if self.masks is None else self.masks[places]
+        return Batch(self.rows[places], ids, self.lengths[places], types, masks, texts - count)
 
 
 def plan_batches(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
@@ -70,15 +83,33 @@ def plan_batches(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
 
     Longest first, equal lengths in input order: the plan depends on the texts' lengths alone.
     """
+    whole = _longest_first(tokenized)
+    for start, stop in pairwise(cut_rows(whole.lengths, budget)):
+        yield whole.part(slice(start, stop))
+
+
+def plan_alike(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
+    """Batches that are alike for texts of one length, whatever other texts there are.
+
+    All texts of a batch are equally long, and there are `budget // length` of them (at least one), copies of the last
+    making up the number.
+    """
+    whole = _longest_first(tokenized)
+    bounds = [*np.flatnonzero(np.diff(whole.lengths, prepend=-1)), len(whole.lengths)]
+    for first, end in pairwise(bounds):
+        texts = max(1, budget // int(whole.lengths[first]))
+        for start in range(first, end, texts):
+            yield whole.part(slice(start, min(end, start + texts))).filled(texts)
+
+
+def _longest_first(tokenized: Tokenized) -> Batch:
     lengths = tokenized.lengths
     order = np.argsort(-lengths, kind="stable")
     order = order[: np.count_nonzero(lengths)]
     tokens = _gather(tokenized.offsets[order], lengths[order])
     types = None if tokenized.types is None else tokenized.types[tokens].astype(np.int64)
     masks = None if tokenized.masks is None else tokenized.masks[order]
-    whole = Batch(order, tokenized.ids[tokens].astype(np.int64), lengths[order], types, masks)
-    for start, stop in pairwise(cut_rows(whole.lengths, budget)):
-        yield whole.part(slice(start, stop))
+    return Batch(order, tokenized.ids[tokens].astype(np.int64), lengths[order], types, masks)
 
 
 def cut_rows(lengths: np.ndarray, budget: int) -> list[int]:

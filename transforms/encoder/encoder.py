@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from transforms.encoder.batches import Batch, BatchStats, plan_batches
+from transforms.encoder.batches import Batch, BatchStats, plan_alike, plan_batches
 from transforms.encoder.cores import Cores
 from transforms.encoder.dense import load_layers
 from transforms.encoder.forward import Forward
@@ -16,6 +16,7 @@ from transforms.encoder.load import load_model, resolve_device
 from transforms.encoder.memory import is_out_of_memory, release_memory
 from transforms.encoder.output import finish
 from transforms.encoder.tables import load_tables
+from transforms.encoder.taps import TIME_FIRST
 from transforms.encoder.tokenize import TextTokenizer, Tokenized
 from transforms.errors import OptionError
 from transforms.pooling.build import Lexicon, build_pooler
@@ -30,6 +31,8 @@ Progress = Callable[[int, int], None]
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
 # without padding a larger batch costs nothing; of two cores one idles for half a batch at the end of a unit
 TOKENS_PER_PACKED_BATCH = 2048
+# a unit ends with one batch that is not full for every length of text
+TOKENS_PER_ALIKE_BATCH = {"cpu": 512, "cuda": 16384}
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Encoder:
         device: torch.device,
         tokens_per_batch: int | None = None,
         tables: Mapping[str, TokenStatistics] | None = None,
+        deterministic: bool = False,
     ) -> None:
         self.space = space
         self.device = device
@@ -66,9 +70,12 @@ class Encoder:
         spec = PoolerSpec.from_json(space.pooler)
         self._pooler = build_pooler(spec, shape, self._lexicon(spec, tables or {}))
         self._forward = Forward(model, self._tokenizer, self._pooler.needs, shape)
+        self.deterministic = deterministic
         self.tokens_per_batch = _budget(tokens_per_batch, device, self._forward.pads)
+        if deterministic:
+            self.tokens_per_batch = _budget_alike(tokens_per_batch, device, files.family)
         self._layers = load_layers(files.modules.layers if "then" in space.pooler else (), device)
-        self._cores = Cores() if device.type == "cpu" and not self._forward.pads else None
+        self._cores = Cores() if device.type == "cpu" else None
         self._one_at_a_time = threading.Lock()
 
     @classmethod
@@ -86,12 +93,14 @@ class Encoder:
         truncate_dim: int | None = None,
         revision: str | None = None,
         tokens_per_batch: int | None = None,
+        deterministic: bool = False,
     ) -> "Encoder":
         """An encoder for `minilm`, a local directory or a hub id.
 
         `pooler` auto: the model's own modules, mean where it has none; `dtype` auto: what the device computes natively;
-        `normalize` None: what the modules say for auto, True for every other pooler. Raises `OptionError` for options
-        or files that do not work.
+        `normalize` None: what the modules say for auto, True for every other pooler; `deterministic`: a text's vector
+        is the same to the bit whatever its neighbours and the number of threads. Raises `OptionError` for options or
+        files that do not work.
         """
         place = resolve_device(device)
         files = resolve_model(model, revision)
@@ -105,7 +114,7 @@ class Encoder:
             truncate_dim=truncate_dim,
             dtype=resolve_dtype(dtype, place.type),
         )
-        return cls(files, space, place, tokens_per_batch, load_tables(parse_pooler(pooler)))
+        return cls(files, space, place, tokens_per_batch, load_tables(parse_pooler(pooler)), deterministic)
 
     @property
     def dim(self) -> int:
@@ -130,13 +139,15 @@ class Encoder:
         pooled = torch.zeros((rows, self._pooled_dim()), dtype=torch.float32)
         status = torch.full((rows,), int(Status.ZERO), dtype=torch.uint8)
         stats = BatchStats()
-        batches = list(plan_batches(tokenized, self.tokens_per_batch))
+        plan = plan_alike if self.deterministic else plan_batches
+        batches = list(plan(tokenized, self.tokens_per_batch))
         embed_batch = partial(self._embed_batch, pooled=pooled, status=status)
-        run = self._cores.map if self._cores is not None and len(batches) > 1 else map
+        # one batch alone has all cores, unless their number must make no difference
+        run = self._cores.map if self._cores is not None and (self.deterministic or len(batches) > 1) else map
         for batch, done in zip(batches, run(embed_batch, batches), strict=True):
             stats += done
             if progress is not None:
-                progress(len(batch.rows), len(batch.ids))
+                progress(len(batch.rows) - batch.fill, done.real)
         final = finish(pooled, self.space)
         kept = None if final.pooled is None else final.pooled.numpy()
         return Embedded(final.vectors.numpy(), final.norms.numpy(), kept, status.numpy(), stats)
@@ -173,3 +184,10 @@ def _budget(tokens_per_batch: int | None, device: torch.device, pads: bool) -> i
     if tokens_per_batch < 1:
         raise OptionError(f"tokens per batch {tokens_per_batch}: give 1 or more")
     return tokens_per_batch
+
+
+def _budget_alike(tokens_per_batch: int | None, device: torch.device, family: str) -> int:
+    if tokens_per_batch is not None:
+        raise OptionError(f"tokens per batch {tokens_per_batch}: deterministic batches have a size of their own")
+    # where texts lie side by side in memory, a text's place among them decides how its sums are rounded
+    return 1 if family in TIME_FIRST else TOKENS_PER_ALIKE_BATCH[device.type]

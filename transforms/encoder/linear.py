@@ -24,9 +24,13 @@ class PackedLinear:
     @classmethod
     def of(cls, *layers: nn.Linear) -> "PackedLinear":
         """One layer, or several that see the same input, side by side."""
-        weight = torch.cat([layer.weight for layer in layers]).contiguous()
-        bias = torch.cat([layer.bias for layer in layers])
-        return cls(weight, bias, _pack(weight))
+        return cls.pack(torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers]))
+
+    @classmethod
+    def pack(cls, weight: Tensor, bias: Tensor) -> "PackedLinear":
+        """A layer with this weight [out, in] and bias [out]."""
+        weight = weight.contiguous()
+        return cls(weight, bias.contiguous(), _pack(weight))
 
     def __call__(self, x: Tensor) -> Tensor:
         """[n, in] -> [n, out]."""

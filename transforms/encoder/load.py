@@ -9,10 +9,16 @@ from transforms.errors import OptionError
 from transforms.space.model_files import ModelFiles
 
 _TORCH_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_FLOAT32_ONLY = frozenset(("xlnet",))  # its masks and positions are float32 whatever its weights are
 
 
 def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module:
-    """The encoder in eval mode; `OptionError` where its weights are damaged or do not cover the architecture."""
+    """The encoder in eval mode.
+
+    Raises `OptionError` where its weights are damaged or do not cover the architecture, or this has no such dtype.
+    """
+    if dtype != "float32" and files.family in _FLOAT32_ONLY:
+        raise OptionError(f"{files.folder}: {files.family} computes in float32 alone; say --dtype float32")
     try:
         with quiet_transformers():
             config = AutoConfig.from_pretrained(files.folder, local_files_only=True, trust_remote_code=False)

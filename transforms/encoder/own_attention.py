@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from transforms.errors import OptionError
@@ -23,7 +24,9 @@ def own_attention(query: Tensor, key: Tensor, scaling: float, added: Tensor | No
 
     `added` goes with [B, T, T].
     """
-    scores = torch.bmm(query.float(), key.float().transpose(1, 2)).mul_(scaling)
+    # narrower than a register, a product is rounded by its place in memory
+    query, key = (F.pad(part.float(), (0, -part.shape[2] % 16)) for part in (query, key))
+    scores = torch.bmm(query, key.transpose(1, 2)).mul_(scaling)
     scores = scores if added is None else scores + added
     return (scores.diagonal(dim1=1, dim2=2) - scores.logsumexp(dim=2)).exp()
 

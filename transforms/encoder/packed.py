@@ -43,11 +43,11 @@ class _Block:
 
 @dataclass(frozen=True)
 class _Head:
-    """One head's query and key weights, each [H / heads, H] with its bias; `below`: the layer that they see."""
+    """One head's query and key, each H -> H / heads; `below`: the layer that they see."""
 
     below: int
-    query: tuple[Tensor, Tensor]
-    key: tuple[Tensor, Tensor]
+    query: PackedLinear
+    key: PackedLinear
 
 
 class PackedRunner:
@@ -150,7 +150,7 @@ def _parts(rows: int) -> Iterator[slice]:
 
 def _own_attention(head: _Head, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
     """How much each token attends to itself, [N] float32."""
-    query, key = F.linear(state, *head.query), F.linear(state, *head.key)
+    query, key = head.query(state), head.key(state)
     found = torch.zeros(len(state), dtype=torch.float32)
     for start, texts, length in runs:
         part, shape = slice(start, start + texts * length), (texts, length, query.shape[1])
@@ -163,7 +163,7 @@ def _read_head(model: Any, block: int, head: int) -> _Head:
     attention = model.encoder.layer[block - 1].attention.self
     size = attention.query.weight.shape[0] // model.config.num_attention_heads
     rows = slice((head - 1) * size, head * size)
-    query, key = ((part.weight[rows], part.bias[rows]) for part in (attention.query, attention.key))
+    query, key = (PackedLinear.pack(part.weight[rows], part.bias[rows]) for part in (attention.query, attention.key))
     return _Head(block - 1, query, key)
 
 

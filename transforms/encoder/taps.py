@@ -1,5 +1,6 @@
 """Reading the hidden states of chosen layers and heads, and stopping when the deepest of them is there."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,8 @@ from torch import Tensor, nn
 from transforms.encoder.own_attention import listen
 from transforms.errors import OptionError
 from transforms.pooling.needs import Needs
+
+TIME_FIRST = frozenset(("xlnet",))  # families whose states are [T, B, H] inside
 
 
 class _Enough(Exception):
@@ -24,11 +27,25 @@ class Tapped:
     heads: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
 
+class _Pass(threading.local):
+    """What one thread's forward pass has found, and how many blocks it has run."""
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        self.found, self.block = Tapped(), 0
+
+    def end(self) -> Tapped:
+        found, self.found = self.found, Tapped()
+        return found
+
+
 class LayerTaps:
     """Hooks on the blocks of one model: layer 0 is what enters block 1, layer l what leaves block l.
 
     The model's last layer is its `last_hidden_state`, so that a final norm is included. Nothing above the deepest
-    layer or head asked for is run. One forward pass at a time.
+    layer or head asked for is run. Threads may pass at the same time.
     """
 
     def __init__(self, model: nn.Module, needs: Needs, layers: int) -> None:
@@ -36,9 +53,8 @@ class LayerTaps:
         # where each is found: attention of block l comes between layers l - 1 and l
         places = [2 * layer for layer in needs.layers] + [2 * block - 1 for block, _ in needs.heads]
         self._deepest = max(places)
-        self._found = Tapped()
-        self._block = 0
-        self._time_first = model.config.model_type == "xlnet"  # type: ignore[union-attr]
+        self._pass = _Pass()
+        self._time_first = model.config.model_type in TIME_FIRST  # type: ignore[union-attr, operator]
         expected = _expected_heads(model, needs)
         if needs.layers != {layers} or needs.heads:
             self._hook(_find_blocks(model, layers))
@@ -46,12 +62,12 @@ class LayerTaps:
 
     def run(self, model: nn.Module, inputs: dict[str, Tensor]) -> Tapped:
         """The wanted layers' states, each [B, T, H], and heads, each [B, T] float32."""
-        self._found, self._block = Tapped(), 0
+        self._pass.start()
         try:
             last = model(**inputs).last_hidden_state
         except _Enough:
             last = None
-        found, self._found = self._found, Tapped()
+        found = self._pass.end()
         if self._time_first:
             found = Tapped({layer: state.transpose(0, 1) for layer, state in found.layers.items()}, found.heads)
         return found if last is None else Tapped({**found.layers, self._layers: last}, found.heads)
@@ -66,25 +82,25 @@ class LayerTaps:
                 listen(block, self._attending, self._time_first)
 
     def _before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._block == 0:
+        if self._pass.block == 0:
             self._keep(0, args[0] if args else kwargs["hidden_states"])
 
     def _after(self, _: nn.Module, __: Any, output: Any) -> None:
-        self._block += 1
-        if self._block < self._layers:
-            self._keep(self._block, output[0] if isinstance(output, tuple) else output)
+        self._pass.block += 1
+        if self._pass.block < self._layers:
+            self._keep(self._pass.block, output[0] if isinstance(output, tuple) else output)
 
     def _keep(self, layer: int, state: Tensor) -> None:
         if layer in self._needs.layers:
-            self._found.layers[layer] = state
+            self._pass.found.layers[layer] = state
         if 2 * layer == self._deepest:
             raise _Enough
 
     def _attending(self, of_head: Callable[[int], Tensor]) -> None:
-        number = self._block + 1
+        number = self._pass.block + 1
         for block, head in self._needs.heads:
             if block == number:
-                self._found.heads[block, head] = of_head(head)
+                self._pass.found.heads[block, head] = of_head(head)
         if 2 * number - 1 == self._deepest:
             raise _Enough
 
@@ -92,7 +108,8 @@ class LayerTaps:
     def _check(self, model: nn.Module, heads: dict[tuple[int, int], Tensor]) -> None:
         """Compare with the library's own hidden states and eager attention on two texts of three tokens."""
         inputs = _probe(model)
-        deepest, self._deepest, self._block = self._deepest, -1, 0
+        deepest, self._deepest = self._deepest, -1
+        self._pass.start()
         layers = model(**inputs, output_hidden_states=True).hidden_states
         self._deepest = deepest
         found = self.run(model, inputs)
