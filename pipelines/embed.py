@@ -16,6 +16,7 @@ from transforms.beam import BuildIndex, Commit, Embed, Plan
 from transforms.beam.commit import CountDuplicateIds
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import lease, storage
+from transforms.store.calibrations import keep_calibration
 from transforms.store.commit import Result, Snapshot, failed, read_result, record_result
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem
@@ -72,6 +73,9 @@ def _add_vector_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--normalize", action=argparse.BooleanOptionalAction, help="vectors of length 1 (default: as the model says)"
     )
+    group.add_argument(
+        "--calibration", metavar="PATH", help="folder that fit made, applied to the vectors ('' for none)"
+    )
     group.add_argument("--truncate-dim", type=options.positive, metavar="D", help="keep the first D components")
     group.add_argument("--precision", choices=["float32"], help="type of the stored vectors (default: float32)")
     group.add_argument(
@@ -118,6 +122,8 @@ def run_embed(resolved: Resolved, args: argparse.Namespace, beam_options: Pipeli
     """Run the pipeline and read how it ended; raises the error that a failed run's result is."""
     snapshot = resolved.job.snapshot
     hints = {"accelerator": args.accelerator, "min_ram": args.min_ram}
+    if resolved.calibration is not None:
+        keep_calibration(snapshot.root, resolved.calibration)
     with watched(sys.stderr), recorded(snapshot):
         with beam.Pipeline(options=beam_options) as pipeline:
             build(pipeline, resolved, {name: hint for name, hint in hints.items() if hint})

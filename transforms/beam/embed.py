@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
@@ -11,10 +12,12 @@ from apache_beam.utils.shared import Shared
 
 from transforms.beam import progress
 from transforms.beam.job import EmbedJob
+from transforms.beam.output import Output
 from transforms.beam.plan import PROBLEMS
 from transforms.beam.stages import Stages
 from transforms.errors import SentenceBeamError, SpaceMismatchError
 from transforms.space import Space
+from transforms.store.calibrations import read_calibration
 from transforms.store.corpus import Span
 from transforms.store.lease import Renewal
 from transforms.store.records import Problem, UnitRecord
@@ -22,6 +25,7 @@ from transforms.store.reuse import LastSnapshot
 from transforms.store.units import UnitStore
 
 if TYPE_CHECKING:
+    from transforms.calibration import Calibration
     from transforms.encoder import Encoder
 
 NAMESPACE = "embed"
@@ -66,7 +70,8 @@ class EmbedFn(beam.DoFn):
         self._renew = Renewal(self._job.root, self._job.run)
         job, space = self._job, Space.from_json(self._job.snapshot.space)
         last = LastSnapshot(job.root, job.snapshot.previous if job.reuse else None, space)
-        self._stages = Stages(job, UnitStore(job.root, space), self._load, self._on_batch, last)
+        output = Output(space, partial(calibration_of, job))
+        self._stages = Stages(job, UnitStore(job.root, space), self._load, self._on_batch, last, output)
 
     def process(self, spans: list[Span]) -> Iterator[Any]:
         if self._problem is not None:  # the run is lost already; a rerun takes up from what stands
@@ -100,11 +105,16 @@ class EmbedFn(beam.DoFn):
             self._counters[name].inc(getattr(record, name))
 
 
+def calibration_of(job: EmbedJob) -> "Calibration | None":
+    """The run's calibration."""
+    return read_calibration(job.calibration) if job.calibration else None
+
+
 def load_encoder(job: EmbedJob) -> "Encoder":
     """The run's encoder; raises SpaceMismatchError where the files here make another space than the run's."""
     from transforms.encoder import Encoder
 
-    encoder = Encoder.load(job.model, **job.encoder)
+    encoder = Encoder.load(job.model, calibration=calibration_of(job), **job.encoder)
     wanted = Space.from_json(job.snapshot.space)
     if encoder.space.id != wanted.id:
         fields = ", ".join(wanted.differences(encoder.space))

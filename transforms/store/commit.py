@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from transforms.errors import DataGateError, LedgerError, SentenceBeamError
-from transforms.store import layout, lease, storage
+from transforms.store import calibrations, layout, lease, storage
 from transforms.store.ledger import Ledger, check_plan
 from transforms.store.manifest import FORMAT, Manifest, read_manifest, to_bytes, with_units
 from transforms.store.plan import Plan, read_plan
@@ -131,7 +131,7 @@ def _manifest(snapshot: Snapshot, ledger: Ledger, index: dict[str, Any] | None) 
         "work": _pick(ledger, "embedded", "reused", "duplicates", "carried"),
         "tokens": _pick(ledger, "real", "padded", "truncated_rows", "lost"),
         "index": index,
-        "calibration": None,
+        "calibration": calibrations.entry(snapshot.space["calibration"]),
         "input": {"globs": list(snapshot.globs), "files": []},
         "options": snapshot.options,
         "versions": snapshot.versions,

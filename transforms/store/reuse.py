@@ -157,21 +157,21 @@ class OldShards:
             return None
         batch = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
         right = np.flatnonzero((as_hashes(batch.column("row_hash")) == hashes).all(axis=1))
-        return right, self._vectors(batch).take(right)
+        return right, stored_vectors(batch, self._space, self._final).take(right)
 
-    def _vectors(self, batch: pa.RecordBatch) -> Vectors:
-        tokens = batch.column("tokens").to_numpy()
-        truncated = batch.column("truncated").to_numpy(zero_copy_only=False)
-        limit = self._space.max_tokens or 0  # nothing is cut where there is none
-        final = self._final
-        return Vectors(
-            embedding=as_matrix(batch.column("embedding")) if final else pooled_vectors(batch, self._space.normalize),
-            norm=batch.column("norm").to_numpy(),
-            tokens=tokens,
-            truncated=truncated,
-            lost=np.where(truncated, tokens - limit, 0).astype(np.int32),
-            pooled=as_matrix(batch.column("pooled")) if final and "pooled" in batch.schema.names else None,
-        )
+
+def stored_vectors(batch: pa.RecordBatch, space: Space, final: bool) -> Vectors:
+    """Rows of a shard of a space that have `COLUMNS`: with their final vectors, or else with the pooled ones."""
+    truncated, tokens = batch.column("truncated").to_numpy(zero_copy_only=False), batch.column("tokens").to_numpy()
+    limit = space.max_tokens or 0  # nothing is cut where there is none
+    return Vectors(
+        embedding=as_matrix(batch.column("embedding")) if final else pooled_vectors(batch, space.normalize),
+        norm=batch.column("norm").to_numpy(),
+        tokens=tokens,
+        truncated=truncated,
+        lost=np.where(truncated, tokens - limit, 0).astype(np.int32),
+        pooled=as_matrix(batch.column("pooled")) if final and "pooled" in batch.schema.names else None,
+    )
 
 
 def _keys(hashes: np.ndarray) -> np.ndarray:
