@@ -66,11 +66,20 @@ class LastSnapshot:
             units.setdefault(unit.file, []).append(unit)
         return units
 
+    @cached_property
+    def _by_content(self) -> dict[str, list[UnitRecord]]:
+        """Units by the checksum of their file; of files that are equal those of one."""
+        files = self._manifest.files if self._manifest else []
+        return {file["checksum"]: self._by_file.get(file["path"], []) for file in files}
+
     def of_file(self, file: InputFile) -> "OldShards":
-        """The shards of a file as it was then. Those of one file are kept: its units come one after the other."""
+        """The shards of a file as it was then, and those of one that had these bytes by another name.
+
+        Those of one file are kept: its units come one after the other.
+        """
         if self._last is None or self._last[0] != file.relative:
-            units = self._by_file.get(file.relative, [])
-            self._last = file.relative, self.shards(units)
+            units = [*self._by_content.get(file.checksum, []), *self._by_file.get(file.relative, [])]
+            self._last = file.relative, self.shards(list({unit.path: unit for unit in units}.values()))
         return self._last[1]
 
     def shards(self, units: list[UnitRecord]) -> "OldShards":
