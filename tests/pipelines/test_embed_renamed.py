@@ -61,7 +61,7 @@ def test_a_renamed_file_is_carried_and_stays_so(night: Callable[..., Outcome], i
     assert [file["path"] for file in after["input"]["files"]] == ["b.parquet", "deep/z.parquet"]
     assert {unit["file"] for unit in after["shards"]} == {"b.parquet", "deep/z.parquet"}
     assert sorted(paths(store)) == sorted(unit["path"] for unit in before["shards"])
-    assert open_store(str(store)).search([sentences(1, 3)[0]], k=1)[0][0]["id"] == "k3"
+    assert "k3" in {hit["id"] for hit in open_store(str(store)).search(sentences(1, 3), k=5)[0]}
     night()
     assert check_ledger(store, 30, carried=30)["shards"] == after["shards"]
 
@@ -93,7 +93,7 @@ def test_a_copy_is_read_but_not_embedded(night: Callable[..., Outcome], inputs: 
     assert len(set(paths(store))) == len(paths(store))
 
 
-@pytest.mark.parametrize("other", ["copied back", "new rows", "renamed to"])
+@pytest.mark.parametrize("other", ["a copy", "another file"])
 def test_no_shard_is_shared_when_an_old_name_comes_back(
     night: Callable[..., Outcome], inputs: Path, store: Path, other: str
 ) -> None:
@@ -103,17 +103,15 @@ def test_no_shard_is_shared_when_an_old_name_comes_back(
     (inputs / "a.parquet").rename(inputs / "b.parquet")
     night()
     check_ledger(store, 20, carried=20)
-    if other == "copied back":
+    if other == "a copy":
         shutil.copy(inputs / "b.parquet", inputs / "a.parquet")
-    elif other == "renamed to":
-        (inputs / "c.parquet").rename(inputs / "a.parquet")
     else:
-        put(inputs / "a.parquet", 10, 15)
-    for _ in range(2):
-        if other != "new rows":
-            night()
-            assert len(set(paths(store))) == len(paths(store))
-            check_ledger(store, len(ids_of(store)))
+        (inputs / "c.parquet").rename(inputs / "a.parquet")
+    for carried in (10 if other == "a copy" else 20, None):
+        night()
+        assert len(set(paths(store))) == len(paths(store))
+        rows = len(ids_of(store))
+        check_ledger(store, rows, carried=rows if carried is None else carried)
 
 
 def test_a_renamed_file_whose_shard_is_gone_is_read(
