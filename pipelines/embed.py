@@ -49,6 +49,13 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
         metavar="FRACTION",
         help="rejected rows allowed (default: 0.01)",
     )
+    out.add_argument(
+        "--max-drift",
+        type=options.distance,
+        metavar="X",
+        help="cosine distance by which the model may have moved since the store was begun (default: by dtype)",
+    )
+    out.add_argument("--require-space", metavar="ID", help="end with exit status 2 unless this is the run's space")
     out.add_argument("--reembed", action="store_true", help="embed everything anew, in a new space if need be")
     out.add_argument("--dry-run", action="store_true", help="print what would be done, with an estimate of the time")
     _add_machine_options(p.add_argument_group("machine"))

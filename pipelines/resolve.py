@@ -23,6 +23,8 @@ from transforms.store.shards import check_keep_columns
 
 UNIT_TOKENS = 262_144
 UNIT_TOKENS_ACCELERATOR = 1_048_576
+# Cosine distances beyond what processors and libraries differ by: those of other dtypes are larger.
+MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3}
 DEFAULTS: dict[str, Any] = {
     "format": "auto",
     "text_column": "text",
@@ -75,6 +77,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
     space = _space(args, chosen, calibration)
     chosen["prompt"] = space.prompt
     partition = args.partition or (previous.data["partition"] if previous else "file")
+    _check_required(args.require_space, space)
     if previous is not None and not args.reembed:
         _check_same_space(space, partition, previous)
     _check_calibration(args, space, calibration)
@@ -92,6 +95,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
         version=previous.version if previous else None,
         max_rejects=args.max_rejects,
         generation=_generation(args, previous),
+        canary=previous.data.get("canary") if previous is not None and not args.reembed else None,
     )
     copy = storage.join(snapshot.root, layout.calibration(calibration.digest)) if calibration else None
     job = EmbedJob(
@@ -104,6 +108,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
         carry=previous is not None and not args.reembed and _can_carry(snapshot, previous),
         reuse=previous is not None and not args.reembed,
         calibration=copy,
+        max_drift=MAX_DRIFT[space.dtype] if args.max_drift is None else args.max_drift,
     )
     return Resolved(job, _index(args, previous), previous, calibration)
 
@@ -186,6 +191,14 @@ def _space(args: argparse.Namespace, chosen: dict[str, Any], calibration: Calibr
     )
 
 
+def _check_required(required: str | None, space: Space) -> None:
+    if required is not None and required != space.id:
+        raise OptionError(
+            f"--require-space {required}: these options and the model's files make the space {space.id}; "
+            "mend them, or require that one"
+        )
+
+
 def _check_same_space(space: Space, partition: str, previous: Manifest) -> None:
     fields = [] if space.pooled_id == previous.space.pooled_id else space.differences(previous.space)
     if partition != previous.data["partition"]:
@@ -233,8 +246,9 @@ def _unit_tokens(args: argparse.Namespace, previous: Manifest | None) -> int:
 
 
 def _generation(args: argparse.Namespace, previous: Manifest | None) -> int:
+    """How often the store was embedded anew; once more where that is asked for, so that nothing old is found again."""
     standing = previous.data.get("generation", 0) if previous is not None else 0
-    return standing + 1 if previous is not None and args.reembed else standing
+    return standing + 1 if args.reembed else standing
 
 
 def _encoder_options(args: argparse.Namespace, chosen: dict[str, Any]) -> dict[str, Any]:

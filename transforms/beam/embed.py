@@ -14,14 +14,16 @@ from transforms.beam import progress
 from transforms.beam.job import EmbedJob
 from transforms.beam.output import Output
 from transforms.beam.plan import PROBLEMS
-from transforms.beam.stages import Stages
-from transforms.errors import SentenceBeamError, SpaceMismatchError
+from transforms.beam.stages import Stages, encoded
+from transforms.errors import DataGateError, SentenceBeamError, SpaceMismatchError
 from transforms.space import Space
 from transforms.store.calibrations import read_calibration
+from transforms.store.canary import TEXTS, Canary
 from transforms.store.corpus import Span
 from transforms.store.lease import Renewal
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.reuse import LastSnapshot
+from transforms.store.shards import pooled_of
 from transforms.store.units import UnitStore
 
 if TYPE_CHECKING:
@@ -90,10 +92,13 @@ class EmbedFn(beam.DoFn):
         # Held on self too: Shared keeps only the last model acquired.
         with self._lock:
             if self._encoder is None:
-                self._encoder = self._shared.acquire(
-                    lambda: load_encoder(self._job), tag=self._job.snapshot.space["id"]
-                )
+                self._encoder = self._shared.acquire(self._checked_encoder, tag=self._job.snapshot.space["id"])
             return self._encoder
+
+    def _checked_encoder(self) -> "Encoder":
+        encoder = load_encoder(self._job)
+        check_canary(self._job, encoder)
+        return encoder
 
     def _on_batch(self, rows: int, tokens: int) -> None:
         progress.advance(rows, tokens)
@@ -103,6 +108,25 @@ class EmbedFn(beam.DoFn):
         self._counters["units"].inc()
         for name in COUNTED:
             self._counters[name].inc(getattr(record, name))
+
+
+def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
+    """Embed the store's canary; raises DataGateError where its vectors moved by more than the run allows.
+
+    The first worker of a store's first run keeps what it finds.
+    """
+    file = job.snapshot.canary_file
+    kept = file.read()
+    texts = kept.texts if kept else TEXTS
+    tokenized = encoder.tokenize(texts)
+    pooled = pooled_of(encoded(tokenized, encoder.embed(tokenized)), job.snapshot.space["normalize"])
+    drift = (kept or file.keep(Canary(texts, pooled))).drift(pooled)
+    if drift > job.max_drift:
+        raise DataGateError(
+            f"the model's vectors of {file.full_path} moved by a cosine distance of {drift:.2g}, more than "
+            f"--max-drift {job.max_drift:g} allows: a library, type or processor changed since the store was begun; "
+            "go back to it, or embed everything anew with --reembed"
+        )
 
 
 def calibration_of(job: EmbedJob) -> "Calibration | None":
