@@ -8,6 +8,7 @@ COMMANDS = {
     "embed": "embed a collection into a store, or bring the store up to date",
     "plan": "what embed would do: files, rows, tokens, units, bytes, time",
     "fit": "count the tokens of a corpus for the poolers that weigh by them",
+    "recalibrate": "apply a calibration to the vectors of a store",
     "index": "build the FAISS index of a store",
     "search": "find the rows nearest to a query",
     "files": "print or link a store's current shards",
@@ -18,7 +19,7 @@ COMMANDS = {
 
 def usage() -> str:
     """The list of commands."""
-    lines = [f"  {name:<8} {what}" for name, what in COMMANDS.items()]
+    lines = [f"  {name:<11} {what}" for name, what in COMMANDS.items()]
     return "\n".join(
         ["usage: sentence-beam COMMAND [OPTIONS]", "", *lines, "", "`sentence-beam COMMAND --help` lists its options."]
     )

@@ -16,6 +16,7 @@ from transforms.beam import BuildIndex, Commit, Embed, Plan
 from transforms.beam.commit import CountDuplicateIds
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import lease, storage
+from transforms.store.calibrations import keep_calibration
 from transforms.store.commit import Result, Snapshot, failed, read_result, record_result
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem
@@ -48,6 +49,13 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
         metavar="FRACTION",
         help="rejected rows allowed (default: 0.01)",
     )
+    out.add_argument(
+        "--max-drift",
+        type=options.distance,
+        metavar="X",
+        help="cosine distance by which the model may have moved since the store was begun (default: by dtype)",
+    )
+    out.add_argument("--require-space", metavar="ID", help="end with exit status 2 unless this is the run's space")
     out.add_argument("--reembed", action="store_true", help="embed everything anew, in a new space if need be")
     out.add_argument("--dry-run", action="store_true", help="print what would be done, with an estimate of the time")
     _add_machine_options(p.add_argument_group("machine"))
@@ -71,6 +79,9 @@ def _add_vector_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--normalize", action=argparse.BooleanOptionalAction, help="vectors of length 1 (default: as the model says)"
+    )
+    group.add_argument(
+        "--calibration", metavar="PATH", help="folder that fit made, applied to the vectors ('' for none)"
     )
     group.add_argument("--truncate-dim", type=options.positive, metavar="D", help="keep the first D components")
     group.add_argument("--precision", choices=["float32"], help="type of the stored vectors (default: float32)")
@@ -118,6 +129,8 @@ def run_embed(resolved: Resolved, args: argparse.Namespace, beam_options: Pipeli
     """Run the pipeline and read how it ended; raises the error that a failed run's result is."""
     snapshot = resolved.job.snapshot
     hints = {"accelerator": args.accelerator, "min_ram": args.min_ram}
+    if resolved.calibration is not None:
+        keep_calibration(snapshot.root, resolved.calibration)
     with watched(sys.stderr), recorded(snapshot):
         with beam.Pipeline(options=beam_options) as pipeline:
             build(pipeline, resolved, {name: hint for name, hint in hints.items() if hint})

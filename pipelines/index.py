@@ -79,6 +79,7 @@ def snapshot_of(manifest: Manifest, run: str) -> Snapshot:
         previous=manifest.run,
         version=manifest.version,
         generation=data.get("generation", 0),
+        canary=data.get("canary"),
         max_rejects=1.0,  # these rows passed the gate the night they came in
     )
 

@@ -185,6 +185,17 @@ def fraction(text: str) -> float:
     return value
 
 
+def distance(text: str) -> float:
+    """A cosine distance: a number from 0 to 2."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 2:
+        raise argparse.ArgumentTypeError(f"{text} is not a cosine distance, a number from 0 to 2")
+    return value
+
+
 def names(text: str) -> tuple[str, ...]:
     """A comma-separated list; empty for none."""
     found = tuple(name for name in text.split(",") if name)

@@ -4,7 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -65,7 +65,9 @@ def show(args: argparse.Namespace, beam_options: PipelineOptions) -> int:
     resolved = resolve(args, read_manifest(root), new_run(), options.in_process(beam_options))
     planned = plan_files(resolved.job)
     spans = [span for item in planned for span in item.spans]
-    pace = measure(resolved.job, spans) if spans else None
+    # The store has no copy yet of a calibration that is new to it.
+    job = replace(resolved.job, calibration=args.calibration) if args.calibration else resolved.job
+    pace = measure(job, spans) if spans else None
     print("\n".join(lines(resolved, estimate(planned, spans, pace), pace)))
     return 0
 

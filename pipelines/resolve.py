@@ -9,10 +9,12 @@ from importlib import metadata
 from typing import Any
 
 from transforms.beam.job import EmbedJob, IndexRequest
-from transforms.errors import OptionError
+from transforms.calibration import Calibration, check_space
+from transforms.errors import OptionError, SpaceMismatchError
 from transforms.index.choose import check_request
 from transforms.space import DEFAULT_MODEL, Space, native_dtype, parse_pooler, resolve_model, resolve_space
-from transforms.store import storage
+from transforms.store import layout, storage
+from transforms.store.calibrations import kept_calibration, read_calibration
 from transforms.store.commit import Snapshot, now
 from transforms.store.corpus import Columns
 from transforms.store.corpus.files import overlaps
@@ -21,6 +23,8 @@ from transforms.store.shards import check_keep_columns
 
 UNIT_TOKENS = 262_144
 UNIT_TOKENS_ACCELERATOR = 1_048_576
+# Cosine distances beyond what processors and libraries differ by: those of other dtypes are larger.
+MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3}
 DEFAULTS: dict[str, Any] = {
     "format": "auto",
     "text_column": "text",
@@ -41,11 +45,12 @@ PACKAGES = ("sentence-beam", "apache-beam", "torch", "transformers", "tokenizers
 
 @dataclass(frozen=True)
 class Resolved:
-    """A run as it will happen: the job, the index to build, and what the store had before."""
+    """A run as it will happen: the job, the index to build, what the store had before, and the calibration."""
 
     job: EmbedJob
     index: IndexRequest | None
     previous: Manifest | None
+    calibration: Calibration | None = None
 
     @property
     def space(self) -> Space:
@@ -68,11 +73,14 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
     check_keep_columns(tuple(chosen["keep_columns"]))
     _check_inputs(args.input, args.output)
     _check_limit(args, previous)
-    space = _space(args, chosen)
+    calibration = _calibration(args, previous)
+    space = _space(args, chosen, calibration)
     chosen["prompt"] = space.prompt
     partition = args.partition or (previous.data["partition"] if previous else "file")
+    _check_required(args.require_space, space)
     if previous is not None and not args.reembed:
         _check_same_space(space, partition, previous)
+    _check_calibration(args, space, calibration)
     snapshot = Snapshot(
         root=storage.absolute(args.output),
         run=run,
@@ -87,7 +95,9 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
         version=previous.version if previous else None,
         max_rejects=args.max_rejects,
         generation=_generation(args, previous),
+        canary=previous.data.get("canary") if previous is not None and not args.reembed else None,
     )
+    copy = storage.join(snapshot.root, layout.calibration(calibration.digest)) if calibration else None
     job = EmbedJob(
         snapshot=snapshot,
         columns=Columns(chosen["text_column"], chosen["id_column"], tuple(chosen["keep_columns"])),
@@ -97,8 +107,10 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
         limit=chosen["limit"],
         carry=previous is not None and not args.reembed and _can_carry(snapshot, previous),
         reuse=previous is not None and not args.reembed,
+        calibration=copy,
+        max_drift=MAX_DRIFT[space.dtype] if args.max_drift is None else args.max_drift,
     )
-    return Resolved(job, _index(args, previous), previous)
+    return Resolved(job, _index(args, previous), previous, calibration)
 
 
 def new_run() -> str:
@@ -154,10 +166,37 @@ def _dtype(args: argparse.Namespace, previous: Manifest | None, local: bool) -> 
     return native_dtype(args.device)
 
 
-def _space(args: argparse.Namespace, chosen: dict[str, Any]) -> Space:
+def _calibration(args: argparse.Namespace, previous: Manifest | None) -> Calibration | None:
+    """The one that is given ("" for none), else the store's."""
+    if args.calibration is None:
+        digest = previous.space.calibration if previous is not None else None
+        return kept_calibration(previous.root, digest) if previous is not None and digest else None
+    return read_calibration(args.calibration) if args.calibration else None
+
+
+def _space(args: argparse.Namespace, chosen: dict[str, Any], calibration: Calibration | None) -> Space:
+    """The run's space; a remembered truncation that a calibration leaves nothing to do for is forgotten."""
+    width = calibration.dim if calibration else None
+    if args.truncate_dim is None and width is not None and (chosen["truncate_dim"] or 0) > width:
+        chosen["truncate_dim"] = None
     options = {name: chosen[name] for name in ("pooler", "prompt", "max_tokens", "normalize", "truncate_dim", "dtype")}
     files = resolve_model(chosen["model"], chosen["revision"])
-    return resolve_space(files, prompt_name=args.prompt_name, precision=chosen["precision"], **options)
+    return resolve_space(
+        files,
+        prompt_name=args.prompt_name,
+        precision=chosen["precision"],
+        calibration=calibration.digest if calibration else None,
+        calibrated_dim=width,
+        **options,
+    )
+
+
+def _check_required(required: str | None, space: Space) -> None:
+    if required is not None and required != space.id:
+        raise OptionError(
+            f"--require-space {required}: these options and the model's files make the space {space.id}; "
+            "mend them, or require that one"
+        )
 
 
 def _check_same_space(space: Space, partition: str, previous: Manifest) -> None:
@@ -169,6 +208,16 @@ def _check_same_space(space: Space, partition: str, previous: Manifest) -> None:
             f"{previous.root} holds another space: {', '.join(fields)} would change; "
             "leave the option out, choose another --output, or embed everything anew with --reembed"
         )
+
+
+def _check_calibration(args: argparse.Namespace, space: Space, calibration: Calibration | None) -> None:
+    try:
+        if calibration is not None:
+            check_space(calibration.info, space, args.calibration or "of the store")
+    except SpaceMismatchError as error:
+        if args.calibration is not None:
+            raise
+        raise OptionError(f"{str(error).partition(';')[0]}; give another --calibration, or '' for none") from error
 
 
 def _check_inputs(globs: list[str], output: str) -> None:
@@ -197,8 +246,9 @@ def _unit_tokens(args: argparse.Namespace, previous: Manifest | None) -> int:
 
 
 def _generation(args: argparse.Namespace, previous: Manifest | None) -> int:
+    """How often the store was embedded anew; once more where that is asked for, so that nothing old is found again."""
     standing = previous.data.get("generation", 0) if previous is not None else 0
-    return standing + 1 if previous is not None and args.reembed else standing
+    return standing + 1 if args.reembed else standing
 
 
 def _encoder_options(args: argparse.Namespace, chosen: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
         f"{n['real'] / seconds:,.0f} tokens/s, padding {padding(n):.1f} %",
         f"truncated   {n['truncated_rows']:,} rows lost {n['lost']:,} tokens (limit {resolved.space.max_tokens})",
     ]
-    lines += [f"{what:<11} {text}" for what, text in _rare(result)]
+    lines += [f"{what:<11} {text}" for what, text in [*_anew(resolved), *_rare(result)]]
     lines += [f"index       {index_line(result.index)}"] if result.index else []
     lines += [f"store       {root} (snapshot {result.run})"]
     lines += [f"rejects     {storage.join(root, 'rejects')}"] if n["rejected"] else []
@@ -35,6 +35,17 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
 def padding(ledger: dict[str, int]) -> float:
     """Padded tokens over real tokens, less one, in percent."""
     return 100 * (ledger["padded"] / ledger["real"] - 1) if ledger["real"] else 0.0
+
+
+def _anew(resolved: Resolved) -> list[tuple[str, str]]:
+    """What --reembed did to a store that had vectors."""
+    previous, snapshot = resolved.previous, resolved.job.snapshot
+    if previous is None or snapshot.generation == previous.data.get("generation", 0):
+        return []
+    fields = ", ".join(previous.space.differences(resolved.space))
+    return [
+        ("anew", f"everything was embedded anew, {f'in another space ({fields})' if fields else 'in the same space'}")
+    ]
 
 
 def _rare(result: Result) -> list[tuple[str, str]]:

@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from helpers.commands import in_child
-from helpers.corpora import check_ledger, files_in, manifest_of, sentences, write_parquet
+from helpers.corpora import check_ledger, files_in, manifest_of, rows_of, sentences, vectors_of, write_parquet
 
 KILLS = 8
 QUIET = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -63,10 +64,7 @@ def glob(tmp_path: Path) -> Path:
 @pytest.mark.timeout(180)
 def test_killed_at_random_moments(model: Path, glob: Path, store: Path, tmp_path: Path) -> None:
     calm = tmp_path / "calm"
-    undisturbed = FORKS.Process(target=in_child, args=(command(glob, calm, model),))
-    undisturbed.start()
-    undisturbed.join()
-    assert undisturbed.exitcode == 0
+    in_peace(command(glob, calm, model))
     check_ledger(calm, 360, embedded=360)
     total = stages(calm)["embeddings"]
     assert total >= 40
@@ -87,6 +85,38 @@ def test_killed_at_random_moments(model: Path, glob: Path, store: Path, tmp_path
     named = str(manifest_of(store))
     assert ".tmp-" not in named
     assert not (store / "lease.json").exists()
+
+
+def in_peace(argv: list[str]) -> None:
+    """Run the command in a child, undisturbed."""
+    process = FORKS.Process(target=in_child, args=(argv,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+@pytest.mark.timeout(180)
+def test_a_night_that_changes_half_the_units_killed_at_random_moments(
+    model: Path, glob: Path, store: Path, tmp_path: Path
+) -> None:
+    calm, rng = tmp_path / "calm", random.Random(6)
+    for place in (store, calm):
+        in_peace(command(glob, place, model))
+    first, standing = manifest_of(store), stages(store)["embeddings"]
+    texts = [*sentences(360)[180:], *sentences(180, 600)]  # rows move to other units, others are new
+    ids = [f"i{n}" for n in range(180, 540)]
+    write_parquet(glob, texts, row_group_size=30, id=ids)
+    in_peace(command(glob, calm, model))
+    made = stages(calm)["embeddings"] - standing
+    for kill in range(4):
+        assert killed_at(command(glob, store, model), store, standing + 1 + kill * made // 4, rng)
+        assert manifest_of(store) == first
+    in_peace(command(glob, store, model))
+    check_ledger(store, 360)
+    assert the_same(store)["rows"] == the_same(calm)["rows"]
+    assert rows_of(store) == rows_of(calm)
+    mine, theirs = (np.array(list(vectors_of(place).values())) for place in (store, calm))
+    assert np.abs(mine - theirs).max() <= 2e-5 * np.abs(theirs).max()
 
 
 def wait_for(store: Path, shards: int) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
@@ -11,17 +12,22 @@ from apache_beam.utils.shared import Shared
 
 from transforms.beam import progress
 from transforms.beam.job import EmbedJob
+from transforms.beam.output import Output
 from transforms.beam.plan import PROBLEMS
-from transforms.beam.stages import Stages
-from transforms.errors import SentenceBeamError, SpaceMismatchError
+from transforms.beam.stages import Stages, encoded
+from transforms.errors import DataGateError, SentenceBeamError, SpaceMismatchError
 from transforms.space import Space
+from transforms.store.calibrations import read_calibration
+from transforms.store.canary import TEXTS, Canary
 from transforms.store.corpus import Span
 from transforms.store.lease import Renewal
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.reuse import LastSnapshot
+from transforms.store.shards import pooled_of
 from transforms.store.units import UnitStore
 
 if TYPE_CHECKING:
+    from transforms.calibration import Calibration
     from transforms.encoder import Encoder
 
 NAMESPACE = "embed"
@@ -66,7 +72,8 @@ class EmbedFn(beam.DoFn):
         self._renew = Renewal(self._job.root, self._job.run)
         job, space = self._job, Space.from_json(self._job.snapshot.space)
         last = LastSnapshot(job.root, job.snapshot.previous if job.reuse else None, space)
-        self._stages = Stages(job, UnitStore(job.root, space), self._load, self._on_batch, last)
+        output = Output(space, partial(calibration_of, job))
+        self._stages = Stages(job, UnitStore(job.root, space), self._load, self._on_batch, last, output)
 
     def process(self, spans: list[Span]) -> Iterator[Any]:
         if self._problem is not None:  # the run is lost already; a rerun takes up from what stands
@@ -85,10 +92,13 @@ class EmbedFn(beam.DoFn):
         # Held on self too: Shared keeps only the last model acquired.
         with self._lock:
             if self._encoder is None:
-                self._encoder = self._shared.acquire(
-                    lambda: load_encoder(self._job), tag=self._job.snapshot.space["id"]
-                )
+                self._encoder = self._shared.acquire(self._checked_encoder, tag=self._job.snapshot.space["id"])
             return self._encoder
+
+    def _checked_encoder(self) -> "Encoder":
+        encoder = load_encoder(self._job)
+        check_canary(self._job, encoder)
+        return encoder
 
     def _on_batch(self, rows: int, tokens: int) -> None:
         progress.advance(rows, tokens)
@@ -100,11 +110,35 @@ class EmbedFn(beam.DoFn):
             self._counters[name].inc(getattr(record, name))
 
 
+def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
+    """Embed the store's canary; raises DataGateError where its vectors moved by more than the run allows.
+
+    The first worker of a store's first run keeps what it finds.
+    """
+    file = job.snapshot.canary_file
+    kept = file.read()
+    texts = kept.texts if kept else TEXTS
+    tokenized = encoder.tokenize(texts)
+    pooled = pooled_of(encoded(tokenized, encoder.embed(tokenized)), job.snapshot.space["normalize"])
+    drift = (kept or file.keep(Canary(texts, pooled))).drift(pooled)
+    if drift > job.max_drift:
+        raise DataGateError(
+            f"the model's vectors of {file.full_path} moved by a cosine distance of {drift:.2g}, more than "
+            f"--max-drift {job.max_drift:g} allows: a library, type or processor changed since the store was begun; "
+            "go back to it, or embed everything anew with --reembed"
+        )
+
+
+def calibration_of(job: EmbedJob) -> "Calibration | None":
+    """The run's calibration."""
+    return read_calibration(job.calibration) if job.calibration else None
+
+
 def load_encoder(job: EmbedJob) -> "Encoder":
     """The run's encoder; raises SpaceMismatchError where the files here make another space than the run's."""
     from transforms.encoder import Encoder
 
-    encoder = Encoder.load(job.model, **job.encoder)
+    encoder = Encoder.load(job.model, calibration=calibration_of(job), **job.encoder)
     wanted = Space.from_json(job.snapshot.space)
     if encoder.space.id != wanted.id:
         fields = ", ".join(wanted.differences(encoder.space))

@@ -16,7 +16,8 @@ class EmbedJob:
 
     `encoder` are keyword arguments for `Encoder.load`; `model` is loaded by workers and may differ from the
     submitting machine's path. `carry` says that unchanged files are taken over unread from the last snapshot, `reuse`
-    that texts which it holds take their vectors from it.
+    that texts which it holds take their vectors from it. `calibration` is the folder of the one to apply, `max_drift`
+    the cosine distance by which the canary's vectors may have moved.
     """
 
     snapshot: Snapshot
@@ -27,6 +28,8 @@ class EmbedJob:
     limit: int | None = None
     carry: bool = False
     reuse: bool = False
+    calibration: str | None = None
+    max_drift: float = 0.0
 
     @property
     def root(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -17,6 +18,7 @@ from transforms.store.corpus.spans import check_columns
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
+from transforms.store.renamed import carry_renamed, of_files_read
 
 PROBLEMS = "problems"
 CARRIED = "carried"
@@ -80,7 +82,7 @@ class PlanFileFn(beam.DoFn):
     def _unchanged(self, file: InputFile) -> tuple[InputFile, list[UnitRecord] | None]:
         """The file with its checksum, and the last snapshot's units of it where the bytes are the same."""
         old, units = self._last_snapshot().get(file.relative, ({}, []))
-        if not all(self._stands(unit) for unit in units):
+        if not all(stands(self._job.root, unit) for unit in units):
             old = {}  # a shard is gone: its rows are read again, the other units are found finished
         if old and old["version"] == file.version:
             return replace(file, checksum=old["checksum"]), units
@@ -88,19 +90,21 @@ class PlanFileFn(beam.DoFn):
         same = old and (old["size"], old["checksum"], old["format"]) == (file.size, file.checksum, file.format)
         return file, units if same else None
 
-    def _stands(self, unit: UnitRecord) -> bool:
-        if unit.path is None:
-            return True
-        path = storage.join(self._job.root, unit.path)
-        entry = storage.storage_of(path).stat(path)
-        return entry is not None and entry.size == unit.bytes
-
     def _last_snapshot(self) -> dict[str, tuple[dict[str, Any], list[UnitRecord]]]:
         if self._known is None:
             previous = self._job.snapshot.previous if self._job.carry else None
             manifest = read_manifest(self._job.root, previous) if previous else None
             self._known = units_by_file(manifest) if manifest else {}
         return self._known
+
+
+def stands(root: str, unit: UnitRecord) -> bool:
+    """Whether a unit's shard is there, by its size."""
+    if unit.path is None:
+        return True
+    path = storage.join(root, unit.path)
+    entry = storage.storage_of(path).stat(path)
+    return entry is not None and entry.size == unit.bytes
 
 
 def checksum_of(file: InputFile) -> str:
@@ -161,6 +165,8 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
     check_distinct([item.file for item in planned])
     once = {item.file.path: item for item in sorted(planned, key=lambda item: (item.file.relative, item.file.path))}
     files = list(once.values())
+    if job.carry and job.columns.id is not None:
+        files = with_renamed(files, job)
     for item in files[1:]:
         if item.kept != files[0].kept:
             raise OptionError(
@@ -168,6 +174,23 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
                 "cast them to one type"
             )
     return _limited(files, job.limit) if job.limit is not None else files
+
+
+def with_renamed(files: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+    """The plan with renamed files carried, and those read whose shards could be written again by others."""
+    manifest = read_manifest(job.root, job.snapshot.previous) if any(item.spans for item in files) else None
+    if manifest is None:
+        return files
+    files = carry_renamed(files, manifest, partial(stands, job.root))
+    while moving := of_files_read(files):
+        paths = {item.file.path for item in moving}
+        files = [read_again(item, job) if item.file.path in paths else item for item in files]
+    return files
+
+
+def read_again(item: PlannedFile, job: EmbedJob) -> PlannedFile:
+    """A file that is not carried after all."""
+    return replace(item, carried=(), spans=tuple(plan_file(item.file, job.columns.text, job.snapshot.unit_tokens)))
 
 
 def _types(item: PlannedFile) -> str:

@@ -13,6 +13,7 @@ from transforms.errors import SentenceBeamError, SpaceMismatchError
 from transforms.index import SegmentedIndex, SegmentFile, exact_search, rerank
 from transforms.space import resolve_model
 from transforms.store import locators, storage
+from transforms.store.calibrations import kept_calibration
 from transforms.store.open import Store
 from transforms.store.shards import as_matrix, open_shard, read_shard
 
@@ -48,7 +49,11 @@ class Searcher:
         files = resolve_model(model, None if self._model else remembered["revision"])
         options = {name: remembered[name] for name in ("pooler", "max_tokens", "normalize", "truncate_dim", "dtype")}
         encoder = Encoder.load(
-            model, prompt=files.modules.prompts.get("query", space.prompt), revision=remembered["revision"], **options
+            model,
+            prompt=files.modules.prompts.get("query", space.prompt),
+            revision=remembered["revision"],
+            calibration=kept_calibration(self._store.root, space.calibration) if space.calibration else None,
+            **options,
         )
         differing = [name for name in space.differences(encoder.space) if name != "prompt"]
         if differing:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from transforms.space import Space, row_hashes
+from transforms.beam.output import Output
+from transforms.space import row_hashes
 from transforms.store.corpus import Rejected, Span, UnitRows, read_span
 from transforms.store.corpus.rows import EXCERPT
 from transforms.store.records import UnitRecord, reused
@@ -46,7 +47,7 @@ class Work:
 class Stages:
     """What the stages need; `encoder` loads the model on first use, so that a run with nothing to embed loads none.
 
-    `last` is the snapshot whose vectors are reused.
+    `last` is the snapshot whose vectors are reused, `output` finishes those that are pooled only.
     """
 
     job: "EmbedJob"
@@ -54,6 +55,7 @@ class Stages:
     encoder: Callable[[], "Encoder"]
     on_batch: Callable[[int, int], None]
     last: LastSnapshot
+    output: Output
 
     def run(self, spans: list[Span]) -> Iterator[UnitRecord]:
         """The record of every unit of the spans, each as soon as it is written, in order."""
@@ -81,11 +83,18 @@ class Stages:
         if not rows.ids:
             return self.store.write(unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0))
         first, inverse = collapse(hashes)
-        found = self.last.of_file(rows.file).find([hashes[i] for i in first])
-        found = found if self.last.is_final else refinished(found, self.store.space)
+        found = self._found(rows, [hashes[i] for i in first])
         new = np.setdiff1d(np.arange(len(first)), found.places)
         tokenized = self.encoder().tokenize([rows.texts[first[i]] for i in new]) if len(new) else None
         return Work(unit, inverse, found, tokenized)
+
+    def _found(self, rows: UnitRows, hashes: list[bytes]) -> Found:
+        """What the last snapshot has of these texts; one that loses its vector on the way counts as not found."""
+        found = self.last.of_file(rows.file).find(hashes)
+        if found.vectors is None or self.last.is_final:
+            return found
+        good, vectors = self.output.of(found.vectors)
+        return replace(found, places=found.places[good], vectors=vectors)
 
     def _forward(self, item: Work, writer: Executor) -> "Future[UnitRecord]":
         embedded = self.encoder().embed(item.tokenized, progress=self.on_batch) if item.tokenized else None
@@ -127,19 +136,6 @@ def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
             first.append(row)
         inverse[row] = position[row_hash]
     return first, inverse
-
-
-def refinished(found: Found, space: Space) -> Found:
-    """Final vectors of a space from the pooled ones that were found."""
-    if found.vectors is None:
-        return found
-    import torch
-
-    from transforms.encoder.output import finish
-
-    done = finish(torch.from_numpy(found.vectors.embedding), space)
-    pooled = None if done.pooled is None else done.pooled.numpy()
-    return replace(found, vectors=replace(found.vectors, embedding=done.vectors.numpy(), pooled=pooled))
 
 
 def gather(item: Work, embedded: "Embedded | None") -> tuple[Vectors, np.ndarray]:

@@ -2,12 +2,14 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
 
+from transforms.calibration import Calibration, check_space, load_calibration
 from transforms.encoder.batches import Batch, BatchStats, plan_alike, plan_batches
 from transforms.encoder.cores import Cores
 from transforms.encoder.dense import load_layers
@@ -60,9 +62,11 @@ class Encoder:
         device: torch.device,
         tokens_per_batch: int | None = None,
         tables: Mapping[str, TokenStatistics] | None = None,
+        calibration: Calibration | None = None,
         deterministic: bool = False,
     ) -> None:
         self.space = space
+        self._calibration = calibration
         self.device = device
         self._tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, space.pooler["parts"][0])
         model = load_model(files, space.dtype, device)
@@ -93,16 +97,19 @@ class Encoder:
         truncate_dim: int | None = None,
         revision: str | None = None,
         tokens_per_batch: int | None = None,
+        calibration: str | Path | Calibration | None = None,
         deterministic: bool = False,
     ) -> "Encoder":
         """An encoder for `minilm`, a local directory or a hub id.
 
         `pooler` auto: the model's own modules, mean where it has none; `dtype` auto: what the device computes natively;
-        `normalize` None: what the modules say for auto, True for every other pooler; `deterministic`: a text's vector
-        is the same to the bit whatever its neighbours and the number of threads. Raises `OptionError` for options or
-        files that do not work.
+        `normalize` None: what the modules say for auto, True for every other pooler; `calibration` a folder that `fit`
+        made, or what was read from one. It must have been fitted on vectors pooled as these are, but for the prompt,
+        since queries may have one of their own. `deterministic`: a text's vector is the same to the bit whatever its
+        neighbours and the number of threads. Raises `OptionError` for options or files that do not work.
         """
         place = resolve_device(device)
+        fitted = load_calibration(str(calibration)) if isinstance(calibration, str | Path) else calibration
         files = resolve_model(model, revision)
         space = resolve_space(
             files,
@@ -113,8 +120,13 @@ class Encoder:
             normalize=normalize,
             truncate_dim=truncate_dim,
             dtype=resolve_dtype(dtype, place.type),
+            calibration=fitted.digest if fitted else None,
+            calibrated_dim=fitted.dim if fitted else None,
         )
-        return cls(files, space, place, tokens_per_batch, load_tables(parse_pooler(pooler)), deterministic)
+        if fitted is not None:
+            prompt = fitted.info["fitted_on"]["space"]["prompt"]
+            check_space(fitted.info, replace(space, prompt=prompt), fitted.info["method"])
+        return cls(files, space, place, tokens_per_batch, load_tables(parse_pooler(pooler)), fitted, deterministic)
 
     @property
     def dim(self) -> int:
@@ -148,8 +160,9 @@ class Encoder:
             stats += done
             if progress is not None:
                 progress(len(batch.rows) - batch.fill, done.real)
-        final = finish(pooled, self.space)
+        final = finish(pooled, self.space, self._calibration)
         kept = None if final.pooled is None else final.pooled.numpy()
+        status = torch.maximum(status, final.status)  # a row can be lost by the calibration too
         return Embedded(final.vectors.numpy(), final.norms.numpy(), kept, status.numpy(), stats)
 
     def _embed_batch(self, batch: Batch, pooled: torch.Tensor, status: torch.Tensor) -> BatchStats:

@@ -1,4 +1,7 @@
-"""The last stage: pooled vectors -> what is stored. Nothing here runs the model."""
+"""The last stage: pooled vectors -> what is stored. Nothing here runs the model.
+
+Order: calibrate, truncate, normalise.
+"""
 
 from dataclasses import dataclass
 
@@ -6,12 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from transforms.calibration import Calibration
+from transforms.pooling.states import Status
 from transforms.space.identity import Space
+
+SHORTEST = 1e-12
 
 
 @dataclass(frozen=True)
 class Finished:
-    """`vectors` [B, dim] final, `norms` [B] length of the pooled vector, all float32.
+    """`vectors` [B, dim] final, `norms` [B] length of the pooled vector, all float32; `status` [B] uint8.
 
     `pooled` [B, P] only where it is neither `vectors` nor `vectors * norms`.
     """
@@ -19,11 +26,26 @@ class Finished:
     vectors: Tensor
     norms: Tensor
     pooled: Tensor | None
+    status: Tensor
 
 
-def finish(pooled: Tensor, space: Space) -> Finished:
-    """Truncate, then normalise (a zero vector stays zero), as the space says; `pooled` [B, P] float32."""
+def finish(pooled: Tensor, space: Space, calibration: Calibration | None = None) -> Finished:
+    """Calibrate, truncate and normalise (a zero vector stays zero) as the space says; `pooled` [B, P] float32.
+
+    `calibration` is the one that the space names.
+    """
     norms = torch.linalg.vector_norm(pooled, dim=1)
-    vectors = pooled if space.truncate_dim is None else pooled[:, : space.truncate_dim]
-    vectors = F.normalize(vectors, dim=1, eps=1e-12) if space.normalize else vectors
-    return Finished(vectors, norms, None if space.truncate_dim is None else pooled)
+    vectors = pooled if calibration is None else torch.from_numpy(calibration.apply(pooled.numpy()))
+    vectors = vectors if space.truncate_dim is None else vectors[:, : space.truncate_dim]
+    status = _status(vectors)
+    vectors = F.normalize(vectors, dim=1, eps=SHORTEST) if space.normalize else vectors
+    recoverable = calibration is None and space.truncate_dim is None
+    return Finished(vectors, norms, None if recoverable else pooled, status)
+
+
+def _status(vectors: Tensor) -> Tensor:
+    lengths = torch.linalg.vector_norm(vectors, dim=1)
+    status = torch.full((len(vectors),), int(Status.OK), dtype=torch.uint8)
+    status[lengths < SHORTEST] = int(Status.ZERO)
+    status[~torch.isfinite(lengths)] = int(Status.NONFINITE)
+    return status

@@ -78,6 +78,14 @@ class Space:
         mine, theirs = self._fields(), other._fields()
         return [name for name in mine if mine[name] != theirs[name]]
 
+    def calibrated(self, digest: str, dim: int) -> "Space":
+        """The space of these pooled vectors by another calibration, which gives `dim` components.
+
+        A truncation that leaves all of them is dropped.
+        """
+        kept = self.truncate_dim if self.truncate_dim and self.truncate_dim < dim else None
+        return dataclasses.replace(self, calibration=digest, truncate_dim=kept, dim=kept or dim)
+
     def _fields(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
 
@@ -97,11 +105,13 @@ def resolve_space(
     dtype: str = "float32",
     precision: str = "float32",
     calibration: str | None = None,
+    calibrated_dim: int | None = None,
 ) -> Space:
     """The space of a model's files and these options, by reading and hashing files alone.
 
     `pooler` auto: the model's own modules, mean where it has none. `normalize` None: what those modules say for auto,
-    True for every other pooler. `dtype` and `precision` are taken as they are, `calibration` is a digest.
+    True for every other pooler. `dtype` and `precision` are taken as they are, `calibration` is a digest and
+    `calibrated_dim` the width of what it gives.
     Raises `OptionError` for a prompt, length, dimension or pooler that this model does not have.
     """
     spec, tokenizer = parse_pooler(pooler), tokenizer_digest(files)
@@ -111,7 +121,9 @@ def resolve_space(
         raise OptionError(f"pooler prompt has its own template, prompt {prompt!r} has no place in it; give --prompt ''")
     described, weights = _describe_pooler(files, spec, auto)
     full = described["then"][-1]["dim"] if described.get("then") else spec.dim(files.hidden, files.embedding)
-    truncate_dim = files.modules.truncate_dim if truncate_dim is None and auto else truncate_dim
+    full = calibrated_dim or full
+    own = files.modules.truncate_dim if auto and truncate_dim is None else None
+    truncate_dim = _resolve_truncate_dim(min(own, full) if own else truncate_dim, full)
     return Space(
         weights=weights,
         tokenizer=tokenizer,
@@ -121,7 +133,7 @@ def resolve_space(
         pooler=described,
         calibration=calibration,
         normalize=(files.modules.normalize if auto else True) if normalize is None else normalize,
-        truncate_dim=_resolve_truncate_dim(truncate_dim, full),
+        truncate_dim=truncate_dim,
         precision=precision,
         dtype=resolve_dtype(dtype),
         dim=truncate_dim or full,

@@ -8,7 +8,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from transforms.errors import DataGateError, LedgerError, SentenceBeamError
-from transforms.store import layout, lease, storage
+from transforms.store import calibrations, layout, lease, storage
+from transforms.store.canary import CanaryFile
 from transforms.store.ledger import Ledger, check_plan
 from transforms.store.manifest import FORMAT, Manifest, read_manifest, to_bytes, with_units
 from transforms.store.plan import Plan, read_plan
@@ -20,7 +21,7 @@ class Snapshot:
     """What a run will write into its manifest beside counts and units, known before it starts.
 
     `previous` is the run whose snapshot it replaces, `version` that manifest's version (None: the store is new);
-    `generation` counts how often the store was embedded anew.
+    `generation` counts how often the store was embedded anew; `canary` is the last manifest's entry.
     """
 
     root: str
@@ -36,6 +37,12 @@ class Snapshot:
     version: str | None = None
     max_rejects: float = 0.01
     generation: int = 0
+    canary: dict[str, str] | None = None
+
+    @property
+    def canary_file(self) -> CanaryFile:
+        """The texts that are embedded before all others, with the vectors they had."""
+        return CanaryFile.of(self.root, self.space["pooled_id"], self.generation, self.canary)
 
 
 @dataclass(frozen=True)
@@ -131,8 +138,9 @@ def _manifest(snapshot: Snapshot, ledger: Ledger, index: dict[str, Any] | None) 
         "work": _pick(ledger, "embedded", "reused", "duplicates", "carried"),
         "tokens": _pick(ledger, "real", "padded", "truncated_rows", "lost"),
         "index": index,
-        "calibration": None,
+        "calibration": calibrations.entry(snapshot.space["calibration"]),
         "input": {"globs": list(snapshot.globs), "files": []},
+        "canary": snapshot.canary_file.entry(),
         "options": snapshot.options,
         "versions": snapshot.versions,
         "started": snapshot.started,

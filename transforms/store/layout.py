@@ -6,6 +6,8 @@ manifests/parts/<sha256>.json       units of a snapshot with very many
 embeddings/<unit>-<digest>.parquet  rows and vectors
 sidecars/<unit>-<digest>.json       the unit's record
 rejects/<unit>-<digest>.parquet     rows that could not be embedded
+calibrations/<digest>/              copies of the calibrations that snapshots are of
+canary/<pooled id>-<n>.parquet      texts and vectors that tell whether the model still makes the same ones
 index/<sha256>.faiss .parquet       trained quantizer, segments, locators
 runs/<run>/                         plan.parquet, result.json, what the index step left for itself
 lease.json                          who is writing
@@ -39,6 +41,16 @@ def sidecar(unit: str, digest: str) -> str:
 def rejects(unit: str, digest: str) -> str:
     """The rejected rows of a unit."""
     return f"rejects/{unit}-{digest}.parquet"
+
+
+def calibration(digest: str) -> str:
+    """The folder of a calibration's copy."""
+    return f"calibrations/{digest}"
+
+
+def canary(pooled_id: str, generation: int) -> str:
+    """The canary of the vectors that a store was begun with, or was embedded anew with."""
+    return f"canary/{pooled_id[:16]}-{generation}.parquet"
 
 
 def plan(run: str) -> str:

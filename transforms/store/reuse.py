@@ -66,11 +66,20 @@ class LastSnapshot:
             units.setdefault(unit.file, []).append(unit)
         return units
 
+    @cached_property
+    def _by_content(self) -> dict[str, list[UnitRecord]]:
+        """Units by the checksum of their file; of files that are equal those of one."""
+        files = self._manifest.files if self._manifest else []
+        return {file["checksum"]: self._by_file.get(file["path"], []) for file in files}
+
     def of_file(self, file: InputFile) -> "OldShards":
-        """The shards of a file as it was then. Those of one file are kept: its units come one after the other."""
+        """The shards of a file as it was then, and those of one that had these bytes by another name.
+
+        Those of one file are kept: its units come one after the other.
+        """
         if self._last is None or self._last[0] != file.relative:
-            units = self._by_file.get(file.relative, [])
-            self._last = file.relative, self.shards(units)
+            units = [*self._by_content.get(file.checksum, []), *self._by_file.get(file.relative, [])]
+            self._last = file.relative, self.shards(list({unit.path: unit for unit in units}.values()))
         return self._last[1]
 
     def shards(self, units: list[UnitRecord]) -> "OldShards":
@@ -157,21 +166,21 @@ class OldShards:
             return None
         batch = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
         right = np.flatnonzero((as_hashes(batch.column("row_hash")) == hashes).all(axis=1))
-        return right, self._vectors(batch).take(right)
+        return right, stored_vectors(batch, self._space, self._final).take(right)
 
-    def _vectors(self, batch: pa.RecordBatch) -> Vectors:
-        tokens = batch.column("tokens").to_numpy()
-        truncated = batch.column("truncated").to_numpy(zero_copy_only=False)
-        limit = self._space.max_tokens or 0  # nothing is cut where there is none
-        final = self._final
-        return Vectors(
-            embedding=as_matrix(batch.column("embedding")) if final else pooled_vectors(batch, self._space.normalize),
-            norm=batch.column("norm").to_numpy(),
-            tokens=tokens,
-            truncated=truncated,
-            lost=np.where(truncated, tokens - limit, 0).astype(np.int32),
-            pooled=as_matrix(batch.column("pooled")) if final and "pooled" in batch.schema.names else None,
-        )
+
+def stored_vectors(batch: pa.RecordBatch, space: Space, final: bool) -> Vectors:
+    """Rows of a shard of a space that have `COLUMNS`: with their final vectors, or else with the pooled ones."""
+    truncated, tokens = batch.column("truncated").to_numpy(zero_copy_only=False), batch.column("tokens").to_numpy()
+    limit = space.max_tokens or 0  # nothing is cut where there is none
+    return Vectors(
+        embedding=as_matrix(batch.column("embedding")) if final else pooled_vectors(batch, space.normalize),
+        norm=batch.column("norm").to_numpy(),
+        tokens=tokens,
+        truncated=truncated,
+        lost=np.where(truncated, tokens - limit, 0).astype(np.int32),
+        pooled=as_matrix(batch.column("pooled")) if final and "pooled" in batch.schema.names else None,
+    )
 
 
 def _keys(hashes: np.ndarray) -> np.ndarray:

@@ -184,6 +184,12 @@ def rejects_bytes(rows: UnitRows, rejects: list[Rejected]) -> bytes:
     return _parquet(pa.Table.from_pylist(values, schema=REJECTS_SCHEMA))
 
 
+def rejects_from_bytes(data: bytes) -> list[Rejected]:
+    """The rejected rows of a unit's reject file."""
+    columns = ["id", "row", "reason", "excerpt"]
+    return [Rejected(**row) for row in pq.read_table(io.BytesIO(data), columns=columns).to_pylist()]
+
+
 @dataclass(frozen=True)
 class ShardInfo:
     """What a shard's own footer says of it."""
@@ -245,8 +251,8 @@ def _decoded(coding: Coding, rows: Rows) -> Rows:
     return rows.set_column(rows.schema.get_field_index("embedding"), "embedding", fixed_size(coding.decode(whole)))
 
 
-def read_checked(path: str, sha256: str | None, columns: list[str]) -> pa.Table:
-    """Those of the named columns that a shard has, once its bytes have proved to be the ones that were written.
+def read_checked(path: str, sha256: str | None, columns: list[str] | None = None) -> pa.Table:
+    """Those of the named columns (None: all) that a shard has, once its bytes have proved to be those written.
 
     Raises SentenceBeamError where the shard is missing or changed.
     """
@@ -258,7 +264,8 @@ def read_checked(path: str, sha256: str | None, columns: list[str]) -> pa.Table:
     if hashlib.sha256(data).hexdigest() != sha256:
         raise SentenceBeamError(f"{path} was changed after it was written (sha256 differs)")
     parquet = pq.ParquetFile(pa.BufferReader(data))
-    return parquet.read([name for name in columns if name in parquet.schema_arrow.names])
+    names = parquet.schema_arrow.names
+    return parquet.read(names if columns is None else [name for name in columns if name in names])
 
 
 def as_matrix(column: pa.FixedSizeListArray) -> np.ndarray:

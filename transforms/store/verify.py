@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 
 from transforms.errors import LedgerError, SentenceBeamError
 from transforms.store import layout, locators, shards, storage
+from transforms.store.calibrations import kept_calibration
+from transforms.store.canary import CanaryFile
 from transforms.store.ledger import Ledger
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
@@ -23,6 +25,10 @@ def faults(manifest: Manifest) -> Iterator[str]:
     yield from _ledger_faults(manifest)
     if manifest.data["index"]:
         yield from _index_faults(manifest)
+    if manifest.space.calibration:
+        yield from _calibration_faults(manifest.root, manifest.space.calibration)
+    if manifest.data.get("canary"):
+        yield from _canary_faults(CanaryFile(manifest.root, **manifest.data["canary"]))
     snapshot = storage.join(manifest.root, layout.snapshot(manifest.run))
     if storage.storage_of(snapshot).stat(snapshot) is None:
         yield f"{snapshot}: the snapshot's own manifest is missing; copy manifest.json there"
@@ -86,6 +92,20 @@ def _ledger_faults(manifest: Manifest) -> Iterator[str]:
     for unit, count in Counter(u.unit for u in manifest.units).items():
         if count > 1:
             yield f"ledger: unit {unit} is listed {count} times"
+
+
+def _calibration_faults(root: str, digest: str) -> Iterator[str]:
+    try:
+        kept_calibration(root, digest)
+    except SentenceBeamError as error:
+        yield str(error)
+
+
+def _canary_faults(file: CanaryFile) -> Iterator[str]:
+    try:
+        file.read()
+    except SentenceBeamError as error:
+        yield str(error)
 
 
 def _index_faults(manifest: Manifest) -> Iterator[str]:

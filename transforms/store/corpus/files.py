@@ -95,10 +95,7 @@ def _nothing_matches(pattern: str) -> str:
 def _input_file(entry: storage.Entry, relative: str, file_format: str) -> InputFile:
     if not is_utf8(entry.path):  # ids and manifests could not hold it
         raise OptionError(f"--input {entry.path!a}: the name is not UTF-8; rename the file or narrow --input")
-    stem, compression = relative, ""
-    for suffix in COMPRESSIONS:
-        if relative.endswith(suffix):
-            stem, compression = relative.removesuffix(suffix), suffix
+    stem = relative.removesuffix(_suffix(relative))
     if file_format == "auto":
         file_format = FORMATS.get("." + stem.rpartition(".")[2].lower(), "") if "." in stem else ""
     if not file_format:
@@ -106,9 +103,17 @@ def _input_file(entry: storage.Entry, relative: str, file_format: str) -> InputF
             f"{entry.path}: cannot tell the format from the name; say --format parquet, text or jsonl, "
             "or narrow --input"
         )
-    if file_format == "parquet":
-        compression = ""
+    compression = compression_of(relative, file_format)
     return InputFile(entry.path, relative, file_format, compression, entry.size, entry.checksum, entry.version)
+
+
+def compression_of(relative: str, file_format: str) -> str:
+    """How a file of this name and format is packed: a suffix, or ""."""
+    return "" if file_format == "parquet" else _suffix(relative)
+
+
+def _suffix(relative: str) -> str:
+    return next((suffix for suffix in COMPRESSIONS if relative.endswith(suffix)), "")
 
 
 def is_utf8(text: str | None) -> bool:

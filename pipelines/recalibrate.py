@@ -1,0 +1,86 @@
+"""`sentence-beam recalibrate`: another calibration for a store's vectors; no model runs and no input is read."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+import apache_beam as beam
+
+from pipelines import options
+from pipelines.embed import result_of, writing
+from pipelines.index import record_plan, snapshot_of
+from pipelines.resolve import new_run
+from pipelines.summary import index_line
+from transforms.beam import BuildIndex, Commit, IndexRequest
+from transforms.beam.recalibrate import Recalibrate, RecalibrateJob
+from transforms.calibration import Calibration, check_space
+from transforms.store import open_store, storage
+from transforms.store.calibrations import keep_calibration, read_calibration
+from transforms.store.commit import Result, Snapshot
+from transforms.store.manifest import Manifest
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `recalibrate`."""
+    p = options.command("recalibrate", "Apply a calibration to the vectors of a store, from their pooled vectors.")
+    p.add_argument("--store", required=True, metavar="STORE")
+    p.add_argument(
+        "--calibration", required=True, type=options.filled, metavar="PATH", help="folder that fit --input STORE made"
+    )
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    return options.run_command("recalibrate", _recalibrate, argv)
+
+
+def _recalibrate(argv: list[str]) -> int:
+    args, beam_options = options.parse(parser(), argv)
+    root, run = storage.absolute(args.store), new_run()
+    calibration = read_calibration(args.calibration)
+    check_space(calibration.info, open_store(root).space, args.calibration)
+    with writing(root, run, beam_options):
+        manifest = open_store(root).manifest
+        check_space(calibration.info, manifest.space, args.calibration)
+        snapshot = recalibrated(manifest, run, calibration)
+        keep_calibration(root, calibration)
+        record_plan(manifest, run)
+        with beam.Pipeline(options=beam_options) as pipeline:
+            build(pipeline, manifest, snapshot)
+        result = result_of(root, run)
+    print("\n".join(summary(result, calibration, root)))
+    return 0
+
+
+def recalibrated(manifest: Manifest, run: str, calibration: Calibration) -> Snapshot:
+    """The snapshot that the run is to make."""
+    space = manifest.space.calibrated(calibration.digest, calibration.dim)
+    chosen = manifest.data["options"] | {"truncate_dim": space.truncate_dim}
+    return replace(snapshot_of(manifest, run), space=space.to_json(), options=chosen)
+
+
+def build(pipeline: beam.Pipeline, manifest: Manifest, snapshot: Snapshot) -> beam.PCollection:
+    """The whole graph; gives the one Result. An index is built again, like the one there is."""
+    units = pipeline | "Units" >> beam.Create(manifest.units)
+    made = units | "Recalibrate" >> Recalibrate(RecalibrateJob(snapshot, manifest.data["space"]))
+    known = [made.units, made.problems]
+    if manifest.data["index"]:
+        request = IndexRequest(**manifest.data["index"]["request"])
+        known.append((made.units, made.problems) | "Index" >> BuildIndex(snapshot, request))
+    return tuple(known) | "Commit" >> Commit(snapshot)
+
+
+def summary(result: Result, calibration: Calibration, root: str) -> list[str]:
+    """What came of it; one fact a line."""
+    return [
+        f"rows        {result.ledger['written']:,} with other vectors",
+        f"calibration {calibration.info['method']} ({calibration.digest[:16]}), {calibration.dim} dimensions",
+        *([f"index       {index_line(result.index)}"] if result.index else []),
+        f"store       {root} (snapshot {result.run})",
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

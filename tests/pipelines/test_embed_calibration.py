@@ -1,0 +1,274 @@
+"""Calibrations: applied while embedding, to a store that is there, and to queries; kept, checked, changed, dropped."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.calibrations import fit_on
+from helpers.commands import Outcome, Run
+from helpers.corpora import check_ledger, files_in, manifest_of, rows_of, sentences, vectors_of, write_lines
+from helpers.tiny_models import save_tiny_model
+
+from transforms.calibration import load_calibration
+from transforms.encoder import Encoder
+from transforms.store import open_store
+
+METHODS = ["standardize", "remove-top:2", "whitening:8"]
+
+
+@pytest.fixture
+def glob(inputs: Path) -> Path:
+    """Sixty rows in two files, and the glob that names them."""
+    write_lines(inputs / "a.txt", sentences(40))
+    write_lines(inputs / "b.txt", sentences(20, 40))
+    return inputs / "*"
+
+
+@pytest.fixture
+def plain(embed: Run, glob: Path, store: Path) -> Outcome:
+    """A store of them without a calibration, by normalised vectors."""
+    return embed(glob, "--normalize", "--dtype", "float32", "--keep-columns", "text").ok()
+
+
+@pytest.fixture
+def no_model(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """For as long as it is not undone, no model can be loaded by a worker."""
+    return monkeypatch
+
+
+def forbid(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("the model was loaded"))
+
+
+def expected(model: Path, folder: Path, store: Path) -> np.ndarray:
+    """Calibrated and normalised vectors of the store's texts, in the snapshot's order, by numpy."""
+    pooled = Encoder.load(str(model), dtype="float32", normalize=False).encode([row["text"] for row in rows_of(store)])
+    tensors = load_calibration(str(folder)).tensors
+    rows = pooled.astype(np.float64) - tensors["mean"]
+    rows = rows * tensors["scale"] if "scale" in tensors else rows
+    if "directions" in tensors:
+        rows = rows - rows @ tensors["directions"].T @ tensors["directions"]
+    rows = rows @ tensors["kernel"] if "kernel" in tensors else rows
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def assert_calibrated(store: Path, model: Path, folder: Path) -> None:
+    found, wanted = np.array(list(vectors_of(store).values())), expected(model, folder, store)
+    assert (found * wanted).sum(axis=1).min() >= 0.99999
+    assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+
+
+# --- applied
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_on_the_fly_afterwards_and_by_embed_alone_give_the_same(
+    run: Run, embed: Run, plain: Outcome, glob: Path, store: Path, model: Path, tmp_path: Path, method: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    folder, other, fresh = fit_on(store, method, tmp_path / "fitted"), tmp_path / "other", tmp_path / "fresh"
+    options = ("--model", model, "--dtype", "float32", "--keep-columns", "text", "--normalize")
+    run("embed", "--input", glob, "--output", other, *options).ok()
+    run("embed", "--input", glob, "--output", fresh, *options, "--calibration", folder).ok()
+    with monkeypatch.context() as patch:
+        forbid(patch)
+        run("recalibrate", "--store", store, "--calibration", folder).ok()
+        run("embed", "--input", glob, "--output", other, "--calibration", folder).ok()
+    manifests = [manifest_of(place) for place in (store, other, fresh)]
+    assert [m["work"]["reused"] for m in manifests] == [60, 60, 0]
+    assert len({json.dumps(m["space"]) for m in manifests}) == 1
+    assert len({json.dumps([unit["path"] for unit in m["shards"]]) for m in manifests}) == 1
+    for place in (store, other, fresh):
+        assert_calibrated(place, model, folder)
+        run("verify", "--store", place).ok()
+
+
+def test_recalibrating_reads_no_input_and_keeps_every_row(
+    run: Run, plain: Outcome, glob: Path, store: Path, tmp_path: Path
+) -> None:
+    before = [{k: v for k, v in row.items() if k != "pooled"} for row in rows_of(store)]
+    folder = fit_on(store, "whitening:8", tmp_path / "fitted")
+    for path in glob.parent.iterdir():
+        path.unlink()
+    out = run("recalibrate", "--store", store, "--calibration", folder).ok().out
+    assert "60 with other vectors" in out
+    manifest = check_ledger(store, 60, reused=60)
+    digest = load_calibration(str(folder)).digest
+    assert manifest["space"]["calibration"] == digest
+    assert manifest["calibration"] == {"path": f"calibrations/{digest}", "digest": digest}
+    assert manifest["space"]["dim"] == 8
+    assert [{k: v for k, v in row.items() if k != "pooled"} for row in rows_of(store)] == before
+
+
+def test_rejected_rows_stay_on_record(run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
+    write_lines(inputs / "a.txt", [*sentences(30), "", "  "])
+    write_lines(inputs / "b.txt", [""])
+    embed(inputs / "*", "--max-rejects", 0.5).ok()
+    run("recalibrate", "--store", store, "--calibration", fit_on(store, "standardize", tmp_path / "fitted")).ok()
+    check_ledger(store, 30, 3, reused=30)
+    embed(inputs / "*", "--max-rejects", 0.5).ok()
+    check_ledger(store, 30, 3, carried=30)
+
+
+def test_one_calibration_after_another_and_back(
+    run: Run, embed: Run, plain: Outcome, glob: Path, store: Path, model: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    before = vectors_of(store)
+    first = fit_on(store, "standardize", tmp_path / "first")
+    forbid(monkeypatch)
+    run("recalibrate", "--store", store, "--calibration", first).ok()
+    second = fit_on(store, "whitening:8", tmp_path / "second")  # of the pooled vectors, which are still there
+    embed(glob, "--calibration", second).ok()
+    assert_calibrated(store, model, second)
+    run("recalibrate", "--store", store, "--calibration", first).ok()
+    assert_calibrated(store, model, first)
+    embed(glob, "--calibration", "").ok()
+    manifest = check_ledger(store, 60)
+    assert (manifest["calibration"], manifest["space"]["calibration"]) == (None, None)
+    after = vectors_of(store)
+    assert np.allclose([before[i] for i in before], [after[i] for i in before], atol=1e-6)
+
+
+def test_truncation_comes_after_the_calibration(
+    embed: Run, plain: Outcome, glob: Path, store: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = fit_on(store, "whitening:8", tmp_path / "fitted")
+    forbid(monkeypatch)
+    embed(glob, "--calibration", folder, "--truncate-dim", 3).ok()
+    wanted = expected(model, folder, store)[:, :3]
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    assert np.allclose(list(vectors_of(store).values()), wanted, atol=1e-4)
+    embed(glob, "--truncate-dim", 8).ok()
+    assert_calibrated(store, model, folder)
+    embed(glob, "--truncate-dim", 9).failed(2, "truncate dim 9", "8 components")
+
+
+def test_a_truncation_wider_than_the_calibration_is_forgotten(
+    run: Run, embed: Run, glob: Path, store: Path, tmp_path: Path
+) -> None:
+    for night, command in enumerate(("recalibrate", "embed")):
+        embed(glob, "--truncate-dim", 12, "--calibration", "").ok()
+        folder = fit_on(store, "whitening:8", tmp_path / str(night))
+        if command == "embed":
+            embed(glob, "--calibration", folder).ok()
+        else:
+            run("recalibrate", "--store", store, "--calibration", folder).ok()
+        manifest = check_ledger(store, 60)
+        assert (manifest["space"]["truncate_dim"], manifest["space"]["dim"]) == (None, 8)
+        embed(glob).ok()
+        check_ledger(store, 60, carried=60)
+
+
+# --- remembered
+
+
+def test_a_store_remembers_its_calibration(
+    run: Run, embed: Run, plain: Outcome, glob: Path, store: Path, model: Path, tmp_path: Path
+) -> None:
+    folder = fit_on(store, "remove-top:2", tmp_path / "fitted")
+    run("recalibrate", "--store", store, "--calibration", folder).ok()
+    copy = folder.rename(tmp_path / "gone")
+    embed(glob).ok()
+    check_ledger(store, 60, carried=60)
+    write_lines(glob.parent / "c.txt", sentences(5, 100))
+    embed(glob).ok()
+    check_ledger(store, 65, embedded=5, carried=60)
+    assert_calibrated(store, model, copy)
+    hit = open_store(str(store)).search([sentences(1, 102)[0]], k=1)[0][0]
+    assert (hit["text"], round(hit["score"], 5)) == (sentences(1, 102)[0], 1)
+
+
+def test_an_index_is_built_of_the_new_vectors(
+    run: Run, embed: Run, plain: Outcome, glob: Path, store: Path, tmp_path: Path
+) -> None:
+    embed(glob, "--index", "Flat").ok()
+    folder = fit_on(store, "whitening:8", tmp_path / "fitted")
+    assert "index       Flat" in run("recalibrate", "--store", store, "--calibration", folder).ok().out
+    manifest = check_ledger(store, 60)
+    assert (manifest["index"]["rows"], manifest["index"]["factory"]) == (60, "Flat")
+    for row in rows_of(store)[::7]:
+        assert open_store(str(store)).search([row["text"]], k=1)[0][0]["id"] == row["id"]
+
+
+def test_a_damaged_copy_in_the_store_is_named_and_mended(
+    run: Run, embed: Run, plain: Outcome, glob: Path, store: Path, tmp_path: Path
+) -> None:
+    folder = fit_on(store, "standardize", tmp_path / "fitted")
+    embed(glob, "--calibration", folder).ok()
+    path = store / manifest_of(store)["calibration"]["path"] / "calibration.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(bytes(data))
+    assert str(path.parent) in run("verify", "--store", store).err
+    embed(glob).failed(1, path, "--calibration")
+    run("search", "--store", store, "--query", "dog").failed(1, path)
+    embed(glob, "--calibration", folder).ok()
+    run("verify", "--store", store).ok()
+    run("search", "--store", store, "--query", "dog").ok()
+
+
+# --- refused
+
+
+@pytest.mark.parametrize("command", ["embed", "recalibrate"])
+def test_a_calibration_of_another_space_is_refused_by_field(
+    run: Run, plain: Outcome, glob: Path, store: Path, model: Path, tmp_path: Path, command: str
+) -> None:
+    other = tmp_path / "other"
+    run("embed", "--input", glob, "--output", other, "--model", model, "--pooler", "max", "--dtype", "float32").ok()
+    folder, before = fit_on(other, "standardize", tmp_path / "fitted"), files_in(store)
+    where = ("--store", store) if command == "recalibrate" else ("--input", glob, "--output", store)
+    run(command, *where, "--calibration", folder).failed(2, "another space (pooler differ)", folder)
+    assert files_in(store) == before
+    run("plan", "--input", glob, "--output", store, "--calibration", folder).failed(2, "another space (pooler differ)")
+
+
+def test_a_folder_that_holds_no_calibration(run: Run, plain: Outcome, glob: Path, store: Path, tmp_path: Path) -> None:
+    run("embed", "--input", glob, "--output", store, "--calibration", tmp_path / "no").failed(2, "calibration.json")
+    run("recalibrate", "--store", store, "--calibration", tmp_path / "no").failed(2, "calibration.json")
+    run("recalibrate", "--store", tmp_path, "--calibration", tmp_path / "no").failed(2)
+
+
+def test_embedding_anew_in_another_space_asks_what_to_do_with_the_calibration(
+    run: Run, embed: Run, plain: Outcome, glob: Path, store: Path, tmp_path: Path
+) -> None:
+    embed(glob, "--calibration", fit_on(store, "standardize", tmp_path / "fitted")).ok()
+    embed(glob, "--pooler", "max").failed(2, "another space", "--reembed")
+    embed(glob, "--pooler", "max", "--reembed").failed(2, "pooler differ", "--calibration")
+    embed(glob, "--pooler", "max", "--reembed", "--calibration", "").ok()
+    check_ledger(store, 60, embedded=60)
+
+
+def test_a_damaged_shard_stops_recalibrating(run: Run, plain: Outcome, store: Path, tmp_path: Path) -> None:
+    folder = fit_on(store, "standardize", tmp_path / "fitted")
+    before, path = manifest_of(store), store / manifest_of(store)["shards"][0]["path"]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+    run("recalibrate", "--store", store, "--calibration", folder).failed(1, path, "sha256")
+    assert manifest_of(store) == before
+
+
+# --- the encoder
+
+
+def test_the_encoder_applies_a_calibration(plain: Outcome, store: Path, model: Path, tmp_path: Path) -> None:
+    folder = fit_on(store, "whitening:8", tmp_path / "fitted")
+    for given in (folder, str(folder), load_calibration(str(folder))):
+        encoder = Encoder.load(str(model), dtype="float32", normalize=True, calibration=given)
+        assert encoder.dim == encoder.space.dim == 8
+        assert encoder.space.calibration == load_calibration(str(folder)).digest
+        found = encoder.encode([row["text"] for row in rows_of(store)])
+        assert np.allclose(found, expected(model, folder, store), atol=1e-4)
+    raw = Encoder.load(str(model), dtype="float32", normalize=False, calibration=folder, truncate_dim=3)
+    assert raw.encode(["a dog"]).shape == (1, 3)
+    assert not np.isclose(np.linalg.norm(raw.encode(["a dog"])), 1)
+
+
+def test_the_encoder_refuses_a_calibration_of_another_model(plain: Outcome, store: Path, tmp_path: Path) -> None:
+    folder = fit_on(store, "standardize", tmp_path / "fitted")
+    other = save_tiny_model("bert", tmp_path / "model", num_hidden_layers=2)
+    with pytest.raises(Exception, match="weights"):
+        Encoder.load(str(other), dtype="float32", calibration=folder)

@@ -1,0 +1,162 @@
+"""Models that move without any option changing, spaces that are required, and what is said of embedding anew."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.commands import Run
+from helpers.corpora import check_ledger, files_in, manifest_of, sentences, vectors_of, write_lines
+
+import transforms.beam.embed
+from transforms.beam.job import EmbedJob
+from transforms.encoder import Embedded, Encoder
+
+
+@pytest.fixture
+def glob(inputs: Path) -> Path:
+    """Ten rows in each of two files, and the glob that names them."""
+    write_lines(inputs / "a.txt", sentences(10))
+    write_lines(inputs / "b.txt", sentences(10, 10))
+    return inputs / "*"
+
+
+@pytest.fixture
+def moved(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """From its call on, what models give is so far (relative to its length) from what they gave."""
+    original = transforms.beam.embed.load_encoder
+
+    def move(by: float) -> None:
+        def load(job: EmbedJob) -> Encoder:
+            encoder = original(job)
+            embed = encoder.embed
+
+            def other(*args: object, **kwargs: object) -> Embedded:
+                found = embed(*args, **kwargs)
+                length = np.linalg.norm(found.vectors, axis=1, keepdims=True)
+                return replace(found, vectors=(found.vectors + by * length * [1, *[0] * 23]).astype(np.float32))
+
+            encoder.embed = other  # type: ignore[method-assign]
+            return encoder
+
+        monkeypatch.setattr("transforms.beam.embed.load_encoder", load)
+
+    return move
+
+
+def test_the_store_keeps_its_canary(run: Run, embed: Run, glob: Path, store: Path) -> None:
+    embed(glob, "--dtype", "float32").ok()
+    entry = manifest_of(store)["canary"]
+    assert list(files_in(store, "canary")) == [entry["path"]]
+    write_lines(glob.parent / "c.txt", sentences(5, 50))
+    embed(glob, "--normalize", "--truncate-dim", 8).ok()
+    run("index", "--input", store).ok()
+    assert manifest_of(store)["canary"] == entry
+    run("verify", "--store", store).ok()
+
+
+@pytest.mark.parametrize("normalize", ["--normalize", "--no-normalize"])
+def test_a_model_that_moved_writes_nothing(
+    embed: Run, glob: Path, store: Path, moved: Callable[[float], None], normalize: str
+) -> None:
+    embed(glob, "--dtype", "float32", normalize).ok()
+    before, shards = manifest_of(store), files_in(store, "embeddings", "sidecars", "canary")
+    write_lines(glob.parent / "a.txt", sentences(12))
+    moved(0.01)
+    line = embed(glob).failed(3, "moved by a cosine distance", "--max-drift 1e-07", before["canary"]["path"])
+    assert "--reembed" in line
+    assert (manifest_of(store), files_in(store, "embeddings", "sidecars", "canary")) == (before, shards)
+    assert not (store / "lease.json").exists()
+    embed(glob, "--max-drift", 0.01).ok()
+    assert check_ledger(store, 22, embedded=2, reused=10, carried=10)["canary"] == before["canary"]
+
+
+def test_what_float32_differs_by_is_allowed(
+    embed: Run, glob: Path, store: Path, moved: Callable[[float], None]
+) -> None:
+    embed(glob, "--dtype", "float32").ok()
+    write_lines(glob.parent / "a.txt", sentences(12))
+    moved(2e-5)
+    embed(glob).ok()
+    check_ledger(store, 22, embedded=2, reused=10, carried=10)
+
+
+def test_nights_with_nothing_to_embed_do_not_ask(
+    embed: Run, glob: Path, store: Path, moved: Callable[[float], None]
+) -> None:
+    embed(glob, "--dtype", "float32").ok()
+    moved(0.5)
+    embed(glob).ok()
+    check_ledger(store, 20, carried=20)
+    embed(glob, "--normalize").ok()
+    check_ledger(store, 20, reused=20)
+
+
+def test_embedding_anew_begins_a_new_canary(
+    embed: Run, glob: Path, store: Path, moved: Callable[[float], None]
+) -> None:
+    embed(glob, "--dtype", "float32").ok()
+    first, vectors = manifest_of(store)["canary"], vectors_of(store)
+    moved(0.5)
+    out = embed(glob, "--reembed").ok().out
+    assert "anew        everything was embedded anew, in the same space" in out
+    second = check_ledger(store, 20, embedded=20)["canary"]
+    assert second != first
+    assert vectors_of(store) != vectors
+    write_lines(glob.parent / "a.txt", sentences(12))
+    embed(glob).ok()
+    assert manifest_of(store)["canary"] == second
+    out = embed(glob, "--reembed", "--pooler", "max").ok().out
+    assert "anew        everything was embedded anew, in another space (pooler" in out
+
+
+def test_a_run_that_was_not_committed_leaves_its_canary(
+    embed: Run, inputs: Path, store: Path, moved: Callable[[float], None]
+) -> None:
+    write_lines(inputs / "a.txt", ["one", "two", "", "three"])
+    embed(inputs / "*", "--dtype", "float32").failed(3, "rejected")
+    moved(0.5)
+    write_lines(inputs / "a.txt", ["one", "two", "three"])
+    embed(inputs / "*", "--dtype", "float32").failed(3, "moved")
+    embed(inputs / "*", "--dtype", "float32", "--reembed").ok()
+    check_ledger(store, 3, embedded=3)
+
+
+def test_a_damaged_canary_is_named(run: Run, embed: Run, glob: Path, store: Path) -> None:
+    embed(glob).ok()
+    path = store / manifest_of(store)["canary"]["path"]
+    path.write_bytes(path.read_bytes()[:-1])
+    assert str(path) in run("verify", "--store", store).err
+    embed(glob).ok()
+    write_lines(glob.parent / "a.txt", sentences(12))
+    embed(glob).failed(1, path, "sha256", "--reembed")
+
+
+@pytest.mark.parametrize("distance", ["-1", "2.5", "nan", "far"])
+def test_distances_that_cannot_be(embed: Run, glob: Path, distance: str) -> None:
+    embed(glob, "--max-drift", distance).failed(2, "--max-drift", distance)
+
+
+# --- spaces
+
+
+def test_a_required_space(embed: Run, glob: Path, store: Path) -> None:
+    embed(glob, "--require-space", "0" * 64).failed(2, "--require-space", "0" * 64)
+    assert not store.exists()
+    embed(glob).ok()
+    wanted = manifest_of(store)["space"]["id"]
+    embed(glob, "--require-space", wanted).ok()
+    before = manifest_of(store)
+    for options in (["--normalize"], ["--truncate-dim", 8], ["--pooler", "max", "--reembed"]):
+        embed(glob, "--require-space", wanted, *options).failed(2, "--require-space", wanted)
+    assert manifest_of(store) == before
+    embed(glob, "--reembed", "--require-space", wanted).ok()
+
+
+def test_another_index_is_all_that_is_built(embed: Run, glob: Path, store: Path) -> None:
+    embed(glob, "--index", "Flat").ok()
+    shards = files_in(store, "embeddings")
+    embed(glob, "--index", "SQ8").ok()
+    assert check_ledger(store, 20, carried=20)["index"]["factory"] == "SQ8"
+    assert files_in(store, "embeddings") == shards

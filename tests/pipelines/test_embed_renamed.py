@@ -1,0 +1,163 @@
+"""Files that only have another name: carried where ids come from a column, else read, with nothing embedded again."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers.commands import Outcome, Run
+from helpers.corpora import (
+    check_ledger,
+    files_in,
+    ids_of,
+    manifest_of,
+    rows_of,
+    sentences,
+    vectors_of,
+    write_bytes,
+    write_jsonl,
+    write_parquet,
+)
+
+from transforms.store import open_store
+
+
+@pytest.fixture
+def night(embed: Run, inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """`embed` of all inputs with ids from a column; the model is there in the first night only."""
+    calls: list[bool] = []
+
+    def call(*options: object) -> Outcome:
+        if calls:
+            monkeypatch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("the model was loaded"))
+        calls.append(True)
+        return embed(inputs / "**", "--id-column", "id", "--unit-tokens", 60, *options).ok()
+
+    return call
+
+
+def put(path: Path, start: int, stop: int) -> Path:
+    """Rows k<start> to k<stop>, in row groups of five."""
+    ids = [f"k{i}" for i in range(start, stop)]
+    return write_parquet(path, sentences(stop - start, start), 5, id=ids)
+
+
+def paths(store: Path) -> list[str]:
+    """Of the current shards."""
+    return [unit["path"] for unit in manifest_of(store)["shards"] if unit["path"]]
+
+
+def test_a_renamed_file_is_carried_and_stays_so(night: Callable[..., Outcome], inputs: Path, store: Path) -> None:
+    put(inputs / "a.parquet", 0, 20)
+    put(inputs / "b.parquet", 20, 30)
+    night("--index", "Flat")
+    before, shards, vectors = manifest_of(store), files_in(store, "embeddings"), vectors_of(store)
+    (inputs / "deep").mkdir()
+    (inputs / "a.parquet").rename(inputs / "deep" / "z.parquet")
+    night()
+    after = check_ledger(store, 30, carried=30)
+    assert files_in(store, "embeddings") == shards
+    assert vectors_of(store) == vectors
+    assert [file["path"] for file in after["input"]["files"]] == ["b.parquet", "deep/z.parquet"]
+    assert {unit["file"] for unit in after["shards"]} == {"b.parquet", "deep/z.parquet"}
+    assert sorted(paths(store)) == sorted(unit["path"] for unit in before["shards"])
+    assert "k3" in {hit["id"] for hit in open_store(str(store)).search(sentences(1, 3), k=5)[0]}
+    night()
+    assert check_ledger(store, 30, carried=30)["shards"] == after["shards"]
+
+
+def test_files_that_swap_their_names_are_carried(night: Callable[..., Outcome], inputs: Path, store: Path) -> None:
+    a, b = put(inputs / "a.parquet", 0, 10), put(inputs / "b.parquet", 10, 30)
+    night()
+    vectors = vectors_of(store)
+    a.rename(inputs / "c.parquet")
+    b.rename(a)
+    (inputs / "c.parquet").rename(b)
+    night()
+    manifest = check_ledger(store, 30, carried=30)
+    rows = {
+        name: sum(u["rows"] for u in manifest["shards"] if u["file"] == name) for name in ("a.parquet", "b.parquet")
+    }
+    assert rows == {"a.parquet": 20, "b.parquet": 10}
+    assert vectors_of(store) == vectors
+
+
+def test_a_copy_is_read_but_not_embedded(night: Callable[..., Outcome], inputs: Path, store: Path) -> None:
+    put(inputs / "a.parquet", 0, 10)
+    night()
+    shutil.copy(inputs / "a.parquet", inputs / "b.parquet")
+    shutil.copy(inputs / "a.parquet", inputs / "c.parquet")
+    (inputs / "a.parquet").unlink()
+    night()
+    check_ledger(store, 20, carried=10, reused=10)
+    assert len(set(paths(store))) == len(paths(store))
+
+
+@pytest.mark.parametrize("other", ["a copy", "another file"])
+def test_no_shard_is_shared_when_an_old_name_comes_back(
+    night: Callable[..., Outcome], inputs: Path, store: Path, other: str
+) -> None:
+    put(inputs / "a.parquet", 0, 10)
+    put(inputs / "c.parquet", 10, 20)
+    night()
+    (inputs / "a.parquet").rename(inputs / "b.parquet")
+    night()
+    check_ledger(store, 20, carried=20)
+    if other == "a copy":
+        shutil.copy(inputs / "b.parquet", inputs / "a.parquet")
+    else:
+        (inputs / "c.parquet").rename(inputs / "a.parquet")
+    for carried in (10 if other == "a copy" else 20, None):
+        night()
+        assert len(set(paths(store))) == len(paths(store))
+        rows = len(ids_of(store))
+        check_ledger(store, rows, carried=rows if carried is None else carried)
+
+
+def test_a_renamed_file_whose_shard_is_gone_is_read(
+    night: Callable[..., Outcome], embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(inputs / "a.parquet", 0, 10)
+    with monkeypatch.context():
+        night()
+    (store / paths(store)[0]).unlink()
+    (inputs / "a.parquet").rename(inputs / "b.parquet")
+    embed(inputs / "**").ok()
+    manifest = check_ledger(store, 10)
+    assert 0 < manifest["work"]["embedded"] < 10
+
+
+def test_without_an_id_column_vectors_are_reused_and_ids_are_new(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(inputs / "a.parquet", 0, 10)
+    put(inputs / "b.parquet", 10, 20)
+    embed(inputs / "*").ok()
+    before = vectors_of(store)
+    monkeypatch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    (inputs / "a.parquet").rename(inputs / "z.parquet")
+    embed(inputs / "*").ok()
+    check_ledger(store, 20, carried=10, reused=10)
+    after = vectors_of(store)
+    assert [after[f"z.parquet#{i}"] for i in range(10)] == [before[f"a.parquet#{i}"] for i in range(10)]
+    assert not any(i.startswith("a.") for i in after)
+
+
+def test_the_same_bytes_packed_otherwise_are_another_file(embed: Run, inputs: Path, store: Path) -> None:
+    write_jsonl(inputs / "a.jsonl", [{"text": "one", "id": "k"}])
+    write_bytes(inputs / "b.jsonl.gz", (inputs / "a.jsonl").read_bytes())
+    embed(inputs / "*", "--id-column", "id").ok()
+    (inputs / "b.jsonl.gz").rename(inputs / "c.jsonl")
+    embed(inputs / "*").failed(3, "rejected")
+    (inputs / "c.jsonl").rename(inputs / "d.jsonl.gz")
+    embed(inputs / "*").ok()
+    check_ledger(store, 2, carried=2)
+
+
+def test_rejected_rows_of_a_renamed_file_are_carried_too(embed: Run, inputs: Path, store: Path) -> None:
+    write_parquet(inputs / "a.parquet", ["one", "", "two"], id=["x", "y", "z"])
+    embed(inputs / "*", "--id-column", "id", "--max-rejects", 0.5).ok()
+    (inputs / "a.parquet").rename(inputs / "b.parquet")
+    embed(inputs / "*", "--max-rejects", 0.5).ok()
+    check_ledger(store, 2, 1, carried=2)
+    assert [row["id"] for row in rows_of(store)] == ["x", "z"]

@@ -1,0 +1,42 @@
+"""Final vectors from pooled ones, where no text is read and no model is needed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from transforms.space import Space
+from transforms.store.shards import Vectors
+
+if TYPE_CHECKING:
+    from transforms.calibration import Calibration
+
+
+@dataclass(frozen=True)
+class Output:
+    """The last stage of a space; its calibration is read when it is first needed."""
+
+    space: Space
+    read_calibration: "Callable[[], Calibration | None]"
+
+    @cached_property
+    def _calibration(self) -> "Calibration | None":
+        return self.read_calibration()
+
+    def of(self, vectors: Vectors) -> tuple[np.ndarray, Vectors]:
+        """Rows that pooled vectors (in `embedding`) give a final vector for, int64 [n], and these with it.
+
+        The others become zero or are not finite.
+        """
+        import torch
+
+        from transforms.encoder.output import finish
+        from transforms.pooling import Status
+
+        pooled = np.require(vectors.embedding, requirements="W")  # torch warns of what it could not write to
+        done = finish(torch.from_numpy(pooled), self.space, self._calibration)
+        kept = None if done.pooled is None else done.pooled.numpy()
+        good = np.flatnonzero(done.status.numpy() == int(Status.OK))
+        return good, replace(vectors, embedding=done.vectors.numpy(), pooled=kept).take(good)

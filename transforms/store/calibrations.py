@@ -1,0 +1,48 @@
+"""Calibrations as files, and the copy that a store keeps, so that queries get what its rows got."""
+
+from typing import Any
+
+from transforms.calibration.calibration import INFO, TENSORS, Calibration
+from transforms.errors import OptionError, SentenceBeamError
+from transforms.store import layout, storage
+
+
+def read_calibration(folder: str) -> Calibration:
+    """The calibration in a folder, wherever that is; `OptionError` naming the file that is missing or damaged."""
+    root = storage.absolute(folder)
+    store = storage.storage_of(root)
+    found = {name: store.read_versioned(storage.join(root, name)) for name in (INFO, TENSORS)}
+    return Calibration.from_files({name: file[0] for name, file in found.items() if file is not None}, folder)
+
+
+def keep_calibration(root: str, calibration: Calibration) -> None:
+    """Make sure that a store has its copy; one that is damaged is written over."""
+    folder = storage.join(root, layout.calibration(calibration.digest))
+    store = storage.storage_of(folder)
+    for name, data in calibration.to_files().items() if not _is_whole(folder) else ():
+        path = storage.join(folder, name)
+        standing = store.read_versioned(path)
+        store.replace_if(path, data, standing[1] if standing else None)
+
+
+def _is_whole(folder: str) -> bool:
+    try:
+        read_calibration(folder)
+    except OptionError:
+        return False
+    return True
+
+
+def kept_calibration(root: str, digest: str) -> Calibration:
+    """A store's copy. Raises SentenceBeamError naming the file where it is missing or damaged."""
+    folder = storage.join(root, layout.calibration(digest))
+    try:
+        return read_calibration(folder)
+    except OptionError as error:
+        reason = str(error).partition(";")[0]
+        raise SentenceBeamError(f"{reason}; name the calibration again with embed --calibration") from error
+
+
+def entry(digest: str | None) -> dict[str, Any] | None:
+    """What a manifest says of its calibration."""
+    return {"path": layout.calibration(digest), "digest": digest} if digest else None

@@ -1,0 +1,68 @@
+"""Renamed files: bytes that the last snapshot has under another name, carried over under their own."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from transforms.store.corpus import InputFile
+from transforms.store.corpus.files import compression_of
+from transforms.store.manifest import Manifest
+from transforms.store.plan import PlannedFile
+from transforms.store.records import UnitRecord
+
+Units = list[UnitRecord]
+
+
+def carry_renamed(
+    planned: list[PlannedFile], manifest: Manifest, stands: Callable[[UnitRecord], bool]
+) -> list[PlannedFile]:
+    """The plan, with units carried for files that only have another name; their rows' ids must not be made of it.
+
+    Units go to one file: a copy is read, since no two units may share a shard. `stands` says if a unit's files do.
+    """
+    taken = {item.file.relative for item in planned if item.carried}
+    free: dict[tuple[object, ...], list[Units]] = {}
+    units = _by_file(manifest)
+    for file in manifest.files:
+        known = units.get(file["path"], [])
+        if known and file["path"] not in taken and all(map(stands, known)):
+            free.setdefault(_content(file["path"], file["format"], file["size"], file["checksum"]), []).append(known)
+    return [_renamed(item, free) if item.spans else item for item in planned]
+
+
+def _by_file(manifest: Manifest) -> dict[str, Units]:
+    units: dict[str, Units] = {}
+    for unit in manifest.units:
+        units.setdefault(unit.file, []).append(unit)
+    return units
+
+
+def _content(path: str, file_format: str, size: int, checksum: str) -> tuple[object, ...]:
+    """What must be equal for two files to hold the same rows; the name says how a text file is packed."""
+    return file_format, compression_of(path, file_format), size, checksum
+
+
+def _renamed(item: PlannedFile, free: dict[tuple[object, ...], list[Units]]) -> PlannedFile:
+    file = item.file
+    known = free.get(_content(file.relative, file.format, file.size, file.checksum))
+    if not known:
+        return item
+    return replace(item, spans=(), carried=tuple(_under(file, unit) for unit in known.pop(0)))
+
+
+def _under(file: InputFile, unit: UnitRecord) -> UnitRecord:
+    """The unit by the name it has in this file; its shard keeps its own."""
+    return replace(unit, unit=file.key + unit.unit[len(file.key) :], file=file.relative)
+
+
+def of_files_read(planned: list[PlannedFile]) -> list[PlannedFile]:
+    """Carried files with a shard that is named after a file which is read tonight, and could be written again.
+
+    They have to be read too, so that their rows move to shards of their own.
+    """
+    read = {item.file.key for item in planned if item.spans}
+    return [item for item in planned if any(_named_after(unit) in read - {item.file.key} for unit in item.carried)]
+
+
+def _named_after(unit: UnitRecord) -> str:
+    """The key of the file that a unit's shard is named after."""
+    return (unit.path or "").rpartition("/")[2].partition("-")[0]
