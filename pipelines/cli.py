@@ -7,7 +7,7 @@ import sys
 COMMANDS = {
     "embed": "embed a collection into a store, or bring the store up to date",
     "plan": "what embed would do: files, rows, tokens, units, bytes, time",
-    "fit": "count the tokens of a corpus for the poolers that weigh by them",
+    "fit": "fit a calibration on a store's vectors, or count the tokens of a corpus",
     "recalibrate": "apply a calibration to the vectors of a store",
     "index": "build the FAISS index of a store",
     "search": "find the rows nearest to a query",
