@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from transforms.encoder.encoder import Encoder
-from transforms.space import PoolerSpec, parse_pooler, resolve_model, resolve_space
+from transforms.encoder.load import resolve_device
+from transforms.space import PoolerSpec, Space, parse_pooler, resolve_dtype, resolve_model, resolve_space
 
 ENCODE_ROWS = 4096
 
@@ -21,6 +22,16 @@ class Source:
     max_tokens: int | None = None
     dtype: str = "float32"
     device: str = "auto"
+
+    def space(self, pooler: str) -> Space:
+        """The space of such an encoder."""
+        return resolve_space(
+            resolve_model(self.model, self.revision),
+            pooler=pooler,
+            max_tokens=self.max_tokens,
+            normalize=False,
+            dtype=resolve_dtype(self.dtype, resolve_device(self.device).type),
+        )
 
     def encoder(self, pooler: str) -> Encoder:
         """An encoder whose vectors keep their lengths."""
