@@ -13,6 +13,7 @@ COMMANDS = {
     "search": "find the rows nearest to a query",
     "files": "print or link a store's current shards",
     "evaluate": "score poolers on pairs of sentences that people have scored",
+    "export": "write a store's encoder as a folder, for sentence-transformers too",
     "verify": "re-hash and re-count everything a store names",
 }
 

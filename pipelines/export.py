@@ -8,13 +8,12 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from transforms.store.calibrations import kept_calibration
-
 from pipelines import options
 from transforms.errors import OptionError, SpaceMismatchError
 from transforms.space import resolve_model, resolve_space
 from transforms.space.exported import EXPORTED
 from transforms.store import open_store, storage
+from transforms.store.calibrations import kept_calibration
 from transforms.store.open import Store
 
 

@@ -104,7 +104,8 @@ def _with_table(part: PoolerPart, folder: Path, number: int) -> PoolerPart:
 
 def _write_modules(export: Export, folder: Path) -> None:
     """Transformer, Pooling, the model's own layers, Dense (calibrate, truncate), Normalize."""
-    files, listed = export.files, []
+    files = export.files
+    listed: list[dict[str, Any]] = []
 
     def add(kind: str, path: str) -> None:
         listed.append({"idx": len(listed), "name": str(len(listed)), "path": path, "type": _ST + kind})

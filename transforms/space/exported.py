@@ -44,15 +44,17 @@ class Exported:
         )
 
     def fill(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options of `resolve_space` with what was not given filled in; as they are where a pooler was given."""
+        """Options of an encoder with those that are None or `auto` filled in; as they are where a pooler was given."""
         if options["pooler"] != "auto":
             return dict(options)
-        filled = {**options, "pooler": self.pooler}
-        for name in ("max_tokens", "normalize", "truncate_dim"):
-            filled[name] = getattr(self, name) if filled[name] is None else filled[name]
-        if filled["prompt"] is None and filled["prompt_name"] is None:
-            filled["prompt"] = self.prompt
+        filled = {name: _filled(value, getattr(self, name, None)) for name, value in options.items()}
+        if options.get("prompt_name") is not None:
+            filled["prompt"] = options["prompt"]
         return filled
+
+
+def _filled(given: Any, stated: Any) -> Any:
+    return stated if given is None or given == "auto" else given
 
 
 def read_exported(root: Path) -> Exported | None:

@@ -80,6 +80,10 @@ class ModelFiles:
             return limit - (1 if padding is None else padding) - 1
         return limit
 
+    def as_exported(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options of an encoder; those not given as they were exported with the model, where it was."""
+        return self.exported.fill(options) if self.exported else dict(options)
+
     def has_pooler_head(self) -> bool:
         """Whether the safetensors hold the weights of the architecture's tanh pooler."""
         return any(_POOLER_WEIGHT.search(key) for path in self.weights for key in safetensors_keys(path))
