@@ -173,7 +173,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _edit(path: Path, **changes: Any) -> None:
     """Change keys of a JSON file; None takes one out."""
-    said = {key: value for key, value in {**_read(path), **changes}.items() if value is not None}
+    gone = {key for key, value in changes.items() if value is None}
+    said = {key: value for key, value in {**_read(path), **changes}.items() if key not in gone}
     if path.is_file():
         os.chmod(path, 0o644)  # packages are installed read-only
     path.write_text(_json(said), encoding="utf-8")
