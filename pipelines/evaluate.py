@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipelines import heat_map, options
-from transforms.calibration import Calibration, check_space, load_calibration
+from transforms.calibration import Calibration, check_space
 from transforms.calibration.sts import Subset, geometry, score_task
 from transforms.errors import OptionError
 from transforms.space import DEFAULT_MODEL, parse_pooler, resolve_model
+from transforms.store.calibrations import read_calibration
 from transforms.store.corpus.pairs import Pairs, read_pairs
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def matched(source: "Source", poolers: list[str], paths: list[str]) -> dict[str,
     found: dict[str, dict[str, Calibration]] = {pooler: {} for pooler in poolers}
     spaces = {pooler: source.space(pooler) for pooler in poolers} if paths else {}
     for path in paths:
-        calibration = load_calibration(path)
+        calibration = read_calibration(path)
         fitting = [pooler for pooler, space in spaces.items() if space.pooled_id == calibration.pooled_id]
         if not fitting:
             check_space(calibration.info, next(iter(spaces.values())), path)
