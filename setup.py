@@ -29,7 +29,7 @@ setup(
         "cpu": ["faiss-cpu>=1.15,<2"],  # the index; never together with gpu: both install the module `faiss`
         "gpu": ["faiss-gpu>=1.15,<2; sys_platform=='linux' and platform_machine=='x86_64'"],
         "gcp": ["apache-beam[gcp]>=2.76,<3", "google-cloud-storage>=2.18"],  # gs:// and Dataflow
-        "report": ["matplotlib>=3.8"],  # heat maps
+        "report": ["matplotlib>=3.8"],  # pictures
         "dev": [
             "datasets",  # readers that a store has to suit
             "duckdb",

@@ -7,12 +7,13 @@ import sys
 COMMANDS = {
     "embed": "embed a collection into a store, or bring the store up to date",
     "plan": "what embed would do: files, rows, tokens, units, bytes, time",
-    "fit": "count the tokens of a corpus for the poolers that weigh by them",
+    "fit": "fit a calibration on a store's vectors, or count the tokens of a corpus",
     "recalibrate": "apply a calibration to the vectors of a store",
     "index": "build the FAISS index of a store",
     "search": "find the rows nearest to a query",
     "files": "print or link a store's current shards",
     "evaluate": "score poolers on pairs of sentences that people have scored",
+    "export": "write a store's encoder as a folder, for sentence-transformers too",
     "verify": "re-hash and re-count everything a store names",
 }
 

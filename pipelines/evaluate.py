@@ -8,18 +8,36 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pipelines import heat_map, options
+from transforms.calibration import Calibration, check_space
 from transforms.calibration.sts import Subset, geometry, score_task
 from transforms.errors import OptionError
 from transforms.space import DEFAULT_MODEL, parse_pooler, resolve_model
+from transforms.store.calibrations import read_calibration
 from transforms.store.corpus.pairs import Pairs, read_pairs
 
+if TYPE_CHECKING:
+    from transforms.encoder.several import Source
+
 EVERY_HEAD = "ditto:*"
-HEADS = ("task", "pooler", "dim", "pairs", "all", "mean", "wmean", "pearson", "uniform", "align", "cosine")
+HEADS = (
+    "task",
+    "pooler",
+    "calibration",
+    "dim",
+    "pairs",
+    "all",
+    "mean",
+    "wmean",
+    "pearson",
+    "uniform",
+    "align",
+    "cosine",
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +62,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--revision", metavar="R", help="revision of a Hugging Face id")
     pooler = f"repeat for more; {EVERY_HEAD} is every head (default: auto)"
     p.add_argument("--pooler", action="append", metavar="SPEC", help=pooler)
+    calibration = "a folder that fit made: score the vectors it was fitted for with it too; repeat for more"
+    p.add_argument("--calibration", action="append", metavar="PATH", help=calibration)
     dims = "score the first D components too; repeat for more"
     p.add_argument("--truncate-dim", action="append", type=options.positive, metavar="D", help=dims)
     p.add_argument("--max-tokens", type=options.positive, metavar="N", help="cut longer texts (default: as the model)")
@@ -107,16 +127,37 @@ def evaluate(args: argparse.Namespace, tasks: list[Task], poolers: list[str]) ->
         for text in task.sentences:
             place.setdefault(text, len(place))
     source = Source(args.model, args.revision, args.max_tokens, args.dtype, args.device)
+    calibrations = matched(source, poolers, args.calibration or [])
     with tempfile.TemporaryDirectory() as folder:
         for pooler, vectors in encode_several(source, poolers, list(place), folder):
-            for task in tasks:
-                yield from score(task, pooler, vectors, place, args.truncate_dim or [])
+            for path, calibration in [(None, None), *calibrations[pooler].items()]:
+                final = vectors if calibration is None else calibration.apply(vectors)
+                names = {"pooler": pooler, "calibration": path}
+                for task in tasks:
+                    yield from score(task, names, final, place, args.truncate_dim or [])
+
+
+def matched(source: "Source", poolers: list[str], paths: list[str]) -> dict[str, dict[str, Calibration]]:
+    """For each pooler the calibrations that were fitted on its vectors, by path.
+
+    Raises SpaceMismatchError for a calibration of none of the poolers.
+    """
+    found: dict[str, dict[str, Calibration]] = {pooler: {} for pooler in poolers}
+    spaces = {pooler: source.space(pooler) for pooler in poolers} if paths else {}
+    for path in paths:
+        calibration = read_calibration(path)
+        fitting = [pooler for pooler, space in spaces.items() if space.pooled_id == calibration.pooled_id]
+        if not fitting:
+            check_space(calibration.info, next(iter(spaces.values())), path)
+        for pooler in fitting:
+            found[pooler][path] = calibration
+    return found
 
 
 def score(
-    task: Task, pooler: str, vectors: np.ndarray, place: dict[str, int], dims: list[int]
+    task: Task, names: dict[str, Any], vectors: np.ndarray, place: dict[str, int], dims: list[int]
 ) -> Iterator[dict[str, Any]]:
-    """Rows of one task and pooler; the `all` row also says how the vectors lie."""
+    """Rows of one task, pooler and calibration (`names`); the `all` row also says how the vectors lie."""
     subsets = [
         Subset(pairs.name, pairs.gold, *(np.array([place[t] for t in side]) for side in (pairs.first, pairs.second)))
         for pairs in task.files
@@ -125,7 +166,7 @@ def score(
     for dim in dict.fromkeys([*(d for d in dims if d < full), full]):
         cut = vectors[:, :dim]
         for found in score_task(subsets, cut):
-            row = {"task": task.name, "subset": found.subset, "pooler": pooler, "calibration": None, "dim": dim}
+            row = {"task": task.name, "subset": found.subset, **names, "dim": dim}
             row |= {"n": found.n, "spearman": finite(found.spearman), "pearson": finite(found.pearson)}
             if found.subset == "all":
                 row |= {name: finite(value) for name, value in asdict(geometry(subsets, cut)).items()}
@@ -138,18 +179,18 @@ def finite(value: float) -> float | None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """One line for each task, pooler and dimension."""
+    """One line for each task, pooler, calibration and dimension."""
     lines = [HEADS]
     for row in (r for r in rows if r["subset"] == "all"):
-        same = [r for r in rows if all(r[k] == row[k] for k in ("task", "pooler", "dim"))]
+        same = [r for r in rows if all(r[k] == row[k] for k in ("task", "pooler", "calibration", "dim"))]
         by = {r["subset"]: r["spearman"] for r in same[:3]}
         numbers = [by["all"], by["mean"], by["wmean"], row["pearson"]]
         numbers += [row[name] for name in ("uniformity", "alignment", "mean_cosine")]
         cells = ["-" if value is None else f"{value:.2f}" for value in numbers]
-        lines.append((row["task"], row["pooler"], str(row["dim"]), str(row["n"]), *cells))
+        lines.append((row["task"], row["pooler"], row["calibration"] or "-", str(row["dim"]), str(row["n"]), *cells))
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEADS))]
-    left = [[cell.ljust(width) for cell, width in zip(line[:2], widths[:2], strict=True)] for line in lines]
-    right = [[cell.rjust(width) for cell, width in zip(line[2:], widths[2:], strict=True)] for line in lines]
+    left = [[cell.ljust(width) for cell, width in zip(line[:3], widths[:3], strict=True)] for line in lines]
+    right = [[cell.rjust(width) for cell, width in zip(line[3:], widths[3:], strict=True)] for line in lines]
     return "\n".join("  ".join([*a, *b]) for a, b in zip(left, right, strict=True))
 
 

@@ -1,38 +1,55 @@
-"""`sentence-beam fit`: learn from a corpus what a pooler needs to know of it."""
+"""`sentence-beam fit`: a calibration from a store's vectors, or from a corpus what a pooler needs to know of it."""
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import options
+from pipelines import fit_picture, options
+from pipelines.progress import watched
 from pipelines.resolve import new_run
-from transforms.beam.token_statistics import CountJob, FitResult, FitTokenStatistics, read_result, write_result
+from transforms.beam.fit import FitCalibration, FitJob, parts_of
+from transforms.beam.fit_result import FitResult, read_result, write_result
+from transforms.beam.sample import SampleJob
+from transforms.beam.token_statistics import CountJob, FitTokenStatistics
+from transforms.calibration import parse_calibration
+from transforms.calibration.fit import SHOWN_ROWS
+from transforms.calibration.methods import AFFINE
+from transforms.calibration.spec import CALIBRATIONS, CalibrationSpec
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
 from transforms.space.token_table import METHODS
-from transforms.store import storage
+from transforms.store import layout, open_store, storage
+from transforms.store.commit import now
 from transforms.store.corpus import InputFile, match_inputs
 from transforms.store.corpus.files import check_distinct
+from transforms.store.open import Store
+from transforms.store.pooled import is_narrow
 from transforms.store.records import Problem
 
 POOLERS = {"tfidf": "tfidf", "token-counts": "remove-biases"}
+FLOW_SAMPLE = 200_000
+PICTURE = "fit.png"
 
 
 def parser() -> argparse.ArgumentParser:
     """The options of `fit`."""
-    p = options.command("fit", "Count in how many rows of a corpus each token stands, or how often it stands there.")
-    p.add_argument("--input", action="append", required=True, metavar="GLOB", help="repeat for more")
-    p.add_argument("--method", required=True, choices=METHODS, help="tfidf: rows that hold a token; token-counts: all")
-    p.add_argument("--output", required=True, metavar="DIR", help="folder for the statistics; those there are replaced")
-    p.add_argument("--model", default=DEFAULT_MODEL, metavar="MODEL", help="whose tokenizer counts (default: minilm)")
+    p = options.command("fit", "Fit a calibration on a store's vectors, or count the tokens of a corpus.")
+    what = "a store, for a calibration; files of the corpus (repeat for more), for tfidf and token-counts"
+    p.add_argument("--input", action="append", required=True, metavar="STORE|GLOB", help=what)
+    p.add_argument("--method", required=True, metavar="SPEC", help=", ".join([*CALIBRATIONS, *METHODS]))
+    p.add_argument("--output", required=True, metavar="DIR", help="folder for the result; what is there is replaced")
+    sample = f"fit on N rows, chosen by hash (default: all rows; flow: {FLOW_SAMPLE})"
+    p.add_argument("--sample", type=options.positive, metavar="N", help=sample)
+    p.add_argument("--model", metavar="MODEL", help="of a corpus: whose tokenizer counts (default: minilm)")
     p.add_argument("--revision", metavar="R", help="revision of a hub model")
-    p.add_argument("--format", choices=["auto", "parquet", "text", "jsonl"], default="auto")
-    p.add_argument("--text-column", default="text", metavar="COLUMN", help="default: text")
+    p.add_argument("--format", choices=["auto", "parquet", "text", "jsonl"], help="of a corpus (default: auto)")
+    p.add_argument("--text-column", metavar="COLUMN", help="of a corpus (default: text)")
     return p
 
 
@@ -43,16 +60,40 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _fit(argv: list[str]) -> int:
     args, beam_options = options.parse(parser(), argv)
-    tokenizer = tokenizer_digest(resolve_model(args.model, args.revision))
-    files = list_inputs(args.input, args.format)
-    model = os.path.abspath(args.model) if os.path.isdir(args.model) else args.model
+    if args.method in METHODS:
+        _refuse(args, "sample")
+        return _fit_tokens(args, beam_options)
+    spec = _spec(args.method)
+    _refuse(args, "model", "revision", "format", "text_column")
+    return _fit_calibration(args, spec, beam_options)
+
+
+def _spec(method: str) -> CalibrationSpec:
+    if method.partition(":")[0].partition("+")[0] not in CALIBRATIONS:
+        of_stores, of_corpora = ", ".join(CALIBRATIONS), ", ".join(METHODS)
+        raise OptionError(f"--method {method} is not known; allowed: {of_stores} (a store), {of_corpora} (a corpus)")
+    return parse_calibration(method)
+
+
+def _refuse(args: argparse.Namespace, *names: str) -> None:
+    """Options that this method has no use for."""
+    for name in names:
+        if getattr(args, name) is not None:
+            raise OptionError(f"--{name.replace('_', '-')} has no meaning with --method {args.method}; leave it out")
+
+
+def _fit_tokens(args: argparse.Namespace, beam_options: PipelineOptions) -> int:
+    model = args.model or DEFAULT_MODEL
+    tokenizer = tokenizer_digest(resolve_model(model, args.revision))
+    files = list_inputs(args.input, args.format or "auto")
+    model = os.path.abspath(model) if os.path.isdir(model) else model
     output = storage.absolute(args.output)
-    job = CountJob(new_run(), args.method, model, args.revision, tokenizer, args.text_column, output)
-    result = run_fit(job, files, beam_options)
-    rejected = f", {result.rejected:,} rejected" if result.rejected else ""
-    print(f"rows        {result.documents:,} in {len(files):,} files{rejected}")
-    print(f"tokens      {result.distinct:,} of the vocabulary were seen")
-    print(f"statistics  {output} ({result.digest[:16]})")
+    job = CountJob(new_run(), args.method, model, args.revision, tokenizer, args.text_column or "text", output)
+    found = run_fit(FitTokenStatistics(job), files, job.run, output, beam_options)
+    rejected = f", {found['rejected']:,} rejected" if found["rejected"] else ""
+    print(f"rows        {found['documents']:,} in {len(files):,} files{rejected}")
+    print(f"tokens      {found['distinct']:,} of the vocabulary were seen")
+    print(f"statistics  {output} ({found['digest'][:16]})")
     print(f"use         --pooler {POOLERS[args.method]}:{output}")
     return 0
 
@@ -65,20 +106,102 @@ def list_inputs(globs: list[str], file_format: str) -> list[InputFile]:
     return files
 
 
-def run_fit(job: CountJob, files: list[InputFile], beam_options: PipelineOptions) -> FitResult:
-    """Run the pipeline and read how it ended; raises the error that a failed run's result is."""
+def _fit_calibration(args: argparse.Namespace, spec: CalibrationSpec, beam_options: PipelineOptions) -> int:
+    if len(args.input) > 1:
+        raise OptionError(f"--method {args.method} is fitted on one store; give one --input")
+    store = open_store(args.input[0])
+    shards, output = store.manifest.shard_paths, storage.absolute(args.output)
+    if not shards:
+        raise OptionError(f"{store.root} holds no rows; a calibration cannot be fitted on it")
+    job = calibration_job(store, spec, args.sample, new_run(), output)
+    parts = parts_of(shards)
+    with watched(sys.stdout):
+        try:
+            found = run_fit(FitCalibration(job), parts, job.run, output, beam_options)
+        finally:
+            for number, _ in parts:
+                storage.storage_of(output).delete(job.sample.path(number))
+    print("\n".join(figures(found)))
+    print(f"calibration {output} ({found['digest'][:16]})")
+    print(f"picture     {_picture(found, output)}")
+    print(f"use         --calibration {output}")
+    return 0
+
+
+def calibration_job(store: Store, spec: CalibrationSpec, sample: int | None, run: str, output: str) -> FitJob:
+    """What workers are told."""
+    manifest, affine = store.manifest, spec.name in AFFINE
+    rows = manifest.data["rows"]["written"]
+    want = sample or (SHOWN_ROWS if affine else FLOW_SAMPLE)
+    snapshot = storage.join(store.root, layout.snapshot(manifest.run))
+    fitted_on = {
+        "store": store.root,
+        "run": manifest.run,
+        "manifest": storage.sha256_of(snapshot)[0],
+        "space": store.space.to_json(),
+        "date": now(),
+    }
+    return FitJob(
+        run,
+        str(spec),
+        output,
+        SampleJob(storage.join(output, f"sample-{run}"), want, rows, store.space.normalize),
+        whole=affine and sample is None,
+        narrow=store.space.dtype != "float32" or is_narrow(manifest.shard_paths[0]),
+        fitted_on=fitted_on,
+    )
+
+
+def figures(found: dict[str, Any]) -> list[str]:
+    """What a person should know of a fit; one fact a line."""
+    cosine, flow = found["mean_cosine"], found.get("flow")
+    lines = [
+        f"method      {found['method']}",
+        f"n           {found['n']:,} rows",
+        f"d           {found['input_dim']} in, {found['dim']} out",
+        f"k_eff       {found['k_eff']}",
+        f"condition   {_number(found['condition'], ',.1f')}",
+        f"variance    {found['explained_variance']:.2%} explained",
+        f"cosine      {_number(cosine['before'], '.4f')} before, {_number(cosine['after'], '.4f')} after, "
+        f"on average over the pairs of {cosine['rows']:,} rows",
+    ]
+    if flow:
+        held_out = f"{flow['held_out_rows']:,} held-out rows, {flow['steps']:,} steps"
+        lines.append(
+            f"NLL         {flow['before']:.4f} before, {flow['after']:.4f} after, bits a component ({held_out})"
+        )
+    return [*lines, *(f"warning     {warning}" for warning in found["warnings"])]
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(round(value, 4) + 0.0, form)  # no -0.0000
+
+
+def _picture(found: dict[str, Any], output: str) -> str:
+    """Draw the fit beside the calibration, where that can be done here; gives where, or what it needs."""
+    if not fit_picture.is_installed():
+        return "none: it needs matplotlib, pip install 'sentence-beam[report]'"
+    path = storage.join(output, PICTURE)
+    storage.overwrite(path, fit_picture.draw(found))
+    return path
+
+
+def run_fit(
+    fit: beam.PTransform, inputs: list[Any], run: str, output: str, beam_options: PipelineOptions
+) -> dict[str, Any]:
+    """Run the pipeline and read its figures; raises the error that a failed run's result is."""
     try:
-        write_result(job.output, FitResult(job.run, 1, f"run {job.run} did not end; see the runner's log"))
+        write_result(output, FitResult(run, 1, f"run {run} did not end; see the runner's log"))
     except OSError as denied:
-        raise OptionError(f"--output {job.output} cannot be written ({denied.strerror}); choose another") from denied
+        raise OptionError(f"--output {output} cannot be written ({denied.strerror}); choose another") from denied
     with beam.Pipeline(options=beam_options) as pipeline:
-        _ = pipeline | "Files" >> beam.Create(files) | "Fit" >> FitTokenStatistics(job)
-    result = read_result(job.output)
-    if result is None or result.run != job.run:
-        raise SentenceBeamError(f"run {job.run} ended without a result; see the runner's log")
+        _ = pipeline | "Inputs" >> beam.Create(inputs) | "Fit" >> fit
+    result = read_result(output)
+    if result is None or result.run != run:
+        raise SentenceBeamError(f"run {run} ended without a result; see the runner's log")
     if result.exit_code:
         raise Problem(result.message, result.exit_code).error()
-    return result
+    return dict(result.figures)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ def heads(rows: list[dict[str, Any]], task: str, grid: tuple[int, int]) -> np.nd
     for row in rows:
         spec = parse_pooler(row["pooler"])
         part = None if spec.is_auto else spec.parts[0]
-        if part is not None and (row["task"], row["subset"], part.name) == (task, "all", "ditto"):
+        found = (row["task"], row["subset"], row["calibration"], part.name if part else None)
+        if part is not None and found == (task, "all", None, "ditto"):
             block, head = map(int, str(part.option("head")).split("-"))
             scores[block - 1, head - 1] = row["spearman"]
     return scores

@@ -63,6 +63,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
 
     `local` says that the work happens in this process, so that this machine decides the dtype.
     """
+    args = _as_exported(args)
     remembered = previous.data["options"] if previous else {}
     chosen = {name: _choose(args, remembered, name) for name in DEFAULTS}
     chosen["keep_columns"] = list(chosen["keep_columns"])
@@ -127,6 +128,17 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def _as_exported(args: argparse.Namespace) -> argparse.Namespace:
+    """The options, those not given as they were exported with the model, where it was."""
+    if args.model is None:
+        return args
+    names = ("pooler", "prompt", "prompt_name", "max_tokens", "normalize", "truncate_dim", "dtype", "calibration")
+    given = {name: getattr(args, name) for name in names}
+    files = resolve_model(args.model, args.revision)
+    stated = files.as_exported({**given, "pooler": given["pooler"] or "auto"}) if files.exported else given
+    return argparse.Namespace(**{**vars(args), **stated})
 
 
 def _choose(args: argparse.Namespace, remembered: dict[str, Any], name: str) -> Any:

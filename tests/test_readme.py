@@ -12,6 +12,7 @@ import pytest
 
 from pipelines.cli import COMMANDS, main
 from transforms import errors
+from transforms.calibration.spec import CALIBRATIONS
 from transforms.space.spec import COUNT, LAYER, POOLERS, Option
 from transforms.store import open_store
 from transforms.store.shards import OWN_COLUMNS
@@ -157,6 +158,19 @@ def test_the_poolers_are_those_there_are_with_their_keys() -> None:
     table = tables(section("## Models and poolers"))[0]
     listed = {names(row[0])[0]: names(row[2].replace("\\|", "|")) for row in table}
     assert listed == {name: [written(key, option) for key, option in keys.items()] for name, keys in POOLERS.items()}
+
+
+def test_the_calibrations_are_those_there_are_with_their_keys() -> None:
+    table = tables(section("## Calibrations"))[0]
+    listed = {names(row[0])[0]: names(row[2].replace("\\|", "|")) for row in table}
+    calibrations = {name: [full(key, option) for key, option in keys.items()] for name, keys in CALIBRATIONS.items()}
+    assert listed == calibrations
+
+
+def full(key: str, option: Option) -> str:
+    """A key with its default and everything else it may be."""
+    values = [str(option.default), *(word for word in option.words if word != option.default)]
+    return f"{key}={'|'.join([*values, *['N'] * option.number, *['X'] * option.decimal])}"
 
 
 def test_the_values_of_count_and_layer_are_said() -> None:

@@ -8,6 +8,7 @@ import pytest
 from helpers.commands import Run
 from scipy import stats
 
+from transforms.calibration import cosines, load_calibration
 from transforms.encoder import Encoder
 
 PAIRS = [
@@ -135,3 +136,56 @@ def test_a_table_named_from_here_is_found_from_everywhere(
     embed(tmp_path / "a.txt", "--pooler", "tfidf:table").ok()
     monkeypatch.chdir("/")
     embed(tmp_path / "a.txt").ok()
+
+
+def fitted(run: Run, model: Path, folder: Path, pooler: str, method: str) -> Path:
+    """A calibration fitted on the sentences of all pairs."""
+    texts = sorted({text for pair in PAIRS for text in pair[1:]})
+    (folder / "texts.txt").write_text("\n".join(texts))
+    store = folder / f"store-{pooler}"
+    base = ["--model", model, "--pooler", pooler, "--dtype", "float32"]
+    run("embed", "--input", folder / "texts.txt", "--output", store, *base).ok()
+    run("fit", "--input", store, "--method", method, "--output", folder / f"{pooler}-{method}").ok()
+    return folder / f"{pooler}-{method}"
+
+
+def test_calibrations_are_scored_beside_the_poolers_they_were_fitted_on(
+    run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [
+        fitted(run, model, tmp_path, "mean", "standardize"),
+        fitted(run, model, tmp_path, "mean", "whitening:5"),
+        fitted(run, model, tmp_path, "cls", "remove-top:1"),
+    ]
+    seen: list[str] = []
+    encode, out = Encoder.encode, tmp_path / "scores.jsonl"
+    monkeypatch.setattr(Encoder, "encode", lambda self, texts: (seen.extend(texts), encode(self, texts))[1])
+    options = [word for path in paths for word in ("--calibration", path)]
+    options += ["--pooler", "mean", "--pooler", "cls", "--pooler", "max", "--truncate-dim", 3]
+    run("evaluate", "--model", model, "--task", f"t={tasks[0]}", *options, "--output", out).ok()
+    assert len(seen) == len(set(seen))
+    monkeypatch.undo()
+    found = {(r["pooler"], r["calibration"], r["dim"]): r["spearman"] for r in rows_of(out) if r["subset"] == "all"}
+    width = max(dim for _, _, dim in found)
+    wide, made = {("max", None, width), ("mean", str(paths[0]), width)}, {("mean", str(paths[1]), 5)}
+    made |= {("cls", str(paths[2]), width), ("mean", None, width), ("cls", None, width)}
+    assert set(found) == wide | made | {(pooler, path, 3) for pooler, path, _ in wide | made}
+    for pooler, path, dim in found:
+        vectors = Encoder.load(str(model), pooler=pooler, dtype="float32", normalize=False)
+        first, second = (vectors.encode([pair[side] for pair in PAIRS[:4]]) for side in (1, 2))
+        if path is not None:
+            first, second = (load_calibration(path).apply(side) for side in (first, second))
+        similar = cosines(first[:, :dim], second[:, :dim])
+        expected = 100 * stats.spearmanr(similar, [pair[0] for pair in PAIRS[:4]]).statistic
+        assert found[pooler, path, dim] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_calibration_of_another_space_is_refused_by_field(
+    run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path = fitted(run, model, tmp_path, "mean", "standardize")
+    evaluate = ["evaluate", "--model", model, "--task", f"t={tasks[0]}", "--calibration", path]
+    run(*evaluate, "--pooler", "cls").failed(2, path, "(pooler differ)")
+    run(*evaluate, "--pooler", "mean", "--max-tokens", 5).failed(2, "(max_tokens differ)")
+    run(*evaluate, "--pooler", "mean", "--dtype", "bfloat16").failed(2, "(dtype differ)")
+    run(*evaluate[:-1], tmp_path).failed(2, "calibration.json is missing")

@@ -12,11 +12,15 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Progress:
-    """Rows and tokens that went through the model, and tokens that the plan expects (estimated)."""
+    """Rows and tokens that went through the model, and tokens that the plan expects (estimated).
+
+    `told` is what other work than embedding says of itself.
+    """
 
     rows: int = 0
     tokens: int = 0
     expected: int = 0
+    told: str = ""
 
 
 _state = Progress()
@@ -34,6 +38,13 @@ def advance(rows: int, tokens: int) -> None:
     global _state
     with _lock:
         _state = replace(_state, rows=_state.rows + rows, tokens=_state.tokens + tokens)
+
+
+def tell(text: str) -> None:
+    """Say how far other work is."""
+    global _state
+    with _lock:
+        _state = replace(_state, told=text)
 
 
 def current() -> Progress:

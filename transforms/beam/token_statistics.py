@@ -1,15 +1,15 @@
 """Token statistics of a corpus: files -> spans -> counts, which add up exactly however the corpus is split."""
 
-import json
 import operator
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 import numpy as np
 
+from transforms.beam.fit_result import FitResult, write_result
 from transforms.errors import OptionError, SentenceBeamError, SpaceMismatchError
 from transforms.space import resolve_model
 from transforms.space.identity import tokenizer_digest
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from transforms.pooling import TokenStatistics
 
 UNIT_TOKENS = 262_144
-RESULT = "fit.json"
 
 
 @dataclass(frozen=True)
@@ -49,20 +48,6 @@ class Counted:
     statistics: "TokenStatistics | None" = None
     rejected: int = 0
     problem: Problem | None = None
-
-
-@dataclass(frozen=True)
-class FitResult:
-    """How a fit ended: exit status and message, 0 and empty where it is done; then what was counted."""
-
-    run: str
-    exit_code: int
-    message: str
-    documents: int = 0
-    rejected: int = 0
-    tokens: int = 0
-    distinct: int = 0
-    digest: str = ""
 
 
 class FitTokenStatistics(beam.PTransform):
@@ -168,14 +153,9 @@ def write_statistics(counted: Counted, job: CountJob) -> FitResult:
     result = _result(counted, job)
     if result.exit_code == 0 and counted.statistics is not None:
         for name, data in counted.statistics.to_files().items():
-            _put(storage.join(job.output, name), data)
+            storage.overwrite(storage.join(job.output, name), data)
     write_result(job.output, result)
     return result
-
-
-def write_result(output: str, result: FitResult) -> None:
-    """Put how a fit goes beside its statistics."""
-    _put(storage.join(output, RESULT), (json.dumps(asdict(result), indent=1) + "\n").encode())
 
 
 def _result(counted: Counted, job: CountJob) -> FitResult:
@@ -184,20 +164,12 @@ def _result(counted: Counted, job: CountJob) -> FitResult:
         problem = Problem.of(OptionError("--input holds no row with text; check --input and --text-column"))
     if problem is not None or statistics is None:
         found = problem or Problem.of(OptionError("nothing was counted"))
-        return FitResult(job.run, found.exit_code, found.message, rejected=counted.rejected)
-    result = FitResult(job.run, 0, "", statistics.documents, counted.rejected, digest=statistics.digest)
-    counts = statistics.counts
-    return replace(result, tokens=int(counts.sum()), distinct=int(np.count_nonzero(counts)))
-
-
-def _put(path: str, data: bytes) -> None:
-    place = storage.storage_of(path)
-    standing = place.read_versioned(path)
-    if not place.replace_if(path, data, standing[1] if standing else None):
-        raise OSError(f"{path} was written by another run at the same time")
-
-
-def read_result(output: str) -> FitResult | None:
-    """How the last fit into a folder ended; None where there was none."""
-    found = storage.storage_of(output).read_versioned(storage.join(output, RESULT))
-    return FitResult(**json.loads(found[0])) if found else None
+        return FitResult(job.run, found.exit_code, found.message, {"rejected": counted.rejected})
+    figures = {
+        "documents": statistics.documents,
+        "rejected": counted.rejected,
+        "tokens": int(statistics.counts.sum()),
+        "distinct": int(np.count_nonzero(statistics.counts)),
+        "digest": statistics.digest,
+    }
+    return FitResult(job.run, 0, "", figures)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -106,20 +107,17 @@ class Encoder:
         `normalize` None: what the modules say for auto, True for every other pooler; `calibration` a folder that `fit`
         made, or what was read from one. It must have been fitted on vectors pooled as these are, but for the prompt,
         since queries may have one of their own. `deterministic`: a text's vector is the same to the bit whatever its
-        neighbours and the number of threads. Raises `OptionError` for options or files that do not work.
+        neighbours and the number of threads. A folder that `export` made has its own values for what is not given.
+        Raises `OptionError` for options or files that do not work.
         """
-        place = resolve_device(device)
-        fitted = load_calibration(str(calibration)) if isinstance(calibration, str | Path) else calibration
-        files = resolve_model(model, revision)
+        place, files = resolve_device(device), resolve_model(model, revision)
+        given: dict[str, Any] = {"pooler": pooler, "prompt": prompt, "prompt_name": prompt_name}
+        given |= {"max_tokens": max_tokens, "normalize": normalize, "truncate_dim": truncate_dim}
+        said = files.as_exported({**given, "dtype": dtype, "calibration": calibration})
+        fitted, pooler = _loaded(said.pop("calibration")), said["pooler"]
         space = resolve_space(
             files,
-            pooler=pooler,
-            prompt=prompt,
-            prompt_name=prompt_name,
-            max_tokens=max_tokens,
-            normalize=normalize,
-            truncate_dim=truncate_dim,
-            dtype=resolve_dtype(dtype, place.type),
+            **{**said, "dtype": resolve_dtype(said["dtype"], place.type)},
             calibration=fitted.digest if fitted else None,
             calibrated_dim=fitted.dim if fitted else None,
         )
@@ -189,6 +187,10 @@ class Encoder:
     def _pooled_dim(self) -> int:
         then = self.space.pooler.get("then")
         return then[-1]["dim"] if then else self._pooler.dim
+
+
+def _loaded(calibration: str | Path | Calibration | None) -> Calibration | None:
+    return load_calibration(str(calibration)) if isinstance(calibration, str | Path) else calibration
 
 
 def _budget(tokens_per_batch: int | None, device: torch.device, pads: bool) -> int:

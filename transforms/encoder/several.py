@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from transforms.encoder.encoder import Encoder
-from transforms.space import PoolerSpec, parse_pooler, resolve_model, resolve_space
+from transforms.encoder.load import resolve_device
+from transforms.space import PoolerSpec, Space, parse_pooler, resolve_dtype, resolve_model, resolve_space
 
 ENCODE_ROWS = 4096
 
@@ -21,6 +22,13 @@ class Source:
     max_tokens: int | None = None
     dtype: str = "float32"
     device: str = "auto"
+
+    def space(self, pooler: str) -> Space:
+        """The space of such an encoder, before any calibration."""
+        files = resolve_model(self.model, self.revision)
+        said = files.as_exported({"pooler": pooler, "prompt": None, "max_tokens": self.max_tokens})
+        dtype = resolve_dtype(self.dtype, resolve_device(self.device).type)
+        return resolve_space(files, **said, normalize=False, dtype=dtype)
 
     def encoder(self, pooler: str) -> Encoder:
         """An encoder whose vectors keep their lengths."""
@@ -71,7 +79,10 @@ def _plain(source: Source, pooler: str) -> str | None:
     spec = parse_pooler(pooler)
     if not spec.is_auto:
         return None if any(part.rewrites_text for part in spec.parts) else pooler
-    space = resolve_space(resolve_model(source.model, source.revision))
+    files = resolve_model(source.model, source.revision)
+    if files.exported:
+        return None
+    space = resolve_space(files)
     return None if "then" in space.pooler else str(PoolerSpec.from_json(space.pooler))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from transforms.errors import MissingExtraError, OptionError
+from transforms.space.exported import Exported, read_exported
 from transforms.space.st_modules import StModules, read_modules
 
 DEFAULT_MODEL = "minilm"
@@ -30,7 +31,8 @@ _POSITION_OFFSET_FAMILIES = frozenset(
 class ModelFiles:
     """A model directory, read: everything a space is made from.
 
-    `root` holds `modules.json` where there is one, `folder` the transformer's config, weights and tokenizer.
+    `root` holds `modules.json` where there is one, `folder` the transformer's config, weights and tokenizer. `exported`
+    says how vectors are made of it, where it was exported with a store.
     """
 
     root: Path
@@ -40,6 +42,7 @@ class ModelFiles:
     weights: tuple[Path, ...]
     tokenizer: tuple[Path, ...]
     modules: StModules = field(default_factory=StModules)
+    exported: Exported | None = None
 
     @property
     def family(self) -> str:
@@ -77,6 +80,10 @@ class ModelFiles:
             return limit - (1 if padding is None else padding) - 1
         return limit
 
+    def as_exported(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options of an encoder; those not given as they were exported with the model, where it was."""
+        return self.exported.fill(options) if self.exported else dict(options)
+
     def has_pooler_head(self) -> bool:
         """Whether the safetensors hold the weights of the architecture's tanh pooler."""
         return any(_POOLER_WEIGHT.search(key) for path in self.weights for key in safetensors_keys(path))
@@ -110,6 +117,8 @@ def resolve_model(model: str, revision: str | None = None) -> ModelFiles:
     is of an unknown type, or where the hub cannot be reached; `MissingExtraError` where `minilm` is not installed.
     """
     root = _find_root(model, revision)
+    exported = read_exported(root)
+    root = Path(exported.model) if exported else root
     modules = read_modules(root)
     folder = root / modules.transformer
     config = read_json(folder / "config.json", required=True)
@@ -123,6 +132,7 @@ def resolve_model(model: str, revision: str | None = None) -> ModelFiles:
         weights=find_safetensors(folder),
         tokenizer=_find_tokenizer(folder),
         modules=modules,
+        exported=exported,
     )
 
 

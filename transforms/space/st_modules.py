@@ -13,7 +13,7 @@ _TRANSFORMER_CONFIGS = tuple(
     for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
 _KNOWN = ("Transformer", "Pooling", "Dense", "LayerNorm", "Normalize", "Dropout")
-_MODES = {
+POOLING_MODES = {
     "cls": "cls",
     "max": "max",
     "mean": "mean",
@@ -104,11 +104,11 @@ def _pooling(modules: list[tuple[str, Path]]) -> dict[str, Any]:
     config = _load(path, {})
     names = config.get("pooling_mode") or [mode for key, mode in _BOOLEANS.items() if config.get(key)] or ["mean"]
     names = [names] if isinstance(names, str) else names
-    unknown = [name for name in names if name not in _MODES]
+    unknown = [name for name in names if name not in POOLING_MODES]
     if unknown or len(folders) > 1:
         said = f"pooling mode {unknown[0]!r}" if unknown else "more than one Pooling module"
-        raise OptionError(f"{path}: {said} is not supported; use one module with {', '.join(_MODES)}")
-    modes = tuple(_MODES[name] for name in names)
+        raise OptionError(f"{path}: {said} is not supported; use one module with {', '.join(POOLING_MODES)}")
+    modes = tuple(POOLING_MODES[name] for name in names)
     return {"pooling": modes, "include_prompt": config.get("include_prompt", True)}
 
 
@@ -147,9 +147,14 @@ def _dense(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     return {**sizes, "bias": config.get("bias", True), "activation": activation}
 
 
+def transformer_config(folder: Path) -> Path:
+    """The file with a Transformer module's settings, there or not."""
+    paths = [folder / name for name in _TRANSFORMER_CONFIGS]
+    return next((path for path in paths if path.is_file()), paths[0])
+
+
 def _transformer_settings(folder: Path) -> dict[str, Any]:
-    configs = (_load(folder / name, {}) for name in _TRANSFORMER_CONFIGS)
-    config: dict[str, Any] = next((found for found in configs if found), {})
+    config: dict[str, Any] = _load(transformer_config(folder), {})
     if config.get("query_expansion") or config.get("transformer_task", "feature-extraction") != "feature-extraction":
         raise OptionError(f"{folder}: only a Transformer module for feature-extraction is supported")
     tokenizer = config.get("processor_kwargs") or config.get("tokenizer_args") or {}

@@ -13,6 +13,13 @@ def pooled_columns(schema: pa.Schema) -> list[str]:
     return ["pooled"] if "pooled" in schema.names else ["embedding", "norm"]
 
 
+def is_narrow(path: str) -> bool:
+    """Whether a shard's pooled vectors come from a 16-bit column."""
+    with open_shard(path) as parquet:
+        schema = parquet.schema_arrow
+        return schema.field(pooled_columns(schema)[0]).type.value_type == pa.float16()
+
+
 def pooled_vectors(batch: pa.RecordBatch, normalized: bool) -> np.ndarray:
     """Pooled vectors float32 [n, p] of a block that has `pooled_columns`.
 

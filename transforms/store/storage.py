@@ -223,6 +223,14 @@ def read_bytes(path: str) -> bytes:
     return found[0]
 
 
+def overwrite(path: str, data: bytes) -> None:
+    """Write a file whole, over whatever stands there. Raises OSError where another writer was faster."""
+    place = storage_of(path)
+    standing = place.read_versioned(path)
+    if not place.replace_if(path, data, standing[1] if standing else None):
+        raise OSError(f"{path} was written by another run at the same time")
+
+
 def checksum_of(entry: Entry) -> str:
     """The content checksum: the store's own, or for local files the sha256 of the bytes."""
     return entry.checksum or sha256_of(entry.path)[0]

@@ -1,0 +1,106 @@
+"""Calibrations: the moments pass in GB/s of vectors against numpy.cov in memory, and what applying one costs.
+
+    python -m benchmarks.calibration --sentences FOLDER [--vectors 200000] [--dim 384] [--rows 1000] [--runs 5]
+                                     [--output FILE.json]
+
+FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Set OMP_NUM_THREADS=1 for one core. The pass reads shards
+of float32 vectors of length 1 and their norms, checksums included; numpy.cov has the float32 vectors in memory, and
+it widens them too. Applying: seconds of `Calibration.apply` on as many vectors as `Encoder.encode` took
+sentences, over the seconds of that; the flow's are in `benchmarks.flow`.
+"""
+
+import argparse
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.common import interleaved, median_ratio, report, sentences
+from pipelines import options
+from transforms.beam.moments import GatherMoments
+from transforms.calibration import Calibration, parse_calibration
+from transforms.calibration.methods import AFFINE, fit_affine
+from transforms.calibration.moments import Moments
+from transforms.encoder import Encoder
+from transforms.store.shards import ROW_GROUP_ROWS, fixed_size
+
+SHARDS = 8
+
+
+def write_shards(folder: Path, vectors: np.ndarray) -> tuple[str, ...]:
+    """The vectors as a store has them."""
+    paths = []
+    for number, part in enumerate(np.array_split(vectors, SHARDS)):
+        norm = np.linalg.norm(part, axis=1)
+        table = pa.table({"embedding": fixed_size(part / norm[:, None]), "norm": norm})
+        paths.append(str(folder / f"{number}.parquet"))
+        pq.write_table(
+            table, paths[-1], row_group_size=ROW_GROUP_ROWS, use_dictionary=False, compression="none",
+            write_page_checksum=True,
+        )  # fmt: skip
+    return tuple(paths)
+
+
+def moments_pass(shards: tuple[str, ...]) -> None:
+    """What one worker does with its shards."""
+    combiner = GatherMoments(normalized=True)
+    found = combiner.add_input(combiner.create_accumulator(), shards).moments
+    assert found is not None
+    found.covariance(sample=True)
+
+
+def measure_moments(vectors: np.ndarray, runs: int) -> dict[str, list[float]]:
+    """Seconds of the pass, of the sums alone, and of numpy.cov."""
+    with tempfile.TemporaryDirectory() as folder:
+        shards = write_shards(Path(folder), vectors)
+        works = {"pass": partial(moments_pass, shards), "sums": partial(Moments.of, vectors)}
+        works["cov"] = partial(np.cov, vectors, rowvar=False)
+        for work in works.values():
+            work()
+        return interleaved(works, runs)
+
+
+def measure_apply(texts: list[str], runs: int) -> dict[str, list[float]]:
+    """Seconds of encoding and of each affine calibration of the vectors."""
+    encoder = Encoder.load("minilm", normalize=False)
+    vectors = encoder.encode(texts)
+    works = {"encode": partial(encoder.encode, texts)}
+    for name in AFFINE:
+        spec = parse_calibration(name)
+        tensors = fit_affine(spec, Moments.of(vectors)).tensors
+        dim = tensors["kernel"].shape[1] if "kernel" in tensors else vectors.shape[1]
+        works[name] = partial(Calibration.make(spec, tensors, (vectors.shape[1], dim), {}, {}).apply, vectors)
+    return interleaved(works, runs)
+
+
+def main() -> None:
+    """Measure and print."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sentences", type=Path, required=True)
+    p.add_argument("--vectors", type=int, default=200_000)
+    p.add_argument("--dim", type=int, default=384)
+    p.add_argument("--rows", type=int, default=1000)
+    p.add_argument("--runs", type=int, default=5)
+    p.add_argument("--output")
+    args = p.parse_args()
+    options.quiet_logs()
+    vectors = np.random.default_rng(0).normal(1, 2, (args.vectors, args.dim)).astype(np.float32)
+    took = measure_moments(vectors, args.runs)
+    speed = vectors.nbytes / sorted(took["pass"])[args.runs // 2] / 1e9
+    rows = [
+        (f"moments pass, {speed:.2f} GB/s, over numpy.cov", f"{median_ratio(took['cov'], took['pass']):.2f}x", "0.7x"),
+        ("the same without reading", f"{median_ratio(took['cov'], took['sums']):.2f}x", ""),
+    ]
+    applied = measure_apply(sentences(args.sentences, args.rows), args.runs)
+    for name in AFFINE:
+        share = 100 * median_ratio(applied[name], applied["encode"])
+        rows.append((f"applying {name}, share of encoding", f"{share:.2f} %", "bar 3 %"))
+    title = f"calibrations, {args.vectors:,} vectors, d = {args.dim}"
+    report(title, rows, args.output, {"moments": took, "apply": applied})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""`sentence-beam export`: a store's encoder as a folder, for sentence-transformers and `Encoder.load`."""
+
+import argparse
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipelines import options
+from transforms.errors import OptionError, SpaceMismatchError
+from transforms.space import resolve_model, resolve_space
+from transforms.space.exported import EXPORTED
+from transforms.store import open_store, storage
+from transforms.store.calibrations import kept_calibration
+from transforms.store.open import Store
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `export`."""
+    p = options.command("export", "Write what made a store's vectors as a folder that makes the same ones of queries.")
+    p.add_argument("--store", required=True, metavar="STORE")
+    p.add_argument("--output", required=True, metavar="DIR", help="local folder; an earlier export there is replaced")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    return options.run_command("export", _export, argv)
+
+
+def _export(argv: list[str]) -> int:
+    args, _ = options.parse(parser(), argv)
+    store, output = open_store(args.store), check_output(args.output)
+    temporary = output.with_name(f"{output.name}.tmp-{uuid.uuid4().hex}")
+    temporary.mkdir(parents=True)
+    try:
+        unfit = export(store, temporary)
+        if output.exists():
+            shutil.rmtree(output)
+        os.replace(temporary, output)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    print(f"encoder     {output}")
+    print(f'load        Encoder.load("{output}")')
+    if unfit is None:
+        print(f'            SentenceTransformer("{output}")')
+    else:
+        print(f"            not with sentence-transformers: {unfit}")
+    return 0
+
+
+def check_output(path: str) -> Path:
+    """Where to write; refuses a URL, and a folder that holds anything but an earlier export."""
+    if not storage.is_local(path):
+        raise OptionError(f"--output {path}: an export is a local folder; copy it from there")
+    output = Path(storage.absolute(path))
+    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / EXPORTED).is_file()):
+        raise OptionError(f"--output {path} is there and is no export; name another folder")
+    return output
+
+
+def export(store: Store, folder: Path) -> str | None:
+    """Write the export; None, or why sentence-transformers cannot load it. Raises where the model is another now."""
+    from transforms.encoder.export import Export, write_export
+
+    space, remembered = store.space, store.manifest.data["options"]
+    calibration = kept_calibration(store.root, space.calibration) if space.calibration else None
+    files = resolve_model(remembered["model"], remembered["revision"])
+    names = ("pooler", "prompt", "max_tokens", "normalize", "truncate_dim")
+    found = resolve_space(
+        files,
+        **{name: remembered[name] for name in names},
+        dtype=space.dtype,
+        precision=space.precision,
+        calibration=space.calibration,
+        calibrated_dim=calibration.dim if calibration else None,
+    )
+    if found.id != space.id:
+        fields = ", ".join(space.differences(found))
+        raise SpaceMismatchError(
+            f"{remembered['model']} is not the model of {store.root} ({fields} differ); restore it there"
+        )
+    return write_export(Export(files, space, remembered["pooler"], calibration), folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

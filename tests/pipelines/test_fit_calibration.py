@@ -1,0 +1,211 @@
+"""`fit` on a store: the same calibration from any number of shards, what a person sees, and what is refused."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers.corpora import manifest_of, sentences, write_parquet
+
+from transforms.calibration import load_calibration
+from transforms.encoder import Encoder
+from transforms.store import open_store
+from transforms.store.pooled import read_pooled
+
+TEXTS = sentences(300)
+METHODS = ["standardize", "remove-top:2", "standardize+remove-top:3", "whitening", "whitening:8", "flow:depth=1"]
+
+
+@pytest.fixture
+def made(embed, inputs):
+    """A store of texts (by default 300), float32."""
+
+    def make(texts: list[str] = TEXTS, *options: object) -> None:
+        embed(write_parquet(inputs / "a.parquet", texts, row_group_size=6), "--dtype", "float32", *options).ok()
+
+    return make
+
+
+@pytest.fixture
+def fit(run, store, tmp_path):
+    """Fit a method on the store; gives the outcome and the folder."""
+
+    def call(method: str, *options: object, name: str = "c") -> object:
+        return run("fit", "--input", store, "--method", method, "--output", tmp_path / name, *options)
+
+    return call
+
+
+def pooled(store) -> np.ndarray:
+    """All pooled vectors of a store."""
+    opened = open_store(str(store))
+    blocks = [read_pooled(path, opened.space.normalize) for path in opened.manifest.shard_paths]
+    return np.concatenate([rows for block in blocks for rows, _ in block])
+
+
+def test_the_same_from_one_shard_and_from_fifty(run, model, inputs, tmp_path):
+    write_parquet(inputs / "one" / "a.parquet", TEXTS)
+    for i in range(50):
+        write_parquet(inputs / "fifty" / f"{i:02d}.parquet", TEXTS[6 * i : 6 * i + 6])
+    found = {}
+    for name in ("one", "fifty"):
+        store, files = tmp_path / name, inputs / name / "*.parquet"
+        run("embed", "--input", files, "--output", store, "--model", model, "--dtype", "float32").ok()
+        run("fit", "--input", store, "--method", "whitening", "--output", tmp_path / f"c-{name}").ok()
+        found[name] = load_calibration(str(tmp_path / f"c-{name}"))
+        assert len(manifest_of(store)["shards"]) == {"one": 1, "fifty": 50}[name]
+    one, fifty = found["one"].tensors, found["fifty"].tensors
+    for name in one:
+        assert np.abs(one[name] - fifty[name]).max() <= 1e-4 * np.abs(one[name]).max()  # batches differ, so do vectors
+    rows = pooled(tmp_path / "one")
+    assert np.abs(found["one"].apply(rows) - found["fifty"].apply(rows)).max() < 1e-3
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_fit_is_whole_and_says_what_it_found(made, fit, store, tmp_path, method):
+    made()
+    out = fit(method).ok().out
+    calibration, rows = load_calibration(str(tmp_path / "c")), pooled(store)
+    after, info = calibration.apply(rows), calibration.info
+    assert np.isfinite(after).all()
+    if method.startswith("whitening"):
+        assert np.abs(np.cov(after.T) - np.eye(after.shape[1])).max() < 1e-3
+    elif method != "flow:depth=1":
+        assert np.abs(after.mean(axis=0)).max() < 1e-4
+    manifest = manifest_of(store)
+    fitted_on = info["fitted_on"]
+    assert (fitted_on["store"], fitted_on["run"], fitted_on["n"]) == (str(store), manifest["run"], 300)
+    assert fitted_on["space"]["id"] == manifest["space"]["id"]
+    assert calibration.pooled_id == manifest["space"]["pooled_id"]
+    lines = {line[:12].strip(): line[12:] for line in out.splitlines()}
+    assert lines["n"] == "300 rows"
+    assert lines["d"] == f"{rows.shape[1]} in, {after.shape[1]} out"
+    assert set(lines) >= {"method", "k_eff", "condition", "variance", "cosine", "calibration", "picture", "use"}
+    assert ("NLL" in lines) == method.startswith("flow")
+    result = json.loads((tmp_path / "c" / "fit.json").read_text())
+    assert len(result["shape_before"]["cosines"]) == 100
+    assert {path.name for path in (tmp_path / "c").iterdir() if not path.name.startswith(".")} == {
+        "calibration.json", "calibration.safetensors", "fit.json", "fit.png"
+    }  # fmt: skip
+    assert (tmp_path / "c" / "fit.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_pooled_vectors_are_those_of_the_encoder(made, fit, model, tmp_path):
+    made()
+    fit("standardize").ok()
+    rows = Encoder.load(str(model), dtype="float32", normalize=False).encode(TEXTS)
+    mean = load_calibration(str(tmp_path / "c")).tensors["mean"]
+    assert np.abs(mean - rows.astype(np.float64).mean(axis=0)).max() <= 1e-5 * np.abs(rows).max()
+
+
+def test_a_sample_is_drawn_by_hash_and_is_the_same_each_time(made, fit, tmp_path):
+    made()
+    digests = set()
+    for name in ("a", "b"):
+        fit("whitening:4", "--sample", 120, name=name).ok()
+        info = load_calibration(str(tmp_path / name)).info
+        assert info["fitted_on"]["n"] == 120
+        digests.add(info["digest"])
+    assert len(digests) == 1
+    fit("whitening:4", name="all").ok()
+    assert load_calibration(str(tmp_path / "all")).digest not in digests
+
+
+def test_a_failed_fit_leaves_the_last_calibration(made, fit, tmp_path):
+    made()
+    fit("standardize").ok()
+    before = load_calibration(str(tmp_path / "c")).digest
+    fit("whitening:1000").failed(2, "whitening:1000", "components")
+    assert load_calibration(str(tmp_path / "c")).digest == before
+    assert json.loads((tmp_path / "c" / "fit.json").read_text())["exit_code"] == 2
+
+
+def test_without_matplotlib_there_is_no_picture(made, fit, tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.fit_picture.is_installed", lambda: False)
+    made()
+    assert "sentence-beam[report]" in fit("standardize").ok().out
+    assert not (tmp_path / "c" / "fit.png").exists()
+    load_calibration(str(tmp_path / "c"))
+
+
+def change_shard(store, number: int, change) -> str:
+    """Rewrite a shard's table; gives its path."""
+    path = open_store(str(store)).manifest.shard_paths[number]
+    table = pq.read_table(path)
+    pq.write_table(change(table), path)
+    return path
+
+
+def with_vectors(table: pa.Table, change) -> pa.Table:
+    """The table with its embeddings changed."""
+    at = table.schema.get_field_index("embedding")
+    column = table.column("embedding").combine_chunks()
+    rows = change(column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1).copy())
+    return table.set_column(
+        at, "embedding", pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
+    )
+
+
+@pytest.mark.parametrize("method", ["whitening", "flow"])
+def test_a_vector_that_is_not_finite_is_refused_by_shard_and_row(made, fit, store, tmp_path, method):
+    made(TEXTS, "--unit-tokens", 100)
+
+    def spoil(rows):
+        rows[3, 1] = np.nan
+        return rows
+
+    path = change_shard(store, 2, lambda table: with_vectors(table, spoil))
+    fit(method).failed(1, path, "row 3 is not finite")
+    assert not (tmp_path / "c" / "calibration.json").exists()
+    assert not list((tmp_path / "c").glob("sample-*"))
+
+
+def test_float16_shards(made, fit, store, tmp_path):
+    made()
+    fit("whitening:4", name="wide").ok()
+    change_shard(store, 0, lambda table: with_vectors(table, lambda rows: rows.astype(np.float16)))
+    fit("whitening:4", name="narrow").ok()
+    wide, narrow = (load_calibration(str(tmp_path / name)) for name in ("wide", "narrow"))
+    assert (wide.info["summary"]["floor"], narrow.info["summary"]["floor"]) == (1e-8, 1e-6)
+    rows = pooled(store)
+    assert np.abs(wide.apply(rows) - narrow.apply(rows)).max() < 0.1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_fewer_rows_than_components(made, fit, store, tmp_path, method):
+    made(TEXTS[:6])
+    fit(method).ok()
+    calibration = load_calibration(str(tmp_path / "c"))
+    assert np.isfinite(calibration.apply(pooled(store))).all()
+    if method.startswith("whitening"):
+        assert calibration.info["summary"]["k_eff"] == 5
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (TEXTS[:1], ["two rows or more"]),
+        ([TEXTS[0]] * 5, ["all 5 rows are equal"]),
+        ([" ", None], ["holds no rows"]),
+    ],
+)
+def test_too_little_to_fit_on(made, fit, texts, said):
+    made(texts, "--max-rejects", 1)
+    fit("whitening").failed(2, *said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--method", "pca"], ["pca", "whitening", "flow", "tfidf", "token-counts"]),
+        (["--method", "whitening:x"], ["width=x", "allowed"]),
+        (["--method", "whitening", "--text-column", "t"], ["--text-column", "has no meaning"]),
+        (["--method", "whitening", "--input", "b"], ["one store"]),
+        (["--method", "tfidf", "--sample", "5"], ["--sample", "has no meaning"]),
+        (["--method", "whitening", "--sample", "0"], ["--sample"]),
+        (["--method", "whitening"], ["holds no store"]),
+    ],
+)
+def test_mistakes_are_one_line(run, tmp_path, arguments, said):
+    run("fit", "--input", tmp_path / "none", "--output", tmp_path / "c", *arguments).failed(2, *said)

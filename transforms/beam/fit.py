@@ -1,0 +1,123 @@
+"""FitCalibration: shards of a store -> a calibration of their pooled vectors."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+
+from transforms.beam import progress
+from transforms.beam.fit_result import FitResult, write_result
+from transforms.beam.moments import Gathered, GatherMoments
+from transforms.beam.sample import Sampled, SampleJob, leave_sample, take_sample
+from transforms.calibration import parse_calibration
+from transforms.calibration.fit import Outcome, fit_calibration
+from transforms.errors import SentenceBeamError
+from transforms.store import storage
+from transforms.store.records import Problem
+
+PARTS = 64
+
+
+@dataclass(frozen=True)
+class FitJob:
+    """What to fit (a SPEC), on which sample, where to write it.
+
+    `whole`: the moments are of all rows, not of the sample. `narrow`: rows passed through 16-bit numbers. `fitted_on`
+    is what the calibration remembers.
+    """
+
+    run: str
+    method: str
+    output: str
+    sample: SampleJob
+    whole: bool
+    narrow: bool
+    fitted_on: dict[str, Any]
+
+
+class FitCalibration(beam.PTransform):
+    """Numbered parts of a store's shards -> one FitResult; a success leaves the calibration in the job's output.
+
+    Every part is read twice, for the moments and for the sample.
+    """
+
+    def __init__(self, job: FitJob):
+        super().__init__()
+        self._job = job
+
+    def expand(self, parts: beam.PCollection) -> beam.PCollection:
+        sampled = (
+            parts
+            | "SpreadSample" >> beam.Reshuffle()
+            | "Sample" >> beam.Map(leave_sample, self._job.sample)
+            | "Samples" >> beam.combiners.ToList()
+        )
+        if not self._job.whole:
+            return sampled | "Fit" >> beam.Map(fit, Gathered(), self._job)
+        gathered = (
+            parts
+            | "SpreadMoments" >> beam.Reshuffle()
+            | "Shards" >> beam.Map(lambda part: part[1])
+            | "Moments" >> beam.CombineGlobally(GatherMoments(self._job.sample.normalized))
+        )
+        return sampled | "Fit" >> beam.Map(fit, beam.pvalue.AsSingleton(gathered), self._job)
+
+
+def parts_of(shards: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
+    """Shards in at most 64 numbered parts of even length: enough to spread, few enough accumulators."""
+    count = min(PARTS, len(shards))
+    bounds = [len(shards) * number // count for number in range(count + 1)] if count else [0]
+    return [(number, tuple(shards[bounds[number] : bounds[number + 1]])) for number in range(count)]
+
+
+def fit(sampled: list[Sampled], gathered: Gathered, job: FitJob) -> FitResult:
+    """Fit, write the calibration, the file that makes it whole last, and how the run ended."""
+    problems = [gathered.problem, *(part.problem for part in sampled)]
+    found = [problem for problem in problems if problem is not None]
+    try:
+        if found:
+            raise min(found, key=lambda problem: problem.message).error()
+        outcome = _fitted(sampled, gathered, job)
+    except SentenceBeamError as error:
+        problem = Problem.of(error)
+        result = FitResult(job.run, problem.exit_code, problem.message)
+    else:
+        result = FitResult(job.run, 0, "", _figures(outcome))
+        for name, data in outcome.calibration.to_files().items():
+            storage.overwrite(storage.join(job.output, name), data)
+    write_result(job.output, result)
+    return result
+
+
+def _fitted(sampled: list[Sampled], gathered: Gathered, job: FitJob) -> Outcome:
+    rows = take_sample(sampled, job.sample.want)
+    return fit_calibration(
+        parse_calibration(job.method),
+        gathered.moments if job.whole else None,
+        rows,
+        job.fitted_on,
+        narrow=job.narrow,
+        progress=_tell,
+    )
+
+
+def _tell(step: int, steps: int, loss: float) -> None:
+    text = f"step {step:,} of {steps:,}, held-out loss {loss:.4f} bits a component"
+    progress.tell(text)
+    logging.getLogger(__name__).info(text)
+
+
+def _figures(outcome: Outcome) -> dict[str, Any]:
+    info = outcome.calibration.info
+    return {
+        "method": info["method"],
+        "digest": info["digest"],
+        "n": info["fitted_on"]["n"],
+        "input_dim": info["input_dim"],
+        "dim": info["dim"],
+        **info["summary"],
+        "shape_before": outcome.before.to_json(),
+        "shape_after": outcome.after.to_json(),
+    }
