@@ -88,6 +88,7 @@ def test_only_the_storage_module_opens_and_writes_files_of_a_store() -> None:
         ("pipelines.fit", ["torch", "faiss", "transformers"]),
         ("pipelines.index", ["torch", "faiss", "transformers"]),
         ("pipelines.verify", ["torch", "faiss", "transformers"]),
+        ("pipelines.recalibrate", ["torch", "faiss", "transformers"]),
     ],
 )
 def test_importing_stays_light(module: str, absent: list[str]) -> None:

@@ -55,6 +55,8 @@ class Vectors:
     @classmethod
     def concat(cls, parts: "Sequence[Vectors]") -> "Vectors":
         """The rows of all parts (one at least, of one space), in order."""
+        if len(parts) == 1:
+            return parts[0]
         names = [name for name, column in vars(parts[0]).items() if column is not None]
         return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
