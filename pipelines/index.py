@@ -55,7 +55,7 @@ def _index(argv: list[str]) -> int:
         with beam.Pipeline(options=beam_options) as pipeline:
             units = pipeline | "Units" >> beam.Create([carried(unit) for unit in manifest.units])
             nothing = pipeline | "Problems" >> beam.Create([])
-            record = (units, nothing) | "Index" >> BuildIndex(snapshot, request)
+            record = (units, nothing) | "Index" >> BuildIndex(snapshot, request, args.merge)
             _ = (units, record) | "Commit" >> Commit(snapshot)
         result = result_of(root, run)
     print(f"index       {index_line(result.index) if result.index else 'none: the store holds no rows'}")

@@ -14,7 +14,7 @@ from transforms.store import layout, locators, shards, storage
 from transforms.store.calibrations import kept_calibration
 from transforms.store.canary import CanaryFile
 from transforms.store.ledger import Ledger
-from transforms.store.manifest import Manifest
+from transforms.store.manifest import Manifest, index_files
 from transforms.store.records import UnitRecord
 
 
@@ -110,11 +110,8 @@ def _canary_faults(file: CanaryFile) -> Iterator[str]:
 
 def _index_faults(manifest: Manifest) -> Iterator[str]:
     index = manifest.data["index"]
-    files = [(index["trained"]["path"], index["trained"]["sha256"])]
-    for segment in index["segments"]:
-        files += [(segment["path"], segment["sha256"]), (segment["locator"], segment["locator_sha256"])]
     broken = False
-    for relative, sha256 in files:
+    for relative, sha256 in index_files(index):
         path = storage.join(manifest.root, relative)
         if storage.storage_of(path).stat(path) is None:
             yield f"{path}: the index file is missing"
