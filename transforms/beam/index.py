@@ -121,7 +121,7 @@ def _chosen(snapshot: Snapshot, units: list[UnitRecord], request: IndexRequest, 
     job = NightJob(snapshot.root, snapshot.run, Space.from_json(snapshot.space).dim)
     before = standing_index(snapshot)
     why = why_anew(snapshot, before, request, sum(rows for _, rows in shards))
-    if why or before is None:
+    if why is not None or before is None:
         for work in segments.begin(job, shards, request, why or "", after=False):
             yield TaggedOutput(ANEW, work)
         return
@@ -169,15 +169,17 @@ def standing_index(snapshot: Snapshot) -> Manifest | None:
 
 
 def why_anew(snapshot: Snapshot, before: Manifest | None, request: IndexRequest, rows: int) -> str | None:
-    """Why the index of an earlier snapshot cannot follow this one, in one line; None where it can."""
+    """Why the index of an earlier snapshot cannot follow this one, in one line; None where it can, "" without one."""
     from transforms.index.choose import FLAT_BELOW
     from transforms.index.upkeep import resized
 
     if before is None:
-        return "the first index of this store"
+        return ""
     standing = before.data["index"]
     if before.space.id != snapshot.space["id"]:
         return "the vectors are of another space"
+    if before.data.get("generation", 0) != snapshot.generation:
+        return "everything was embedded anew"
     if replace(request, merge=False) != replace(IndexRequest(**standing["request"]), merge=False):
         return "another index was asked for"
     if "queries" not in standing:

@@ -271,15 +271,19 @@ def read_checked(path: str, sha256: str | None, columns: list[str] | None = None
 
 
 def take_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
-    """Rows int64 [m] of one shard, in the order asked for; only the row groups that hold them are read."""
+    """Rows int64 [m] of one shard, in the order asked for; `embedding` as float32 vectors.
+
+    Only the row groups that hold them are read.
+    """
     with open_shard(path) as parquet:
+        decode = decoder(parquet.schema_arrow, path, columns)
         sizes = [parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)]
         starts = np.concatenate([[0], np.cumsum(sizes)])
         group = np.searchsorted(starts, rows, side="right") - 1
         wanted = np.unique(group)
         table = parquet.read_row_groups(wanted.tolist(), columns=columns)
         offsets = np.cumsum([0, *(sizes[g] for g in wanted[:-1])])
-        return table.take(pa.array(rows - starts[group] + offsets[np.searchsorted(wanted, group)]))
+        return decode(table.take(pa.array(rows - starts[group] + offsets[np.searchsorted(wanted, group)])))
 
 
 def as_matrix(column: pa.FixedSizeListArray) -> np.ndarray:
