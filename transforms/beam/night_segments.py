@@ -27,7 +27,7 @@ from transforms.beam.night import HELD_OUT, Night, NightJob, Standing
 from transforms.beam.night_rows import Matched
 from transforms.index import Candidates, ExactNeighbours, SegmentFile, measure_recall, recall_at_k, train
 from transforms.index.choose import plan_for
-from transforms.index.recall import halves, recall_among
+from transforms.index.recall import halves, interval, recall_among
 from transforms.index.segment import SegmentWriter, flat_vectors
 from transforms.index.upkeep import Compaction, Fit, Part, compaction, drifted, imbalance
 from transforms.store import locators, storage
@@ -298,15 +298,15 @@ def weigh(job: NightJob, built: list[Built]) -> tuple[dict[str, Any], str | None
         "change": json.loads(folder.read("decision.json"))["change"],
     }
     then = night.standing["trained"]
-    before = Fit(then["corpus"], then["imbalance"], then["closeness"], then["recall"])
-    now = Fit(night.rows, imbalance(sizes), closeness_of(listed), as_trained)
-    return entry, drifted(before, now, night.metric)
+    at_training = (then["recall"], 1.0) if then["recall"] is not None else None
+    before = Fit(then["imbalance"], then["closeness"], at_training)
+    return entry, drifted(before, Fit(imbalance(sizes), closeness_of(listed), as_trained), night.metric)
 
 
 def _measured(
     night: Night, exact: ExactNeighbours, found: Candidates | None, texts: np.ndarray, built: list[Built]
-) -> tuple[dict[str, Any] | None, dict[str, Any] | None, float | None]:
-    """Recall over all rows and over tonight's; and over all rows at the nprobe of the training."""
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None, tuple[float, float] | None]:
+    """Recall over all rows and over tonight's; and, at the nprobe of the training, its value and upper end."""
     half, trained = held_out.tuning_half(texts), night.standing["trained"]
     target = night.request["target_recall"]
     recall = measure_recall(exact, found, target=target, tuning=half) if found is not None else None
@@ -316,7 +316,8 @@ def _measured(
     changed = recall_among(exact, found.positions(recall["nprobe"]), _new_positions(built), reported)
     if trained["recall"] is None:
         return recall, changed, None
-    return recall, changed, float(recall_at_k(exact, found.positions(trained["nprobe"]))[reported].mean())
+    value, _, high = interval(recall_at_k(exact, found.positions(trained["nprobe"]))[reported], K)
+    return recall, changed, (value, high)
 
 
 def _new_positions(built: list[Built]) -> Callable[[np.ndarray], np.ndarray]:

@@ -426,7 +426,7 @@ def test_a_new_topic_that_the_lists_do_not_know_trains_anew(nights: Nights) -> N
 def test_recall_that_fell_trains_anew(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
     files = collection(rows=200)
     nights.commit(files, IndexRequest("IVF8,SQ8", target_recall=0.7))
-    monkeypatch.setattr(upkeep, "RECALL_FALL", -1.0)
+    monkeypatch.setattr(upkeep, "_fell", lambda then, now, high: 0.5 < now < high)
     rebuilt(nights, edited(files, 40), "recall ")
 
 
