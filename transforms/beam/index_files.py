@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from transforms.index import Candidates, ExactNeighbours, IndexPlan, SegmentedIndex, SegmentFile, nprobe_grid
+from transforms.index import Candidates, ExactNeighbours, IndexPlan, SegmentedIndex, SegmentFile
 from transforms.index.segment import list_sizes
 from transforms.store import layout, locators, storage
 from transforms.store.shards import as_hashes, as_matrix, read_shard
@@ -165,13 +165,12 @@ def packed(items: Iterable[Item], size: Callable[[Item], int], most: int) -> lis
 
 
 def leave_recall(
-    folder: Folder, plan: IndexPlan, segment: Segment, exact: ExactNeighbours, keep: np.ndarray | None, most: int = 256
+    folder: Folder, segment: Segment, exact: ExactNeighbours, keep: np.ndarray | None, depth: int, nprobes: list[int]
 ) -> None:
-    """Leave what a segment alone says of the queries: true neighbours, and what it returns at nprobe 1 to `most`."""
+    """Leave what a segment alone says of the queries: true neighbours, and the `depth` it returns at each nprobe."""
     with storage.on_local_disk(folder.stored(segment.path)) as path:
         index = SegmentedIndex.open([SegmentFile(path, keep)])
-        grid, depth = nprobe_grid(plan.nlist, most), plan.rerank or K
-        found = Candidates.search(index, exact.queries, depth, grid, segment=segment.number)
+        found = Candidates.search(index, exact.queries, depth, nprobes, segment=segment.number)
         folder.leave(f"lists-{segment.number}", list_sizes(path))
     folder.put(f"exact-{segment.number}", exact.to_bytes())
     folder.put(f"found-{segment.number}", found.to_bytes())

@@ -25,9 +25,9 @@ from transforms.beam.index_files import (
 )
 from transforms.beam.night import HELD_OUT, Night, NightJob, Standing
 from transforms.beam.night_rows import Matched
-from transforms.index import Candidates, ExactNeighbours, SegmentFile, measure_recall, recall_at_k, train
+from transforms.index import Candidates, ExactNeighbours, SegmentFile, train
 from transforms.index.choose import plan_for
-from transforms.index.recall import halves, interval, recall_among
+from transforms.index.recall import recall_among, recall_of
 from transforms.index.segment import SegmentWriter, flat_vectors
 from transforms.index.upkeep import Compaction, Fit, Part, compaction, drifted, imbalance
 from transforms.store import locators, storage
@@ -130,7 +130,7 @@ def _held_out_target(night: Night, nulled: dict[int, int], held: int, number: in
 
 
 def _leave_queries(job: NightJob, night: Night, crowded: list[str]) -> None:
-    """Leave the held-out texts to measure with: vectors, hashes, and their places among the known ones (-1: none).
+    """Leave the held-out texts to report on: vectors, hashes, and their places among the known ones (-1: none).
 
     A text whose neighbours are not known is left out, until there are so many that all rows are read for them.
     """
@@ -140,6 +140,7 @@ def _leave_queries(job: NightJob, night: Night, crowded: list[str]) -> None:
     vectors, hashes = _held_out_rows(job, night)
     keys, first = np.unique(as_keys(hashes), return_index=True)
     first = first[~np.isin(keys, as_keys(all_crowded))]
+    first = first[held_out.reporting_half(hashes[first])]
     place = _places(as_keys(hashes[first]), as_keys(known.texts))
     if np.count_nonzero(place < 0) <= held_out.UNMEASURED * len(first):
         first, place = first[place >= 0], place[place >= 0]
@@ -184,7 +185,7 @@ def _kept(job: NightJob, night: Night, target: Target, standing: Standing) -> Bu
         numbers = np.where(standing.keep, np.arange(segment.rows), -1)
         exact = _known_neighbours(job, night, target.number, {target.number: numbers}, lambda: standing.table)
         keep = standing.keep if segment.deleted else None
-        leave_recall(job.folder, job.plan(night), segment, exact, keep, _most_lists(night))
+        _leave_recall(job, night, segment, exact, keep)
     return Built(segment, segment.rows)
 
 
@@ -209,8 +210,16 @@ def _rewritten(job: NightJob, night: Night, target: Target, sources: list[Standi
         writer.add(as_matrix(vectors))
     segment = job.folder.segment(target.number, target.kind, writer.to_bytes(), locator.table(), writer.closeness)
     if exact is not None:
-        leave_recall(job.folder, job.plan(night), segment, exact, None, _most_lists(night))
+        _leave_recall(job, night, segment, exact, None)
     return Built(segment, first_new)
+
+
+def _leave_recall(
+    job: NightJob, night: Night, segment: Segment, exact: ExactNeighbours, keep: np.ndarray | None
+) -> None:
+    """Leave what the segment says of the queries, searched as the index is."""
+    depth, nprobe = night.standing["rerank"] or K, max(1, night.standing["nprobe"])
+    leave_recall(job.folder, segment, exact, keep, depth, [nprobe])
 
 
 def _empty(job: NightJob, night: Night, target: Target) -> bytes:
@@ -218,11 +227,6 @@ def _empty(job: NightJob, night: Night, target: Target) -> bytes:
     if target.kind == HELD_OUT:
         return train(plan_for("Flat", 0, job.dim, night.metric), np.empty((0, job.dim), np.float32))
     return storage.read_bytes(job.folder.stored(night.standing["trained"]["path"]))
-
-
-def _most_lists(night: Night) -> int:
-    """The largest nprobe to measure: from where it stands there is room for a step upwards."""
-    return 2 * max(1, night.standing["nprobe"], night.standing["trained"]["nprobe"])
 
 
 def _new_rows(job: NightJob, night: Night, pieces: tuple[int, ...], held: bool) -> Iterator[tuple[str, np.ndarray]]:
@@ -279,17 +283,12 @@ def weigh(job: NightJob, built: list[Built]) -> tuple[dict[str, Any], str | None
     built = sorted(built, key=lambda b: b.segment.number)
     segments = [b.segment for b in built]
     listed = [segment for segment in segments if segment.kind != HELD_OUT]
-    texts, queries = folder.take("texts.npy"), folder.take("queries.npy")
-    exact, found, sizes = take_recall(folder, queries, night.metric, listed)
-    settled = exact.settled
-    gains, positions, bound = (array[settled] for array in exact.lists())
-    known = held_out.Known(texts[settled], gains, positions, bound, folder.take("crowded.npy"))
-    path, sha256 = folder.write(known.to_bytes(), "parquet")
-    recall, changed, as_trained = _measured(night, exact, found, texts, built)
+    exact, found, sizes = take_recall(folder, folder.take("queries.npy"), night.metric, listed)
+    recall, changed = _measured(night, exact, found, built)
+    path, sha256 = folder.write(_known_now(job, exact).to_bytes(), "parquet")
     entry = {
         **night.standing,
         "request": night.request,
-        "nprobe": recall["nprobe"] if recall else night.standing["nprobe"],
         "rows": sum(segment.live for segment in segments),
         "segments": [entry_of(segment) for segment in segments],
         "queries": {"path": path, "sha256": sha256},
@@ -297,27 +296,30 @@ def weigh(job: NightJob, built: list[Built]) -> tuple[dict[str, Any], str | None
         "recall_changed": changed,
         "change": json.loads(folder.read("decision.json"))["change"],
     }
-    then = night.standing["trained"]
-    at_training = (then["recall"], 1.0) if then["recall"] is not None else None
-    before = Fit(then["imbalance"], then["closeness"], at_training)
-    return entry, drifted(before, Fit(imbalance(sizes), closeness_of(listed), as_trained), night.metric)
+    then, high = night.standing["trained"], recall["high"] if recall else None
+    before = Fit(then["imbalance"], then["closeness"], then["recall"])
+    now = Fit(imbalance(sizes), closeness_of(listed), recall["value"] if recall else None, high)
+    return entry, drifted(before, now, night.metric)
 
 
 def _measured(
-    night: Night, exact: ExactNeighbours, found: Candidates | None, texts: np.ndarray, built: list[Built]
-) -> tuple[dict[str, Any] | None, dict[str, Any] | None, tuple[float, float] | None]:
-    """Recall over all rows and over tonight's; and, at the nprobe of the training, its value and upper end."""
-    half, trained = held_out.tuning_half(texts), night.standing["trained"]
-    target = night.request["target_recall"]
-    recall = measure_recall(exact, found, target=target, tuning=half) if found is not None else None
-    if found is None or recall is None:
-        return None, None, None
-    reported = halves(exact, half)[1]
-    changed = recall_among(exact, found.positions(recall["nprobe"]), _new_positions(built), reported)
-    if trained["recall"] is None:
-        return recall, changed, None
-    value, _, high = interval(recall_at_k(exact, found.positions(trained["nprobe"]))[reported], K)
-    return recall, changed, (value, high)
+    night: Night, exact: ExactNeighbours, found: Candidates | None, built: list[Built]
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Recall as the index is searched, over all rows and over tonight's."""
+    if found is None:
+        return None, None
+    positions = found.positions(found.nprobes[0])
+    recall, changed = recall_of(exact, positions), recall_among(exact, positions, _new_positions(built))
+    asked = {"nprobe": found.nprobes[0], "rerank": night.standing["rerank"], "target": night.request["target_recall"]}
+    return {**recall, **asked} if recall else None, changed
+
+
+def _known_now(job: NightJob, exact: ExactNeighbours) -> held_out.Known:
+    """The queries that can be measured with the next night too."""
+    settled = exact.settled
+    gains, positions, bound = (array[settled] for array in exact.lists())
+    texts = job.folder.take("texts.npy")[settled]
+    return held_out.Known(texts, gains, positions, bound, job.folder.take("crowded.npy"))
 
 
 def _new_positions(built: list[Built]) -> Callable[[np.ndarray], np.ndarray]:

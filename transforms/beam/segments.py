@@ -32,6 +32,7 @@ from transforms.index import (
     flat_segment,
     held_out_keys,
     measure_recall,
+    nprobe_grid,
     sample_keys,
     sample_threshold,
     select,
@@ -164,7 +165,7 @@ def build_group(job: IndexJob, trained: Trained, group: Group) -> Segment | None
     if not writer.rows:
         return None
     segment = folder.segment(group.number, "base", writer.to_bytes(), locator.table(), writer.closeness)
-    leave_recall(folder, job.plan, segment, exact, None)
+    leave_recall(folder, segment, exact, None, job.plan.rerank or K, nprobe_grid(job.plan.nlist))
     return segment
 
 
@@ -175,7 +176,9 @@ def evaluate(job: IndexJob, trained: Trained, built: list[Segment]) -> dict[str,
     exact, found, sizes = take_recall(folder, folder.take("queries.npy"), job.plan.metric, segments)
     target, half = job.request.target_recall, held_out.tuning_half(texts)
     recall = measure_recall(exact, found, target=target, tuning=half) if found is not None else None
-    known = held_out.Known(texts, *exact.lists(), folder.take("crowded.npy"))
+    reported = held_out.reporting_half(texts)
+    gains, positions, bound = (array[reported] for array in exact.lists())
+    known = held_out.Known(texts[reported], gains, positions, bound, folder.take("crowded.npy"))
     path, sha256 = folder.write(known.to_bytes(), "parquet")
     listed = [*segments, *([trained.held_out] if trained.held_out else [])]
     nprobe = recall["nprobe"] if recall else job.plan.nprobe
@@ -193,7 +196,6 @@ def evaluate(job: IndexJob, trained: Trained, built: list[Segment]) -> dict[str,
             "rows": trained.rows,
             "corpus": job.rows,
             "held_out_below": f"{job.held_out_below:x}",
-            "nprobe": nprobe,
             "recall": recall["value"] if recall else None,
             "imbalance": imbalance(sizes),
             "closeness": closeness_of(segments),

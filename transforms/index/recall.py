@@ -221,10 +221,16 @@ def halves(exact: ExactNeighbours, tuning: np.ndarray | None = None) -> tuple[np
     return (tuned, reported) if len(tuned) and len(reported) else (settled, settled)
 
 
+def recall_of(exact: ExactNeighbours, found: np.ndarray) -> dict[str, Any] | None:
+    """Recall of the settled queries; `found` int64 [q, depth] positions. None without such queries, or rows."""
+    recalls = recall_at_k(exact, found)[exact.settled]
+    return None if not len(recalls) or np.isnan(recalls).any() else _measured(recalls, exact.k)
+
+
 def recall_among(
-    exact: ExactNeighbours, found: np.ndarray, among: Callable[[np.ndarray], np.ndarray], which: np.ndarray
+    exact: ExactNeighbours, found: np.ndarray, among: Callable[[np.ndarray], np.ndarray]
 ) -> dict[str, Any] | None:
-    """Recall over some rows only: the share of those among the k true neighbours of the queries `which` that was found.
+    """Recall over some rows only: the share of those among the k true neighbours of the settled queries that was found.
 
     `found` int64 [q, depth] positions; `among` says of positions, int64 of any shape, which are meant. None where fewer
     than twenty queries have one.
@@ -233,7 +239,7 @@ def recall_among(
     gains = gains_to_scores(scores, exact.metric)
     meant = (gains >= gains[:, exact.k - 1 : exact.k]) & (positions >= 0) & among(positions)
     hits = ((found[:, :, None] == positions[:, None, :]) & meant[:, None, :]).any(axis=2).sum(axis=1)
-    asked = which[meant[which].any(axis=1)]
+    asked = np.flatnonzero(meant.any(axis=1) & exact.settled)
     if len(asked) < _ENOUGH:
         return None
     wanted = np.minimum(meant[asked].sum(axis=1), exact.k)

@@ -20,13 +20,14 @@ GROWTH = 4
 class Fit:
     """How well a trained quantizer serves rows: None where there are no lists, or no queries to measure recall with.
 
-    `closeness` is the rows' mean score with their nearest centroid, in the metric's own direction; `recall` a value and
-    the upper end of its interval.
+    `closeness` is the rows' mean score with their nearest centroid, in the metric's own direction; `high` the upper end
+    of recall's interval.
     """
 
     imbalance: float | None
     closeness: float | None
-    recall: tuple[float, float] | None
+    recall: float | None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ def resized(then: int, now: int) -> str | None:
 
 def drifted(then: Fit, now: Fit, metric: str) -> str | None:
     """Why a quantizer has to be trained anew, in one line; None where it still serves."""
-    if then.recall is not None and now.recall is not None and _fell(then.recall[0], *now.recall):
-        return f"recall {now.recall[0]:.4f}, {then.recall[0]:.4f} when it was trained"
+    if then.recall is not None and now.recall is not None and _fell(then.recall, now.recall, now.high):
+        return f"recall {now.recall:.4f}, {then.recall:.4f} when it was trained"
     if then.imbalance is not None and now.imbalance is not None and now.imbalance > IMBALANCE_RISE * then.imbalance:
         return f"imbalance of the lists {now.imbalance:.2f}, {then.imbalance:.2f} when it was trained"
     if then.closeness is not None and now.closeness is not None and _farther(then.closeness, now.closeness, metric):
@@ -97,9 +98,9 @@ def drifted(then: Fit, now: Fit, metric: str) -> str | None:
     return None
 
 
-def _fell(then: float, now: float, high: float) -> bool:
+def _fell(then: float, now: float, high: float | None) -> bool:
     """Whether recall fell, and not by the chance of few queries."""
-    return now < then - RECALL_FALL and high < then
+    return now < then - RECALL_FALL and (high is None or high < then)
 
 
 def _farther(then: float, now: float, metric: str) -> bool:

@@ -20,7 +20,7 @@ from transforms.index import (
     segment_base,
     train,
 )
-from transforms.index.recall import halves, interval, recall_among
+from transforms.index.recall import halves, interval, recall_among, recall_of
 
 DIM, K, CUTS = 24, 10, (0, 900, 900, 2500)
 
@@ -216,11 +216,10 @@ def test_recall_over_some_rows_counts_their_share_of_the_neighbours(tmp_path: Pa
     exact = ExactNeighbours(queries, K)
     exact.add(vectors, 0)
     found = Candidates.search(index, queries, K, [1]).positions(1)
-    which = np.arange(0, 200, 2)
-    report = recall_among(exact, found, lambda positions: positions >= 800, which)
+    report = recall_among(exact, found, lambda positions: positions >= 800)
     true = brute_force(vectors, queries, K, "ip")[1]
     shares = []
-    for query in which:
+    for query in range(200):
         meant = {row for row in true[query].tolist() if row >= 800}
         if meant:
             shares.append(len(meant & set(found[query].tolist())) / len(meant))
@@ -228,4 +227,7 @@ def test_recall_over_some_rows_counts_their_share_of_the_neighbours(tmp_path: Pa
     assert report["queries"] == len(shares)
     assert report["value"] == pytest.approx(np.mean(shares))
     assert report["low"] <= report["value"] <= report["high"]
-    assert recall_among(exact, found, lambda positions: positions >= 895, which) is None
+    assert recall_among(exact, found, lambda positions: positions >= 898) is None
+    whole = recall_of(exact, found)
+    assert whole is not None
+    assert whole["value"] == pytest.approx(recall_at_k(exact, found).mean())

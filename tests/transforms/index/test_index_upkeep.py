@@ -51,16 +51,16 @@ def test_four_times_the_rows_or_a_quarter(rows: int, why: bool) -> None:
 @pytest.mark.parametrize(
     ("metric", "now", "said"),
     [
-        ("ip", Fit(1.79, 0.571, (0.961, 0.965)), None),
-        ("ip", Fit(1.2, 0.6, (0.959, 0.965)), "recall 0.9590, 0.9700"),
-        ("ip", Fit(1.2, 0.6, (0.9, 0.975)), None),
-        ("ip", Fit(1.81, 0.6, (0.97, 0.98)), "imbalance of the lists 1.81"),
-        ("ip", Fit(1.2, 0.56, (0.97, 0.98)), "inner product with the nearest centroid 0.5600"),
-        ("l2", Fit(1.2, 0.68, (0.97, 0.98)), None),
-        ("l2", Fit(1.2, 0.70, (0.97, 0.98)), "squared distance with the nearest centroid"),
+        ("ip", Fit(1.79, 0.571, 0.961, 0.965), None),
+        ("ip", Fit(1.2, 0.6, 0.959, 0.965), "recall 0.9590, 0.9700"),
+        ("ip", Fit(1.2, 0.6, 0.9, 0.975), None),
+        ("ip", Fit(1.81, 0.6, 0.97, 0.98), "imbalance of the lists 1.81"),
+        ("ip", Fit(1.2, 0.56, 0.97, 0.98), "inner product with the nearest centroid 0.5600"),
+        ("l2", Fit(1.2, 0.68, 0.97, 0.98), None),
+        ("l2", Fit(1.2, 0.70, 0.97, 0.98), "squared distance with the nearest centroid"),
         ("ip", Fit(None, None, None), None),
     ],
 )
 def test_drift(metric: str, now: Fit, said: str | None) -> None:
-    why = drifted(Fit(1.2, 0.6, (0.97, 0.98)), now, metric)
+    why = drifted(Fit(1.2, 0.6, 0.97, 0.98), now, metric)
     assert (why is None) if said is None else (why is not None and said in why)
