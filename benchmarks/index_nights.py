@@ -16,8 +16,8 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from benchmarks.common import report, seconds
-from benchmarks.index import synthetic
+from benchmarks.common import report
+from benchmarks.index import synthetic, timed
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.space import Space, row_hashes
 from transforms.store.commit import Snapshot, now
@@ -43,8 +43,8 @@ class Nights:
             dim=vectors.shape[1],
         )  # fmt: skip
 
-    def night(self, shards: list[Rows], request: IndexRequest) -> tuple[float, dict[str, Any], int]:
-        """Write the shards, then time the index step: seconds, the index, bytes of its new files."""
+    def night(self, shards: list[Rows], request: IndexRequest) -> tuple[tuple[float, float], dict[str, Any], int]:
+        """Write the shards, then time the index step: wall and CPU seconds, the index, bytes of its new files."""
         units = [self._unit(number, rows) for number, rows in enumerate(shards)]
         self._count += 1
         before = read_manifest(str(self.root))
@@ -56,7 +56,7 @@ class Nights:
         planned = [PlannedFile(_file(number), carried=(unit,)) for number, unit in enumerate(units)]
         write_plan(snapshot.root, snapshot.run, planned)
         stood = set(index_files(before.data["index"])) if before else set()
-        took = seconds(lambda: self._build(snapshot, units, request))
+        _, took = timed(lambda: self._build(snapshot, units, request))
         manifest = read_manifest(str(self.root))
         assert manifest is not None
         assert manifest.run == snapshot.run
@@ -117,27 +117,20 @@ def measure(folder: Path, vectors: np.ndarray, rows: Rows, new: int, args: argpa
         "all rows in another order": [shard[::-1] for shard in added],
     }
     store = Nights(folder / "store", vectors)
-    built, index, size_all = store.night(first, request)
+    built = store.night(first, request)
     empty = store.night(first, request)[0]
-    figures = [("built anew", built, size_all, index)]
-    for name, shards in nights.items():
-        figures.append((name, *_reordered(store.night(shards, request))))
-    fresh = Nights(folder / "fresh", vectors).night([shard[::-1] for shard in added], request)
-    figures.append(("the last night built anew", *_reordered(fresh)))
-    lines = []
-    for name, took, size_new, found in figures:
-        recall = found["recall"]
-        share = (took - empty) / (built - empty)
-        lines.append((name, f"{took:.2f} s", f"{share:6.1%} of building, {size_new / size_all:6.1%} of its bytes"))
-        lines.append(
-            ("", f"{found['change']['what']}", f"recall@10 {recall['value']:.4f}, {len(found['segments'])} segments")
+    figures = {"built": built} | {name: store.night(shards, request) for name, shards in nights.items()}
+    figures["the last night built anew"] = Nights(folder / "fresh", vectors).night([*nights.values()][-1], request)
+    lines = [("nothing changed (taken off)", f"{empty[0]:.2f} s, {empty[1]:.2f} s CPU", "")]
+    for name, (took, index, size_new) in figures.items():
+        wall, cpu = ((mine - none) / (all_ - none) for mine, none, all_ in zip(took, empty, built[0], strict=True))
+        shares = f"{wall:6.1%} of building, {cpu:6.1%} of its CPU time, {size_new / built[2]:6.1%} of its bytes"
+        found = (
+            f"{index['change']['what']}, recall@10 {index['recall']['value']:.4f}, {len(index['segments'])} segments"
         )
-    lines.append(("nothing changed (taken off)", f"{empty:.2f} s", ""))
-    report(f"index nights, {args.rows:,} x {args.dim}, {index['factory']}", lines, args.output, {"rows": args.rows})
-
-
-def _reordered(night: tuple[float, dict[str, Any], int]) -> tuple[float, int, dict[str, Any]]:
-    return night[0], night[2], night[1]
+        lines.append((name, f"{took[0]:.2f} s, {took[1]:.2f} s CPU", f"{shares}; {found}"))
+    title = f"index nights, {args.rows:,} x {args.dim}, {built[1]['factory']}"
+    report(title, lines, args.output, {"rows": args.rows, "changed": new})
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ from transforms.index.upkeep import Compaction, Fit, Part, compaction, drifted, 
 from transforms.store import locators, storage
 from transforms.store.shards import as_hashes, as_matrix, take_rows
 
+BLOCK_ROWS = 10_000
+
 
 @dataclass(frozen=True)
 class Target:
@@ -201,13 +203,10 @@ def _rewritten(job: NightJob, night: Night, target: Target, sources: list[Standi
     locator = locators.LocatorBuilder([copied] if len(copied) else [])
     held = target.kind == HELD_OUT
     exact = None if held else _known_neighbours(job, night, target.number, numbers, lambda: copied)
-    for shard, rows in _new_rows(job, night, target.pieces, held):
-        found = take_rows(job.folder.stored(shard), rows, ["id", "row_hash", "embedding"]).combine_chunks()
-        ids, hashes, vectors = (column.chunk(0) for column in found.columns)
+    for vectors in _new_vectors(job, _new_rows(job, night, target.pieces, held), locator):
         if exact is not None:
-            exact.add(as_matrix(vectors), (target.number << 32) + writer.rows)
-        locator.add(shard, rows, ids, hashes)
-        writer.add(as_matrix(vectors))
+            exact.add(vectors, (target.number << 32) + writer.rows)
+        writer.add(vectors)
     segment = job.folder.segment(target.number, target.kind, writer.to_bytes(), locator.table(), writer.closeness)
     if exact is not None:
         _leave_recall(job, night, segment, exact, None)
@@ -237,6 +236,23 @@ def _new_rows(job: NightJob, night: Night, pieces: tuple[int, ...], held: bool) 
         shard, row, out = (table.column(name).to_numpy() for name in ("shard", "row", "held"))
         for number in np.unique(shard[out == held]):
             yield night.came_shards[number], np.sort(row[(shard == number) & (out == held)])
+
+
+def _new_vectors(
+    job: NightJob, new: Iterator[tuple[str, np.ndarray]], locator: locators.LocatorBuilder
+) -> Iterator[np.ndarray]:
+    """Vectors of new rows, float32 [n, d], many shards' in a block; their places are added to the locator."""
+    waiting: list[np.ndarray] = []
+    for shard, rows in new:
+        found = take_rows(job.folder.stored(shard), rows, ["id", "row_hash", "embedding"]).combine_chunks()
+        ids, hashes, vectors = (column.chunk(0) for column in found.columns)
+        locator.add(shard, rows, ids, hashes)
+        waiting.append(as_matrix(vectors))
+        if sum(map(len, waiting)) >= BLOCK_ROWS:
+            yield np.concatenate(waiting)
+            waiting = []
+    if waiting:
+        yield np.concatenate(waiting)
 
 
 def _known_neighbours(
