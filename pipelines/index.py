@@ -9,7 +9,7 @@ import apache_beam as beam
 from pipelines import options
 from pipelines.embed import result_of, writing
 from pipelines.resolve import new_run, versions
-from pipelines.summary import index_line
+from pipelines.summary import index_lines
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.store import open_store, storage
 from transforms.store.commit import Snapshot, now
@@ -55,10 +55,11 @@ def _index(argv: list[str]) -> int:
         with beam.Pipeline(options=beam_options) as pipeline:
             units = pipeline | "Units" >> beam.Create([carried(unit) for unit in manifest.units])
             nothing = pipeline | "Problems" >> beam.Create([])
-            record = (units, nothing) | "Index" >> BuildIndex(snapshot, request)
+            record = (units, nothing) | "Index" >> BuildIndex(snapshot, request, args.merge)
             _ = (units, record) | "Commit" >> Commit(snapshot)
         result = result_of(root, run)
-    print(f"index       {index_line(result.index) if result.index else 'none: the store holds no rows'}")
+    found = index_lines(result.index, manifest.data["index"])
+    print("\n".join(found or ["index       none: the store holds no rows"]))
     print(f"store       {root} (snapshot {run})")
     return 0
 

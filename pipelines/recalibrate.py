@@ -11,7 +11,7 @@ from pipelines import options
 from pipelines.embed import result_of, writing
 from pipelines.index import record_plan, snapshot_of
 from pipelines.resolve import new_run
-from pipelines.summary import index_line
+from pipelines.summary import index_lines
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.beam.recalibrate import Recalibrate, RecalibrateJob
 from transforms.calibration import Calibration, check_space
@@ -77,7 +77,7 @@ def summary(result: Result, calibration: Calibration, root: str) -> list[str]:
     return [
         f"rows        {result.ledger['written']:,} with other vectors",
         f"calibration {calibration.info['method']} ({calibration.digest[:16]}), {calibration.dim} dimensions",
-        *([f"index       {index_line(result.index)}"] if result.index else []),
+        *index_lines(result.index, None),
         f"store       {root} (snapshot {result.run})",
     ]
 

@@ -26,7 +26,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
         f"truncated   {n['truncated_rows']:,} rows lost {n['lost']:,} tokens (limit {resolved.space.max_tokens})",
     ]
     lines += [f"{what:<11} {text}" for what, text in [*_anew(resolved), *_rare(result)]]
-    lines += [f"index       {index_line(result.index)}"] if result.index else []
+    lines += index_lines(result.index, resolved.previous.data["index"] if resolved.previous else None)
     lines += [f"store       {root} (snapshot {result.run})"]
     lines += [f"rejects     {storage.join(root, 'rejects')}"] if n["rejected"] else []
     return [*lines, f"manifest    {storage.join(job.root, layout.MANIFEST)}"]
@@ -64,13 +64,29 @@ def _rare(result: Result) -> list[tuple[str, str]]:
     return found
 
 
-def index_line(index: dict[str, Any]) -> str:
-    """Factory, size and measured recall of an index."""
-    recall = index["recall"]
+def index_lines(index: dict[str, Any] | None, before: dict[str, Any] | None) -> list[str]:
+    """What the index is, and what became of the one that the last snapshot had."""
+    if index is None:
+        return []
+    lines = [f"index       {index['factory']}, {len(index['segments'])} segments{_recall(index['recall'])}"]
+    if index == before:
+        return lines
+    change = index["change"]
+    if change["what"] == "trained":
+        return [*lines, f"trained     anew: {change['why']}"] if change["why"] else lines
+    rows = f"{change['added']:,} rows added, {change['deleted']:,} deleted, {change['moved']:,} moved"
+    why = f"; {change['why']}" if change["why"] else ""
+    measured = index["recall_changed"]
+    again = f"; of the rows added{_recall(measured)[1:]}" if measured else ""
+    return [*lines, f"{change['what']:<11} {rows}{why}{again}"]
+
+
+def _recall(recall: dict[str, Any] | None) -> str:
     if not recall:
-        return f"{index['factory']}, {len(index['segments'])} segments (too few rows to measure recall)"
-    below = f", below the target of {recall['target']:g}" if recall["value"] < recall["target"] else ""
+        return " (too few rows to measure recall)"
+    below = recall["value"] < recall.get("target", 0)
     return (
-        f"{index['factory']}, {len(index['segments'])} segments, recall@{recall['k']} {recall['value']:.4f} "
-        f"({recall['low']:.4f} to {recall['high']:.4f}, {recall['queries']} queries){below}"
+        f", recall@{recall['k']} {recall['value']:.4f} "
+        f"({recall['low']:.4f} to {recall['high']:.4f}, {recall['queries']} queries)"
+        + (f", below the target of {recall['target']:g}" if below else "")
     )

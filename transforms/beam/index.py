@@ -1,7 +1,12 @@
-"""BuildIndex: written units -> one index in segments that share a quantizer, with its recall measured."""
+"""BuildIndex: written units -> one index in segments that share a quantizer, with its recall measured.
 
+An index that stands already follows what has changed (`Follow`); where it cannot, or serves no longer, a new one is
+trained and built (`Anew`).
+"""
+
+import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import apache_beam as beam
@@ -13,32 +18,71 @@ from transforms.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.store import storage
 from transforms.store.commit import Snapshot, settle
-from transforms.store.manifest import read_manifest
+from transforms.store.manifest import Manifest, index_files, read_manifest
 from transforms.store.records import Problem, UnitRecord
 
 DONE = "done"
+ANEW = "anew"
+SNAPSHOTS_BACK = 32  # how far to look for an index to follow, where snapshots without one came between
 
 
 class BuildIndex(beam.PTransform):
     """Units and problems of a run -> an IndexRecord for its manifest, or the Problem that keeps it from being built.
 
-    Where the run is to fail anyway, or nothing has changed since the last snapshot, nothing is built.
+    Where the run is to fail anyway, or nothing has changed since the last snapshot, nothing is built. `merge` makes one
+    segment of an index that has several.
     """
 
-    def __init__(self, snapshot: Snapshot, request: IndexRequest | None = None):
+    def __init__(self, snapshot: Snapshot, request: IndexRequest | None = None, merge: bool = False):
         super().__init__()
-        self._snapshot, self._request = snapshot, request or IndexRequest()
+        self._snapshot, self._request, self._merge = snapshot, request or IndexRequest(), merge
 
     def expand(self, known: Any) -> beam.PCollection:
-        planned = (
+        chosen = (
             known
             | "All" >> beam.Flatten()
             | "OneKey" >> beam.Map(to_one_key)
             | "Together" >> beam.GroupByKey()
-            | "Choose" >> beam.FlatMap(choose, self._snapshot, self._request).with_outputs(DONE, main="groups")
+            | "Choose"
+            >> beam.FlatMap(choose, self._snapshot, self._request, self._merge).with_outputs(DONE, ANEW, main="reads")
         )
-        built = (
-            planned.groups
+        followed = chosen.reads | "Follow" >> Follow()
+        built = (chosen[ANEW], followed[ANEW]) | "Anew" >> Anew()
+        return (chosen[DONE], followed[DONE], built) | "Index" >> beam.Flatten()
+
+
+class Follow(beam.PTransform):
+    """What a night has to read -> on `done` the IndexRecord, on `anew` the groups of an index that is to be built."""
+
+    def expand(self, reads: beam.PCollection) -> Any:
+        decided = (
+            reads
+            | "SpreadReads" >> beam.Reshuffle()
+            | "Read" >> beam.Map(read)
+            | "Reads" >> beam.GroupByKey()
+            | "Buckets" >> beam.FlatMap(buckets).with_outputs(ANEW, main="buckets")
+        )
+        weighed = (
+            decided.buckets
+            | "SpreadBuckets" >> beam.Reshuffle()
+            | "Match" >> beam.Map(match)
+            | "Matched" >> beam.GroupByKey()
+            | "Decide" >> beam.FlatMap(decide)
+            | "SpreadTargets" >> beam.Reshuffle()
+            | "Write" >> beam.Map(write)
+            | "Written" >> beam.GroupByKey()
+            | "Weigh" >> beam.FlatMap(weigh).with_outputs(ANEW, main=DONE)
+        )
+        return {DONE: weighed[DONE], ANEW: (decided[ANEW], weighed[ANEW]) | "ToAnew" >> beam.Flatten()}
+
+
+class Anew(beam.PTransform):
+    """Groups of shards -> the IndexRecord of an index trained and built over them."""
+
+    def expand(self, groups: Any) -> beam.PCollection:
+        return (
+            groups
+            | "Groups" >> beam.Flatten()
             | "SpreadSample" >> beam.Reshuffle()
             | "Sample" >> beam.Map(sample)
             | "Samples" >> beam.GroupByKey()
@@ -48,7 +92,6 @@ class BuildIndex(beam.PTransform):
             | "Segments" >> beam.GroupByKey()
             | "Evaluate" >> beam.Map(evaluate)
         )
-        return (planned[DONE], built) | "Index" >> beam.Flatten()
 
 
 def to_one_key(item: Any) -> tuple[None, Any]:
@@ -57,50 +100,169 @@ def to_one_key(item: Any) -> tuple[None, Any]:
 
 
 def choose(
-    grouped: tuple[None, Iterable[UnitRecord | Problem]], snapshot: Snapshot, request: IndexRequest
+    grouped: tuple[None, Iterable[UnitRecord | Problem]], snapshot: Snapshot, request: IndexRequest, merge: bool
 ) -> Iterator[Any]:
-    """The job with each of its groups of shards; on the `done` output what needs no building."""
+    """What there is to do: reads of a night that is followed, groups to build anew, or what needs neither."""
     found = list(grouped[1])
     units = [item for item in found if isinstance(item, UnitRecord)]
     problems = [item for item in found if isinstance(item, Problem)]
     try:
         units = settle(snapshot, units, problems)[1]
-        standing = unchanged_index(snapshot, units, request)
-        if standing is not None:
-            yield TaggedOutput(DONE, IndexRecord(standing))
-            return
-        yield from plan_groups(snapshot, units, request)
+        yield from _chosen(snapshot, units, request, merge)
     except SentenceBeamError as error:
         yield TaggedOutput(DONE, Problem.of(error))
 
 
-def plan_groups(snapshot: Snapshot, units: list[UnitRecord], request: IndexRequest) -> Iterator[Any]:
-    """(job, group) for each segment to build."""
+def _chosen(snapshot: Snapshot, units: list[UnitRecord], request: IndexRequest, merge: bool) -> Iterator[Any]:
     from transforms.beam import segments
-    from transforms.index import choose_index
+    from transforms.beam.night import NightJob, begin
 
-    rows, dim = sum(unit.rows for unit in units), Space.from_json(snapshot.space).dim
-    plan = choose_index(rows, dim, request.index, metric=request.metric)
-    job = segments.IndexJob(snapshot.root, snapshot.run, plan, rows, request)
-    for group in segments.groups(job, units):
-        yield job, group
-
-
-def unchanged_index(snapshot: Snapshot, units: list[UnitRecord], request: IndexRequest) -> dict[str, Any] | None:
-    """The last snapshot's index, where it covers exactly these shards and is what was asked for."""
-    previous = read_manifest(snapshot.root, snapshot.previous) if snapshot.previous else None
-    standing = previous.data["index"] if previous else None
-    if previous is None or standing is None or standing["request"] != asdict(request):
-        return None
-    same = {(u.path, u.sha256) for u in previous.units} == {(u.path, u.sha256) for u in units}
-    return standing if same and _stands(snapshot.root, standing) else None
+    shards = [(unit.path, unit.rows) for unit in units if unit.path]
+    job = NightJob(snapshot.root, snapshot.run, Space.from_json(snapshot.space).dim)
+    before = standing_index(snapshot)
+    why = why_anew(snapshot, before, request, sum(rows for _, rows in shards))
+    if why is not None or before is None:
+        for work in segments.begin(job, shards, request, why or "", after=False):
+            yield TaggedOutput(ANEW, work)
+        return
+    night = _night(before, shards, request, merge)
+    if night.came or night.went or (merge and sum(s.kind != "held-out" for s in night.segments.values()) > 1):
+        yield from ((job, *read) for read in begin(job, night))
+    else:
+        yield TaggedOutput(DONE, IndexRecord(before.data["index"]))
 
 
-def _stands(root: str, index: dict[str, Any]) -> bool:
-    """Whether all files of an index are there."""
-    names = [index["trained"]["path"]]
-    names += [segment[name] for segment in index["segments"] for name in ("path", "locator")]
-    return all(storage.storage_of(root).stat(storage.join(root, name)) for name in names)
+def _night(before: Manifest, shards: list[tuple[str, int]], request: IndexRequest, merge: bool) -> Any:
+    from transforms.beam.index_files import SEGMENT_ROWS, packed
+    from transforms.beam.matching import BUCKET_ROWS
+    from transforms.beam.night import Night
+
+    old = {unit.path: unit.rows for unit in before.units if unit.path}
+    new = dict(shards)
+    came = [shard for shard in shards if shard[0] not in old]
+    went = sorted(set(old) - set(new))
+    rows = max(sum(n for _, n in came), sum(old[path] for path in went))
+    pieces = packed(came, lambda shard: shard[1], SEGMENT_ROWS)
+    return Night(
+        standing=before.data["index"],
+        request=asdict(request),
+        shards=shards,
+        came=[[path for path, _ in piece] for piece in pieces],
+        went=went,
+        buckets=1 + rows // BUCKET_ROWS,
+        merge=merge,
+    )
+
+
+def standing_index(snapshot: Snapshot) -> Manifest | None:
+    """The last snapshot that has an index, if it is not long ago."""
+    run = snapshot.previous
+    for _ in range(SNAPSHOTS_BACK):
+        try:
+            manifest = read_manifest(snapshot.root, run) if run else None
+        except SentenceBeamError:
+            return None
+        if manifest is None or manifest.data["index"]:
+            return manifest
+        run = manifest.data["previous"]
+    return None
+
+
+def why_anew(snapshot: Snapshot, before: Manifest | None, request: IndexRequest, rows: int) -> str | None:
+    """Why the index of an earlier snapshot cannot follow this one, in one line; None where it can, "" without one."""
+    from transforms.index.choose import FLAT_BELOW
+    from transforms.index.upkeep import resized
+
+    if before is None:
+        return ""
+    standing = before.data["index"]
+    if before.space.id != snapshot.space["id"]:
+        return "the vectors are of another space"
+    if before.data.get("generation", 0) != snapshot.generation:
+        return "everything was embedded anew"
+    if replace(request, merge=False) != replace(IndexRequest(**standing["request"]), merge=False):
+        return "another index was asked for"
+    if "queries" not in standing:
+        return "the last one was built by an earlier version"
+    if request.index in ("auto", "compact") and standing["factory"] == "Flat" and rows >= FLAT_BELOW:
+        return f"{rows:,} rows; Flat is for less than {FLAT_BELOW:,}"
+    return _damage(snapshot.root, standing) or resized(standing["trained"]["corpus"], rows)
+
+
+def _damage(root: str, index: dict[str, Any]) -> str | None:
+    """Which file of an index is not there, is of another size, or, where it is needed as a whole, has other bytes."""
+    sizes = {segment["path"]: segment["bytes"] for segment in index["segments"]}
+    whole = {index[name]["path"]: index[name]["sha256"] for name in ("trained", "queries")}
+    for name, _ in index_files(index):
+        path = storage.join(root, name)
+        entry = storage.storage_of(root).stat(path)
+        if entry is None or entry.size != sizes.get(name, entry.size):
+            return f"{name} is missing or cut short"
+        if name in whole and hashlib.sha256(storage.read_bytes(path)).hexdigest() != whole[name]:
+            return f"{name} is damaged"
+    return None
+
+
+def read(work: tuple[Any, str, int]) -> tuple[None, Any]:
+    """Read one piece of shards that came, or the locator of one segment."""
+    from transforms.beam import night_rows
+
+    return to_one_key((work[0], night_rows.read(*work)))
+
+
+def buckets(grouped: tuple[None, Iterable[tuple[Any, str | None]]]) -> Iterator[Any]:
+    """The buckets to match; or, where a file of the index is damaged, the groups to build anew."""
+    works = list(grouped[1])
+    job, damaged = works[0][0], sorted(path for _, path in works if path)
+    if damaged:
+        yield from _anew(job, f"{damaged[0]} is damaged")
+        return
+    yield from ((job, bucket) for bucket in range(job.night().buckets))
+
+
+def _anew(job: Any, why: str) -> Iterator[Any]:
+    from transforms.beam import segments
+
+    night = job.night()
+    shards = [(path, rows) for path, rows in night.shards]
+    for work in segments.begin(job, shards, IndexRequest(**night.request), why, after=True):
+        yield TaggedOutput(ANEW, work)
+
+
+def match(work: tuple[Any, int]) -> tuple[None, Any]:
+    """Match the rows of one bucket."""
+    from transforms.beam import night_rows
+
+    return to_one_key((work[0], night_rows.match(*work)))
+
+
+def decide(grouped: tuple[None, Iterable[tuple[Any, Any]]]) -> Iterator[tuple[Any, Any]]:
+    """The segments of tonight, each to be written or left."""
+    from transforms.beam import night_segments
+
+    works = list(grouped[1])
+    job = works[0][0]
+    yield from ((job, target) for target in night_segments.decide(job, [found for _, found in works]))
+
+
+def write(work: tuple[Any, Any]) -> tuple[None, Any]:
+    """Write what has changed of one segment."""
+    from transforms.beam import night_segments
+
+    return to_one_key((work[0], night_segments.build(*work)))
+
+
+def weigh(grouped: tuple[None, Iterable[tuple[Any, Any]]]) -> Iterator[Any]:
+    """The index of tonight; or, where its quantizer serves no longer, the groups to build anew."""
+    from transforms.beam import night, night_segments
+
+    works = list(grouped[1])
+    job = works[0][0]
+    entry, why = night_segments.weigh(job, [built for _, built in works])
+    if why:
+        yield from _anew(job, why)
+    else:
+        yield IndexRecord(entry, tuple(night.scratch_files(job)))
 
 
 def sample(work: tuple[Any, Any]) -> tuple[None, Any]:

@@ -15,7 +15,7 @@ from transforms.space import resolve_model
 from transforms.store import locators, storage
 from transforms.store.calibrations import kept_calibration
 from transforms.store.open import Store
-from transforms.store.shards import as_matrix, open_shard, read_shard
+from transforms.store.shards import as_matrix, open_shard, read_shard, take_rows
 
 OWN_COLUMNS = {"embedding", "norm", "row_hash", "tokens", "truncated", "pooled"}
 
@@ -136,16 +136,8 @@ class Searcher:
         return vectors
 
     def _rows(self, number: int, rows: np.ndarray, columns: list[str]) -> pa.Table:
-        """Rows of one shard, in the order asked for; only the row groups that hold them are read."""
-        path = self._store.manifest.shard_paths[number]
-        with open_shard(path) as parquet:
-            sizes = [parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)]
-            starts = np.concatenate([[0], np.cumsum(sizes)])
-            wanted = np.unique(np.searchsorted(starts, rows, side="right") - 1)
-            table = parquet.read_row_groups(wanted.tolist(), columns=columns)
-            offsets = np.cumsum([0, *(sizes[g] for g in wanted[:-1])])
-            group = np.searchsorted(starts, rows, side="right") - 1
-            return table.take(pa.array(rows - starts[group] + offsets[np.searchsorted(wanted, group)]))
+        """Rows of one shard, in the order asked for."""
+        return take_rows(self._store.manifest.shard_paths[number], rows, columns)
 
     @cached_property
     def _kept(self) -> list[str]:

@@ -12,8 +12,8 @@ from transforms.index.recall import (
     segment_base,
 )
 from transforms.index.sample import held_out_keys, sample_keys, sample_threshold, select
-from transforms.index.search import SearchResult, SegmentedIndex, SegmentFile, rerank
-from transforms.index.segment import build_segment, flat_segment, write_segment
+from transforms.index.search import SearchResult, SegmentedIndex, rerank
+from transforms.index.segment import SegmentFile, SegmentWriter, build_segment, flat_segment, write_segment
 from transforms.index.train import train
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "IndexPlan",
     "SearchResult",
     "SegmentFile",
+    "SegmentWriter",
     "SegmentedIndex",
     "build_segment",
     "choose_index",

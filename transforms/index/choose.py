@@ -47,8 +47,8 @@ def choose_index(n_rows: int, dim: int, index: str = "auto", *, metric: str = "i
     """
     check_metric(metric)
     if index in ("auto", "compact"):
-        return _plan(_automatic(n_rows, "SQ8" if index == "auto" else "RaBitQ"), n_rows, dim, metric)
-    plan = _plan(index, n_rows, dim, metric)
+        return plan_for(_automatic(n_rows, "SQ8" if index == "auto" else "RaBitQ"), n_rows, dim, metric)
+    plan = plan_for(index, n_rows, dim, metric)
     _check_with_faiss(plan)
     if plan.nlist > n_rows:
         raise OptionError(f"--index {index}: there are {n_rows} rows, fewer than lists; use auto or fewer lists")
@@ -82,7 +82,8 @@ def _match(factory: str) -> re.Match[str]:
     return match
 
 
-def _plan(factory: str, n_rows: int, dim: int, metric: str) -> IndexPlan:
+def plan_for(factory: str, n_rows: int, dim: int, metric: str) -> IndexPlan:
+    """The plan that a factory string is, whether or not there are rows enough to train it."""
     match = _match(factory)
     nlist = int(match["nlist"] or 0)
     return IndexPlan(

@@ -11,7 +11,7 @@ import numpy as np
 
 from transforms.index.exact import block_top_k, complete_top_k, gains_to_scores, longest_row, merge_top_k, no_results
 from transforms.index.faiss_module import load_faiss
-from transforms.index.segment import flat_rows
+from transforms.index.segment import SegmentFile, flat_rows, read_segment
 from transforms.index.vectors import metric_name
 
 _BLOCK_ROWS = 1 << 16
@@ -129,13 +129,12 @@ def _scan_lists(
     return scores, rows
 
 
-def open_part(faiss: Any, number: int, path: str, keep: np.ndarray | None) -> Part:
-    """Map one file. RuntimeError where it is no index."""
-    flag = getattr(faiss, "IO_FLAG_MMAP_IFC", None)
-    index = faiss.read_index(path) if flag is None else faiss.read_index(path, flag)
+def open_part(faiss: Any, number: int, segment: SegmentFile) -> Part:
+    """Map one file. Raises SentenceBeamError where it is no index."""
+    index = read_segment(faiss, segment.path)
     if hasattr(index, "parallel_mode"):
         index.parallel_mode = _BY_QUERY
-    return Part(number, index, None if keep is None else np.asarray(keep, dtype=bool))
+    return Part(number, index, None if segment.keep is None else np.asarray(segment.keep, dtype=bool))
 
 
 def coarse_fingerprint(faiss: Any, index: Any) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ score reaches that of the k-th true neighbour, so a copy of a neighbour counts a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -19,6 +19,8 @@ from transforms.index.vectors import as_vectors, check_metric
 
 _Z95 = 1.959963984540054
 TARGET_RECALL = 0.95
+KEPT = 4  # times k: the true neighbours that are remembered
+_ENOUGH = 20  # queries below which a share of their neighbours says nothing
 
 
 def segment_base(segment: int) -> int:
@@ -35,8 +37,9 @@ def nprobe_grid(nlist: int, most: int = 256) -> list[int]:
 class ExactNeighbours:
     """The true neighbours of the held-out queries, gathered block by block and merged segment by segment.
 
-    Keeps 2k of them. An index that prefers low positions among equal codes, as `SegmentedIndex` does, has by then been
-    seen to return at least k rows of any run of copies that reaches further.
+    Keeps 4k of them, and for each query a bound that no row left out exceeds: so the k nearest stay known while rows
+    come and go, until too many of those kept are gone (`settled`). An index that prefers low positions among equal
+    codes, as `SegmentedIndex` does, returns k rows of any run of copies that reaches further than what is kept.
     """
 
     def __init__(self, queries: np.ndarray, k: int, metric: str = "ip"):
@@ -44,38 +47,64 @@ class ExactNeighbours:
         self.queries = as_vectors(queries, queries.shape[-1], "held-out queries")
         self.k = k
         self.metric = check_metric(metric)
-        self._best = no_results(len(queries), 2 * k)
+        self._best = no_results(len(queries), KEPT * k)
+        self._bound = np.full(len(queries), -np.inf, np.float32)
 
-    def add(self, block: np.ndarray, base: int, *, threads: int | None = None) -> None:
-        """Count in float32 [n, d] rows at positions base, base+1, ..."""
+    def add(self, block: np.ndarray, positions: int | np.ndarray, *, threads: int | None = None) -> None:
+        """Count in rows float32 [n, d]; `positions`: of the first of consecutive ones, or ascending int64 [n]."""
         if not len(block) or not len(self.queries):
             return
         block = as_vectors(block, self.queries.shape[1], "block")
         with use_threads(threads) as faiss:
-            gains, rows = block_top_k(faiss, self.queries, block, 2 * self.k, self.metric)
-        self._best = merge_top_k(self._best, (gains, np.where(rows >= 0, rows + base, -1)), 2 * self.k)
+            gains, rows = block_top_k(faiss, self.queries, block, self._best[0].shape[1], self.metric)
+        known = positions[rows] if isinstance(positions, np.ndarray) else rows + positions
+        self._take((gains, np.where(rows >= 0, known, -1)), self._bound)
 
     def merge(self, other: ExactNeighbours) -> ExactNeighbours:
         """Both together; the rows of the two must be disjoint, the queries the same."""
-        merged = ExactNeighbours(self.queries, self.k, self.metric)
-        merged._best = merge_top_k(self._best, other._best, 2 * self.k)
+        merged = ExactNeighbours.of_lists(self.queries, self.k, self.metric, *self.lists())
+        merged._take(other._best, other._bound)
         return merged
 
+    def _take(self, found: tuple[np.ndarray, np.ndarray], bound: np.ndarray) -> None:
+        self._best = merge_top_k(self._best, found, self._best[0].shape[1])
+        # A full list may have pushed rows out; those are no better than its last.
+        self._bound = np.maximum(np.maximum(self._bound, bound), self._best[0][:, -1])
+
     def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """Scores float32 and positions int64 [q, 2k], best first, ties by position, -1 for missing."""
+        """Scores float32 and positions int64 [q, 4k], best first, ties by position, -1 for missing."""
         return gains_to_scores(self._best[0], self.metric), self._best[1]
+
+    @property
+    def settled(self) -> np.ndarray:
+        """Whether a query's k nearest are known, bool [q]: no row left out can be among them."""
+        return self._best[0][:, self.k - 1] >= self._bound
+
+    def lists(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Gains float32 and positions int64 [q, 4k], best first, and bounds float32 [q]: all but the queries."""
+        return *self._best, self._bound
+
+    @classmethod
+    def of_lists(
+        cls, queries: np.ndarray, k: int, metric: str, gains: np.ndarray, positions: np.ndarray, bound: np.ndarray
+    ) -> ExactNeighbours:
+        """Neighbours from lists in any order in which rows may be missing (position -1, gain -inf)."""
+        exact = cls(queries, k, metric)
+        exact._best, exact._bound = best_first(gains, positions, gains.shape[1]), bound.astype(np.float32)
+        return exact
 
     def to_bytes(self) -> bytes:
         """The neighbours, without the queries."""
-        return _pack(gains=self._best[0], positions=self._best[1], k=np.array(self.k), metric=np.array(self.metric))
+        gains, positions, bound = self.lists()
+        arrays = {"gains": gains, "positions": positions, "bound": bound}
+        return _pack(**arrays, k=np.array(self.k), metric=np.array(self.metric))
 
     @classmethod
     def from_bytes(cls, data: bytes, queries: np.ndarray) -> ExactNeighbours:
         """What `to_bytes` gave, for the same queries."""
         arrays = _unpack(data)
-        exact = cls(queries, int(arrays["k"]), str(arrays["metric"]))
-        exact._best = (arrays["gains"], arrays["positions"])
-        return exact
+        lists = (arrays[name] for name in ("gains", "positions", "bound"))
+        return cls.of_lists(queries, int(arrays["k"]), str(arrays["metric"]), *lists)
 
 
 class Candidates:
@@ -162,31 +191,64 @@ def interval(recalls: np.ndarray, k: int) -> tuple[float, float, float]:
 
 
 def measure_recall(
-    exact: ExactNeighbours, candidates: Candidates, *, target: float = TARGET_RECALL
+    exact: ExactNeighbours,
+    candidates: Candidates,
+    *,
+    target: float = TARGET_RECALL,
+    tuning: np.ndarray | None = None,
 ) -> dict[str, Any] | None:
-    """Tune nprobe on every other query, report recall on the rest; JSON-able. None without queries or rows.
+    """Tune nprobe on some queries (bool [q] `tuning`, else every other one), report recall on the rest; JSON-able.
 
     Chosen is the smallest nprobe whose lower bound reaches `target`, or the largest of the grid where none does.
-    `queries` counts those reported on. With fewer than two queries the same one tunes and reports.
+    `queries` counts those reported on; where either half is empty, all tune and report. Queries whose neighbours are
+    not settled do not count. None without queries or rows.
     """
+    tuned, reported = halves(exact, tuning)
     recalls = {nprobe: recall_at_k(exact, candidates.positions(nprobe)) for nprobe in candidates.nprobes}
-    first = recalls[candidates.nprobes[0]]
-    if not first.size or np.isnan(first).any():
+    if not len(reported) or np.isnan(recalls[candidates.nprobes[0]][reported]).any():
         return None
-    nprobe = next((n for n, r in recalls.items() if interval(r[::2], exact.k)[1] >= target), candidates.nprobes[-1])
-    reported = recalls[nprobe][1::2] if first.size > 1 else first
-    value, low, high = interval(reported, exact.k)
+    nprobe = next((n for n, r in recalls.items() if interval(r[tuned], exact.k)[1] >= target), candidates.nprobes[-1])
     rerank = candidates.depth if candidates.depth > exact.k else 0
-    return {
-        "k": exact.k,
-        "value": value,
-        "low": low,
-        "high": high,
-        "queries": len(reported),
-        "nprobe": nprobe,
-        "rerank": rerank,
-        "target": target,
-    }
+    measured = _measured(recalls[nprobe][reported], exact.k)
+    return {**measured, "nprobe": nprobe, "rerank": rerank, "target": target}
+
+
+def halves(exact: ExactNeighbours, tuning: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the settled queries that tune nprobe, and of those that recall is reported on."""
+    settled = np.flatnonzero(exact.settled)
+    first = np.arange(len(settled)) % 2 == 0 if tuning is None else tuning[settled]
+    tuned, reported = settled[first], settled[~first]
+    return (tuned, reported) if len(tuned) and len(reported) else (settled, settled)
+
+
+def recall_of(exact: ExactNeighbours, found: np.ndarray) -> dict[str, Any] | None:
+    """Recall of the settled queries; `found` int64 [q, depth] positions. None without such queries, or rows."""
+    recalls = recall_at_k(exact, found)[exact.settled]
+    return None if not len(recalls) or np.isnan(recalls).any() else _measured(recalls, exact.k)
+
+
+def recall_among(
+    exact: ExactNeighbours, found: np.ndarray, among: Callable[[np.ndarray], np.ndarray]
+) -> dict[str, Any] | None:
+    """Recall over some rows only: the share of those among the k true neighbours of the settled queries that was found.
+
+    `found` int64 [q, depth] positions; `among` says of positions, int64 of any shape, which are meant. None where fewer
+    than twenty queries have one.
+    """
+    scores, positions = exact.result()
+    gains = gains_to_scores(scores, exact.metric)
+    meant = (gains >= gains[:, exact.k - 1 : exact.k]) & (positions >= 0) & among(positions)
+    hits = ((found[:, :, None] == positions[:, None, :]) & meant[:, None, :]).any(axis=2).sum(axis=1)
+    asked = np.flatnonzero(meant.any(axis=1) & exact.settled)
+    if len(asked) < _ENOUGH:
+        return None
+    wanted = np.minimum(meant[asked].sum(axis=1), exact.k)
+    return _measured(np.minimum(hits[asked], wanted) / wanted, exact.k)
+
+
+def _measured(recalls: np.ndarray, k: int) -> dict[str, Any]:
+    value, low, high = interval(recalls, k)
+    return {"k": k, "value": value, "low": low, "high": high, "queries": len(recalls)}
 
 
 def _pack(**arrays: np.ndarray) -> bytes:

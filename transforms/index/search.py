@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,20 +10,12 @@ import numpy as np
 
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.index.exact import best_first, gains_to_scores, no_results, pair_scores
-from transforms.index.faiss_module import load_faiss, short_reason, use_threads
+from transforms.index.faiss_module import load_faiss, use_threads
 from transforms.index.parts import Coarse, Part, coarse_fingerprint, open_part
-from transforms.index.segment import nearest_lists
+from transforms.index.segment import SegmentFile, nearest_lists
 from transforms.index.vectors import as_vectors, metric_name
 
 _NPROBE = 16
-
-
-@dataclass(frozen=True)
-class SegmentFile:
-    """A segment to open: a local file, and bool [n] that is False where a row is deleted (None: nothing is)."""
-
-    path: str | Path
-    keep: np.ndarray | None = None
 
 
 class SearchResult(NamedTuple):
@@ -161,11 +152,7 @@ def _result(gains: np.ndarray, positions: np.ndarray, metric: str) -> SearchResu
 
 
 def _open_one(faiss: Any, number: int, segment: SegmentFile) -> Part:
-    try:
-        part = open_part(faiss, number, str(segment.path), segment.keep)
-    except RuntimeError as error:
-        reason = short_reason(error)
-        raise SentenceBeamError(f"{segment.path}: not a readable index segment ({reason}); run verify") from error
+    part = open_part(faiss, number, segment)
     if segment.keep is not None and len(segment.keep) != part.index.ntotal:
         lengths = f"{part.index.ntotal} rows, but the locator table has {len(segment.keep)}"
         raise SentenceBeamError(f"{segment.path}: {lengths}; run verify")

@@ -3,21 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from io import BytesIO
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from transforms.errors import SentenceBeamError
 from transforms.index.exact import block_top_k
-from transforms.index.faiss_module import use_threads
+from transforms.index.faiss_module import short_reason, use_threads
 from transforms.index.vectors import as_vectors, check_metric, faiss_metric, metric_name
+
+
+@dataclass(frozen=True)
+class SegmentFile:
+    """A segment to open: a local file, and bool [n] that is False where a row is deleted (None: nothing is)."""
+
+    path: str | Path
+    keep: np.ndarray | None = None
+
+
+class SegmentWriter:
+    """A segment being built from a copy of the trained index: codes of other segments first, then new rows.
+
+    Its bytes depend on the rows, not on how they were cut into blocks.
+    """
+
+    def __init__(self, trained: bytes, *, threads: int | None = None):
+        """`trained` is what `train` gave."""
+        self._threads = threads
+        self._scores = 0.0
+        with use_threads(threads) as faiss:
+            self._index = faiss.deserialize_index(np.frombuffer(trained, dtype=np.uint8))
+
+    @property
+    def rows(self) -> int:
+        """Rows so far."""
+        return int(self._index.ntotal)
+
+    @property
+    def closeness(self) -> float | None:
+        """Mean score of the rows with their nearest centroid; None without lists or rows."""
+        return self._scores / self.rows if self.rows and hasattr(self._index, "quantizer") else None
+
+    def copy(self, segment: SegmentFile, closeness: float | None = None) -> None:
+        """Append another segment's live rows, in order, by their codes; `closeness` is what that segment had.
+
+        Only for segments of the same training. Raises SentenceBeamError for a file that cannot be read.
+        """
+        with use_threads(self._threads) as faiss:
+            source = read_segment(faiss, segment.path)
+            keep = np.ones(source.ntotal, bool) if segment.keep is None else np.asarray(segment.keep, bool)
+            if hasattr(source, "quantizer"):
+                _copy_lists(faiss, source, self._index, keep)
+            elif keep.any():
+                self._index.add_sa_codes(np.ascontiguousarray(_flat_codes(faiss, source)[keep]))
+        self._scores += (closeness or 0.0) * int(np.count_nonzero(keep))
+
+    def add(self, block: np.ndarray) -> None:
+        """Append rows float32 [n, dim]. Raises OptionError for rows that are not finite or zero."""
+        if not len(block):
+            return
+        with use_threads(self._threads) as faiss:
+            block = as_vectors(block, self._index.d, "segment")
+            if not hasattr(self._index, "quantizer"):
+                self._index.add(block)
+                return
+            scores, lists = nearest_lists(faiss, self._index, block, 1)
+            self._index.add_core(len(block), faiss.swig_ptr(block), None, faiss.swig_ptr(lists))
+            self._scores += float(scores.sum(dtype=np.float64))
+
+    def write(self, file: BinaryIO) -> None:
+        """Write the segment to an open binary file."""
+        with use_threads(self._threads) as faiss:
+            faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write, 1 << 20))
+
+    def to_bytes(self) -> bytes:
+        """The segment as bytes."""
+        file = BytesIO()
+        self.write(file)
+        return file.getvalue()
 
 
 def build_segment(trained: bytes, blocks: Iterable[np.ndarray], *, threads: int | None = None) -> bytes:
     """A segment holding the blocks' rows, as bytes. As `write_segment`, with the file in memory too."""
-    file = BytesIO()
-    write_segment(trained, blocks, file, threads=threads)
-    return file.getvalue()
+    return _filled(trained, blocks, threads).to_bytes()
 
 
 def write_segment(trained: bytes, blocks: Iterable[np.ndarray], file: BinaryIO, *, threads: int | None = None) -> int:
@@ -26,13 +97,16 @@ def write_segment(trained: bytes, blocks: Iterable[np.ndarray], file: BinaryIO, 
     `blocks` yields float32 [n, dim]. Memory: the codes and one block. The bytes depend on the rows, not on the cut into
     blocks. Raises OptionError for rows that are not finite or zero.
     """
-    with use_threads(threads) as faiss:
-        index = faiss.deserialize_index(np.frombuffer(trained, dtype=np.uint8))
-        for block in blocks:
-            if len(block):
-                _add(faiss, index, as_vectors(block, index.d, "segment"))
-        faiss.write_index(index, faiss.PyCallbackIOWriter(file.write, 1 << 20))
-        return int(index.ntotal)
+    writer = _filled(trained, blocks, threads)
+    writer.write(file)
+    return writer.rows
+
+
+def _filled(trained: bytes, blocks: Iterable[np.ndarray], threads: int | None) -> SegmentWriter:
+    writer = SegmentWriter(trained, threads=threads)
+    for block in blocks:
+        writer.add(block)
+    return writer
 
 
 def flat_segment(blocks: Iterable[np.ndarray], dim: int, metric: str = "ip", *, threads: int | None = None) -> bytes:
@@ -43,12 +117,51 @@ def flat_segment(blocks: Iterable[np.ndarray], dim: int, metric: str = "ip", *, 
     return build_segment(empty, blocks, threads=threads)
 
 
-def _add(faiss: Any, index: Any, block: np.ndarray) -> None:
-    if not hasattr(index, "quantizer"):
-        index.add(block)
-        return
-    lists = nearest_lists(faiss, index, block, 1)[1]
-    index.add_core(len(block), faiss.swig_ptr(block), None, faiss.swig_ptr(lists))
+def read_segment(faiss: Any, path: str | Path) -> Any:
+    """Map a segment's file. Raises SentenceBeamError where it is none."""
+    flag = getattr(faiss, "IO_FLAG_MMAP_IFC", None)
+    try:
+        return faiss.read_index(str(path)) if flag is None else faiss.read_index(str(path), flag)
+    except RuntimeError as error:
+        reason = short_reason(error)
+        raise SentenceBeamError(f"{path}: not a readable index segment ({reason}); run verify") from error
+
+
+def list_sizes(path: str | Path) -> np.ndarray:
+    """Rows in each list of a segment's file, deleted ones too; int64 [nlist], empty for a segment without lists."""
+    with use_threads(None) as faiss:
+        index = read_segment(faiss, path)
+        nlist = index.nlist if hasattr(index, "quantizer") else 0
+        return np.array([index.invlists.list_size(number) for number in range(nlist)], np.int64)
+
+
+def flat_vectors(path: str | Path) -> np.ndarray:
+    """All vectors of a Flat segment's file, float32 [n, d]."""
+    with use_threads(None) as faiss:
+        index = read_segment(faiss, path)  # held: the rows are a view of it
+        return flat_rows(faiss, index).copy()
+
+
+def _copy_lists(faiss: Any, source: Any, target: Any, keep: np.ndarray) -> None:
+    numbers = np.cumsum(keep) - 1 + target.ntotal  # the live rows' new local ids
+    for number in range(source.nlist):
+        size = source.invlists.list_size(number)
+        if not size:
+            continue
+        ids = faiss.rev_swig_ptr(source.invlists.get_ids(number), size)
+        codes = faiss.rev_swig_ptr(source.invlists.get_codes(number), size * source.code_size)
+        live = keep[ids]
+        moved = np.ascontiguousarray(numbers[ids[live]])
+        kept = np.ascontiguousarray(codes.reshape(size, -1)[live])
+        target.invlists.add_entries(number, len(moved), faiss.swig_ptr(moved), faiss.swig_ptr(kept))
+    target.ntotal += int(np.count_nonzero(keep))
+
+
+def _flat_codes(faiss: Any, index: Any) -> np.ndarray:
+    """The codes of a segment without lists, uint8 [n, code size], as a view that lives no longer than the index."""
+    if not index.ntotal:
+        return np.empty((0, index.code_size), np.uint8)
+    return faiss.rev_swig_ptr(index.codes.data(), index.ntotal * index.code_size).reshape(index.ntotal, -1)
 
 
 def nearest_lists(faiss: Any, index: Any, vectors: np.ndarray, nprobe: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,8 +1,13 @@
-"""Locator tables: for every local row of an index segment, whose row it is and where its vector stands."""
+"""Locator tables: for every local row of an index segment, whose row it is and where its vector stands.
+
+A null shard means a deleted row. A segment's file is never written again; its locator is, as a new file, whenever a
+row of it is deleted or its shard is rewritten.
+"""
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +36,22 @@ class LocatorBuilder:
 
     def table(self) -> pa.Table:
         """All rows so far."""
-        return pa.concat_tables(self.batches).unify_dictionaries() if self.batches else SCHEMA.empty_table()
+        return concat(self.batches)
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Rows of a locator that point elsewhere from now on.
+
+    `local` int64 [m] rows of the table; `shard` int32 [m] numbers in `shards`, -1 for a deleted row; `row` int64 [m]
+    rows in those shards; `ids` the rows' ids, null for deleted ones.
+    """
+
+    local: np.ndarray
+    shard: np.ndarray
+    row: np.ndarray
+    ids: pa.Array
+    shards: tuple[str, ...]
 
 
 def to_bytes(table: pa.Table) -> bytes:
@@ -41,9 +61,10 @@ def to_bytes(table: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-def from_bytes(data: bytes) -> pa.Table:
-    """The table of a locator file."""
-    return pq.read_table(io.BytesIO(data)).cast(SCHEMA)
+def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
+    """The table of a locator file, or some of its columns."""
+    schema = pa.schema([SCHEMA.field(name) for name in columns])
+    return pq.read_table(io.BytesIO(data), columns=list(columns)).cast(schema)
 
 
 def concat(tables: Iterable[pa.Table]) -> pa.Table:
@@ -56,3 +77,38 @@ def keep_mask(locator: pa.Table) -> np.ndarray | None:
     """bool [n], False where the row is deleted (null shard); None where nothing is."""
     shard = locator.column("shard")
     return None if shard.null_count == 0 else shard.is_valid().to_numpy()
+
+
+def shards_of(locator: pa.Table) -> tuple[np.ndarray, list[str]]:
+    """Number of each row's shard in the list of shards, int32 [n], -1 for a deleted row; and the list."""
+    encoded = locator.column("shard").unify_dictionaries().combine_chunks()
+    return encoded.indices.fill_null(-1).to_numpy(), encoded.dictionary.to_pylist()
+
+
+def rows_of(locator: pa.Table, shards: set[str]) -> np.ndarray:
+    """Local rows that point into any of the shards, ascending int64."""
+    numbers, names = shards_of(locator)
+    wanted = np.array([name in shards for name in names] + [False])  # the last for -1
+    return np.flatnonzero(wanted[numbers])
+
+
+def moved(locator: pa.Table, moves: Moves) -> pa.Table:
+    """The table with some rows pointing elsewhere or deleted; row order and hashes stay."""
+    numbers, names = shards_of(locator)
+    numbers, rows = numbers.copy(), locator.column("row").to_numpy().copy()
+    numbers[moves.local] = np.where(moves.shard >= 0, moves.shard + len(names), -1)
+    rows[moves.local] = moves.row
+    order = np.arange(len(locator))
+    order[moves.local[moves.shard >= 0]] = len(locator) + np.flatnonzero(moves.shard >= 0)
+    ids = pa.chunked_array([*locator.column("id").chunks, moves.ids], pa.string()).take(pa.array(order))
+    shard = _shards(numbers, [*names, *moves.shards])
+    columns: list[Any] = [ids, locator.column("row_hash"), shard, pa.array(rows, pa.int64())]
+    return pa.table(columns, schema=SCHEMA)
+
+
+def _shards(numbers: np.ndarray, names: list[str]) -> pa.DictionaryArray:
+    """The column, with no name in its dictionary that no row has."""
+    used = np.unique(numbers[numbers >= 0])
+    codes = np.searchsorted(used, numbers).astype(np.int32)
+    indices = pa.array(codes, pa.int32(), mask=numbers < 0)
+    return pa.DictionaryArray.from_arrays(indices, pa.array([names[number] for number in used], pa.string()))

@@ -66,6 +66,14 @@ def _read_part(root: str, part: dict[str, Any]) -> dict[str, Any]:
     return json.loads(data)
 
 
+def index_files(index: dict[str, Any]) -> list[tuple[str, str]]:
+    """Path (relative to the store) and sha256 of every file that a manifest's `index` names."""
+    named = [(index[name]["path"], index[name]["sha256"]) for name in ("trained", "queries") if name in index]
+    for segment in index["segments"]:
+        named += [(segment["path"], segment["sha256"]), (segment["locator"], segment["locator_sha256"])]
+    return named
+
+
 def read_manifest(root: str, run: str | None = None) -> Manifest | None:
     """The current snapshot, or that of a run; None where there is none. Raises SentenceBeamError if it is corrupt."""
     path = storage.join(root, layout.snapshot(run) if run else layout.MANIFEST)

@@ -270,6 +270,22 @@ def read_checked(path: str, sha256: str | None, columns: list[str] | None = None
     return parquet.read(names if columns is None else [name for name in columns if name in names])
 
 
+def take_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
+    """Rows int64 [m] of one shard, in the order asked for; `embedding` as float32 vectors.
+
+    Only the row groups that hold them are read.
+    """
+    with open_shard(path) as parquet:
+        decode = decoder(parquet.schema_arrow, path, columns)
+        sizes = [parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        group = np.searchsorted(starts, rows, side="right") - 1
+        wanted = np.unique(group)
+        table = parquet.read_row_groups(wanted.tolist(), columns=columns)
+        offsets = np.cumsum([0, *(sizes[g] for g in wanted[:-1])])
+        return decode(table.take(pa.array(rows - starts[group] + offsets[np.searchsorted(wanted, group)])))
+
+
 def as_matrix(column: pa.FixedSizeListArray) -> np.ndarray:
     """A vector column as float32 [n, d], not copied where it is that."""
     values = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)

@@ -10,6 +10,8 @@ import errno
 import fcntl
 import hashlib
 import os
+import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -229,6 +231,18 @@ def overwrite(path: str, data: bytes) -> None:
     standing = place.read_versioned(path)
     if not place.replace_if(path, data, standing[1] if standing else None):
         raise OSError(f"{path} was written by another run at the same time")
+
+
+@contextlib.contextmanager
+def on_local_disk(path: str) -> Iterator[str]:
+    """A local file with the bytes of a stored one: the file itself, or a copy that lasts as long as the block."""
+    if is_local(path):
+        yield path
+        return
+    with tempfile.NamedTemporaryFile() as copy, storage_of(path).open(path) as source:
+        shutil.copyfileobj(source, copy, BLOCK)
+        copy.flush()
+        yield copy.name
 
 
 def checksum_of(entry: Entry) -> str:

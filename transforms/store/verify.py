@@ -14,7 +14,7 @@ from transforms.store import layout, locators, shards, storage
 from transforms.store.calibrations import kept_calibration
 from transforms.store.canary import CanaryFile
 from transforms.store.ledger import Ledger
-from transforms.store.manifest import Manifest
+from transforms.store.manifest import Manifest, index_files
 from transforms.store.records import UnitRecord
 
 
@@ -110,11 +110,8 @@ def _canary_faults(file: CanaryFile) -> Iterator[str]:
 
 def _index_faults(manifest: Manifest) -> Iterator[str]:
     index = manifest.data["index"]
-    files = [(index["trained"]["path"], index["trained"]["sha256"])]
-    for segment in index["segments"]:
-        files += [(segment["path"], segment["sha256"]), (segment["locator"], segment["locator_sha256"])]
     broken = False
-    for relative, sha256 in files:
+    for relative, sha256 in index_files(index):
         path = storage.join(manifest.root, relative)
         if storage.storage_of(path).stat(path) is None:
             yield f"{path}: the index file is missing"
@@ -127,27 +124,39 @@ def _index_faults(manifest: Manifest) -> Iterator[str]:
 
 
 def _coverage_faults(manifest: Manifest, index: dict[str, Any]) -> Iterator[str]:
-    """Every row of every shard must be in exactly one segment."""
+    """Every row of every shard must be in exactly one segment, under its id and its text's hash."""
     rows = {unit.path: unit.rows for unit in manifest.units if unit.path}
     count = {path: np.zeros(n, np.int32) for path, n in rows.items()}
     for segment in index["segments"]:
         table = locators.from_bytes(storage.read_bytes(storage.join(manifest.root, segment["locator"])))
-        if len(table) != segment["rows"]:
-            yield f"{segment['locator']}: {len(table)} rows, the segment has {segment['rows']}"
-        for path, found in _rows_by_shard(table):
-            if path not in rows or found.max() >= rows[path]:
+        live = table.filter(table.column("shard").is_valid())
+        for name, found, said in (
+            ("rows", len(table), segment["rows"]),
+            ("deleted rows", len(table) - len(live), segment.get("deleted", 0)),
+        ):
+            if found != said:
+                yield f"{segment['locator']}: {found} {name}, the segment has {said}"
+        numbers, paths = locators.shards_of(live)
+        for number in np.unique(numbers):
+            path, mine = paths[number], live.filter(pa.array(numbers == number))
+            row = mine.column("row").to_numpy()
+            if path not in rows or row.max() >= rows[path]:
                 yield f"{segment['locator']}: names rows of {path} that are not in the snapshot"
                 return
-            np.add.at(count[path], found, 1)
+            if not _same_rows(storage.join(manifest.root, path), row, mine):
+                yield f"{segment['locator']}: points to other rows of {path} than it names"
+            np.add.at(count[path], row, 1)
     for path, times in count.items():
         if not (times == 1).all():
             yield f"{path}: {(times == 0).sum()} rows are not in the index, {(times > 1).sum()} are there twice"
+    if index["rows"] != sum(rows.values()):
+        yield f"index: {index['rows']} rows, the snapshot has {sum(rows.values())}"
 
 
-def _rows_by_shard(table: pa.Table) -> Iterator[tuple[str, np.ndarray]]:
-    live = table.filter(table.column("shard").is_valid())
-    row = live.column("row").to_numpy()
-    encoded = live.column("shard").combine_chunks()
-    codes = encoded.indices.to_numpy()
-    for code in np.unique(codes):
-        yield encoded.dictionary[int(code)].as_py(), row[codes == code]
+def _same_rows(path: str, row: np.ndarray, locator: pa.Table) -> bool:
+    """Whether a locator's ids and hashes are those of the shard's rows; a shard that is damaged was named before."""
+    try:
+        found = shards.take_rows(path, row, ["id", "row_hash"])
+    except SentenceBeamError:
+        return True
+    return all(found.column(name).equals(locator.column(name)) for name in ("id", "row_hash"))

@@ -2,13 +2,27 @@ import hashlib
 import io
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from index_data import FACTORIES, trained, unit_vectors
 
-from transforms.errors import OptionError
-from transforms.index import build_segment, choose_index, flat_segment, load_faiss, train, write_segment
+from transforms.errors import OptionError, SentenceBeamError
+from transforms.index import (
+    SegmentFile,
+    SegmentWriter,
+    build_segment,
+    choose_index,
+    flat_segment,
+    load_faiss,
+    train,
+    write_segment,
+)
+from transforms.index.segment import flat_vectors, list_sizes
 
 DIM = 32
 
@@ -81,3 +95,56 @@ def test_too_few_training_rows_are_refused() -> None:
         train(choose_index(1000, DIM, "IVF4,SQ8"), unit_vectors(3, DIM))
     with pytest.raises(OptionError, match="training on 100 rows failed"):
         train(choose_index(1000, DIM, "IVF4,PQ8"), unit_vectors(100, DIM))
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_copied_segments_are_as_built_of_their_live_rows(factory: str, data: st.DataObject) -> None:
+    start = trained(factory, "l2", DIM)
+    lengths = data.draw(st.lists(st.integers(0, 40), max_size=4), "segments")
+    writer, live = SegmentWriter(start, threads=1), [np.empty((0, DIM), np.float32)]
+    with tempfile.TemporaryDirectory() as folder:
+        for number, length in enumerate(lengths):
+            vectors = unit_vectors(length, DIM, seed=number)
+            keep = np.random.default_rng(number).random(length) < data.draw(st.sampled_from([0, 0.5, 1]), "kept")
+            source = SegmentWriter(start, threads=1)
+            source.add(vectors)
+            path = Path(folder) / str(number)
+            path.write_bytes(source.to_bytes())
+            writer.copy(SegmentFile(path, None if keep.all() else keep), source.closeness)
+            live.append(vectors[keep])
+    new = unit_vectors(data.draw(st.integers(0, 9), "new"), DIM, seed=99)
+    writer.add(new)
+    assert writer.rows == sum(map(len, live)) + len(new)
+    assert writer.to_bytes() == build_segment(start, [*live, new], threads=1)
+
+
+def test_closeness_is_the_mean_score_with_the_nearest_centroid() -> None:
+    faiss, vectors = load_faiss(), unit_vectors(300, DIM)
+    for metric in ("ip", "l2"):
+        writer = SegmentWriter(trained("IVF4,SQ8", metric, DIM))
+        assert writer.closeness is None
+        writer.add(vectors[:100])
+        writer.add(vectors[100:])
+        index = faiss.deserialize_index(np.frombuffer(trained("IVF4,SQ8", metric, DIM), np.uint8))
+        assert writer.closeness == pytest.approx(index.quantizer.search(vectors, 1)[0].mean(), abs=1e-5)
+    flat = SegmentWriter(trained("Flat", "ip", DIM))
+    flat.add(vectors)
+    assert flat.closeness is None
+
+
+def test_a_copy_of_no_segment_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "damaged").write_bytes(b"nothing")
+    with pytest.raises(SentenceBeamError, match=r"damaged: not a readable index segment"):
+        SegmentWriter(trained("SQ8", "ip", DIM)).copy(SegmentFile(tmp_path / "damaged"))
+
+
+def test_list_sizes_and_flat_vectors_are_read_from_the_file(tmp_path: Path) -> None:
+    vectors = unit_vectors(70, DIM)
+    for name, factory in (("lists", "IVF4,SQ8"), ("flat", "Flat")):
+        (tmp_path / name).write_bytes(build_segment(trained(factory, "ip", DIM), [vectors]))
+    assert list_sizes(tmp_path / "lists").sum() == 70
+    assert len(list_sizes(tmp_path / "lists")) == 4
+    assert len(list_sizes(tmp_path / "flat")) == 0
+    np.testing.assert_array_equal(flat_vectors(tmp_path / "flat"), vectors)

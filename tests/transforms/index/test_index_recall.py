@@ -3,7 +3,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from index_data import brute_force, open_cut, trained, unit_vectors
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from index_data import brute_force, open_cut, small_integers, trained, unit_vectors
 
 from transforms.index import (
     Candidates,
@@ -18,7 +20,7 @@ from transforms.index import (
     segment_base,
     train,
 )
-from transforms.index.recall import interval
+from transforms.index.recall import halves, interval, recall_among, recall_of
 
 DIM, K, CUTS = 24, 10, (0, 900, 900, 2500)
 
@@ -140,3 +142,92 @@ def test_the_interval_covers_the_true_recall() -> None:
 @pytest.mark.parametrize(("nlist", "grid"), [(0, [1]), (1, [1]), (6, [1, 2, 4, 6]), (4096, [2**i for i in range(9)])])
 def test_the_grid_ends_with_the_last_list(nlist: int, grid: list[int]) -> None:
     assert nprobe_grid(nlist) == grid
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 999), nights=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=4))
+def test_neighbours_stay_right_while_rows_come_and_go_as_long_as_they_are_settled(
+    seed: int, nights: list[tuple[int, int]]
+) -> None:
+    rng, k = np.random.default_rng(seed), 3
+    vectors, queries = small_integers(400, DIM, seed), unit_vectors(5, DIM, seed=seed + 1)
+    live = np.zeros(400, bool)
+    live[:100] = True
+    exact = ExactNeighbours(queries, k)
+    exact.add(vectors[:100], 0)
+    end = 100
+    for gone, new in nights:
+        live[rng.choice(np.flatnonzero(live), min(gone, live.sum()), replace=False)] = False
+        gains, positions, bound = exact.lists()
+        there = (positions >= 0) & live[positions]
+        exact = ExactNeighbours.of_lists(
+            queries, k, "ip", np.where(there, gains, -np.inf), np.where(there, positions, -1), bound
+        )
+        fresh = ExactNeighbours(queries, k)
+        fresh.add(vectors[end : end + new], np.arange(end, end + new))
+        live[end : end + new] = True
+        end += new
+        exact = exact.merge(ExactNeighbours.from_bytes(fresh.to_bytes(), queries))
+    scores, positions = exact.result()
+    settled = exact.settled
+    rows = np.flatnonzero(live)
+    true = np.sort(queries @ vectors[rows].T, axis=1)[:, ::-1][:, :k]
+    np.testing.assert_allclose(scores[settled][:, : true.shape[1]][:, :k], true[settled], atol=1e-5)
+    assert live[positions[settled][:, :k][positions[settled][:, :k] >= 0]].all()
+    if sum(gone for gone, _ in nights) <= 3 * k:  # of the 4k kept, k are left for sure
+        assert settled.all()
+
+
+def test_queries_whose_neighbours_are_not_settled_do_not_count(tmp_path: Path) -> None:
+    vectors, queries = unit_vectors(900, DIM), unit_vectors(40, DIM, seed=1)
+    index = open_cut(tmp_path, trained("IVF4,Flat", "ip", DIM), vectors, [])
+    exact = ExactNeighbours(queries, K)
+    exact.add(vectors, 0)
+    found = Candidates.search(index, queries, K, [4])
+    gains, positions, bound = (array.copy() for array in exact.lists())
+    gains[:30], positions[:30] = -np.inf, -1
+    rest = ExactNeighbours.of_lists(queries, K, "ip", gains, positions, bound)
+    assert rest.settled.tolist() == [False] * 30 + [True] * 10
+    report = measure_recall(rest, found)
+    assert report is not None
+    assert (report["queries"], report["value"]) == (5, 1.0)
+    gains[:], positions[:] = -np.inf, -1
+    assert measure_recall(ExactNeighbours.of_lists(queries, K, "ip", gains, positions, bound), found) is None
+
+
+def test_the_half_that_tunes_can_be_told(tmp_path: Path) -> None:
+    vectors, queries = unit_vectors(900, DIM), unit_vectors(40, DIM, seed=1)
+    index = open_cut(tmp_path, trained("IVF4,SQ8", "ip", DIM), vectors, [])
+    exact = ExactNeighbours(queries, K)
+    exact.add(vectors, 0)
+    found = Candidates.search(index, queries, K, [1, 2, 4])
+    tuning = np.arange(40) < 33
+    report = measure_recall(exact, found, tuning=tuning)
+    assert report is not None
+    assert report["queries"] == 7
+    assert report["value"] == pytest.approx(recall_at_k(exact, found.positions(report["nprobe"]))[33:].mean())
+    assert [len(half) for half in halves(exact, tuning)] == [33, 7]
+    assert [len(half) for half in halves(exact, np.ones(40, bool))] == [40, 40]
+
+
+def test_recall_over_some_rows_counts_their_share_of_the_neighbours(tmp_path: Path) -> None:
+    vectors, queries = unit_vectors(900, DIM), unit_vectors(200, DIM, seed=1)
+    index = open_cut(tmp_path, trained("IVF4,SQ8", "ip", DIM), vectors, [])
+    exact = ExactNeighbours(queries, K)
+    exact.add(vectors, 0)
+    found = Candidates.search(index, queries, K, [1]).positions(1)
+    report = recall_among(exact, found, lambda positions: positions >= 800)
+    true = brute_force(vectors, queries, K, "ip")[1]
+    shares = []
+    for query in range(200):
+        meant = {row for row in true[query].tolist() if row >= 800}
+        if meant:
+            shares.append(len(meant & set(found[query].tolist())) / len(meant))
+    assert report is not None
+    assert report["queries"] == len(shares)
+    assert report["value"] == pytest.approx(np.mean(shares))
+    assert report["low"] <= report["value"] <= report["high"]
+    assert recall_among(exact, found, lambda positions: positions >= 898) is None
+    whole = recall_of(exact, found)
+    assert whole is not None
+    assert whole["value"] == pytest.approx(recall_at_k(exact, found).mean())

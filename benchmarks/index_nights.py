@@ -1,0 +1,137 @@
+"""What a night costs an index that follows its store, against building it anew.
+
+    python -m benchmarks.index_nights --rows 200000 --changed 0.01
+
+Made-up vectors (as in benchmarks.index) stand in a store of twenty shards. Three nights follow: rows edited in place in
+every shard, as many rows added in one new shard, and the rows of every shard in another order. Each night's index step
+runs as a Beam pipeline in this process, as in `embed`, and so does the rebuild; a pipeline over an unchanged store is
+timed beside them and taken off.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+
+from benchmarks.common import report
+from benchmarks.index import synthetic, timed
+from transforms.beam import BuildIndex, Commit, IndexRequest
+from transforms.space import Space, row_hashes
+from transforms.store.commit import Snapshot, now
+from transforms.store.corpus import InputFile, UnitRows
+from transforms.store.manifest import index_files, read_manifest
+from transforms.store.plan import PlannedFile, write_plan
+from transforms.store.records import UnitRecord
+from transforms.store.shards import Vectors, unit_digest
+from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
+
+SHARDS = 20
+Rows = list[tuple[str, str, int]]  # id, text, number of its vector
+
+
+class Nights:
+    """A store of made-up vectors, one snapshot after the other."""
+
+    def __init__(self, root: Path, vectors: np.ndarray):
+        self.root, self._vectors, self._count = root, vectors, 0
+        self.space = Space(
+            weights="w", tokenizer="t", architecture="bert:x", max_tokens=256, prompt="", pooler={"name": "mean"},
+            calibration=None, normalize=True, truncate_dim=None, precision="float32", dtype="float32",
+            dim=vectors.shape[1],
+        )  # fmt: skip
+
+    def night(self, shards: list[Rows], request: IndexRequest) -> tuple[tuple[float, float], dict[str, Any], int]:
+        """Write the shards, then time the index step: wall and CPU seconds, the index, bytes of its new files."""
+        units = [self._unit(number, rows) for number, rows in enumerate(shards)]
+        self._count += 1
+        before = read_manifest(str(self.root))
+        snapshot = Snapshot(
+            root=str(self.root), run=f"run{self._count}", space=self.space.to_json(), partition="file",
+            unit_tokens=1, globs=("/in/*",), options={"limit": None}, versions={}, started=now(),
+            previous=before.run if before else None, version=before.version if before else None,
+        )  # fmt: skip
+        planned = [PlannedFile(_file(number), carried=(unit,)) for number, unit in enumerate(units)]
+        write_plan(snapshot.root, snapshot.run, planned)
+        stood = set(index_files(before.data["index"])) if before else set()
+        _, took = timed(lambda: self._build(snapshot, units, request))
+        manifest = read_manifest(str(self.root))
+        assert manifest is not None
+        assert manifest.run == snapshot.run
+        index = manifest.data["index"]
+        fresh = {path for path, _ in set(index_files(index)) - stood}
+        return took, index, sum((self.root / path).stat().st_size for path in fresh)
+
+    def _build(self, snapshot: Snapshot, units: list[UnitRecord], request: IndexRequest) -> None:
+        with beam.Pipeline("FnApiRunner") as pipeline:
+            made = pipeline | "Units" >> beam.Create(units)
+            nothing = pipeline | "Problems" >> beam.Create([])
+            record = (made, nothing) | "Index" >> BuildIndex(snapshot, request)
+            _ = (made, record) | "Commit" >> Commit(snapshot)
+
+    def _unit(self, number: int, rows: Rows) -> UnitRecord:
+        ids, texts, numbers = (list(column) for column in zip(*rows, strict=True))
+        file, n = _file(number), len(rows)
+        made = UnitRows(f"{file.key}-{0:012d}", file, 0, 100, ids, texts, list(range(n)), None, [])
+        hashes = row_hashes(texts)
+        unit = PreparedUnit(made, hashes, unit_digest(self.space, made, hashes))
+        store, ones = UnitStore(str(self.root), self.space), np.ones(n, np.int32)
+        full = Vectors(self._vectors[numbers], ones.astype(np.float32), ones, ones < 0, ones * 0)
+        return store.finished(unit) or store.write(unit, full, [], UnitCounts(n, 0, 0))
+
+
+def _file(number: int) -> InputFile:
+    name = f"{number:04d}.txt"
+    return InputFile(f"/in/{name}", name, "text", "", 100, "sum", "v")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=200_000)
+    parser.add_argument("--dim", type=int, default=384)
+    parser.add_argument("--changed", type=float, default=0.01)
+    parser.add_argument("--index", default="auto")
+    parser.add_argument("--folder", help="where the stores are made; a RAM disk keeps the disk out of it")
+    parser.add_argument("--output", help="also write the figures as JSON")
+    args = parser.parse_args()
+    new = max(1, int(args.rows * args.changed))
+    vectors = synthetic(args.rows + 2 * new, args.dim)[0]
+    order = np.random.default_rng(2).permutation(len(vectors))
+    rows = [(f"{n}", f"text {n}", int(order[n])) for n in range(len(vectors))]
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        measure(Path(folder), vectors, rows, new, args)
+
+
+def measure(folder: Path, vectors: np.ndarray, rows: Rows, new: int, args: argparse.Namespace) -> None:
+    """Build, follow three nights, and build the last one anew in a store of its own."""
+    request, size = IndexRequest(args.index), args.rows
+    first = [rows[start : start + size // SHARDS] for start in range(0, size, size // SHARDS)]
+    step = size // new
+    edited = [[rows[size + int(r[0]) // step % new] if int(r[0]) % step == 0 else r for r in shard] for shard in first]
+    added = [*edited, rows[size + new :]]
+    nights: dict[str, list[Rows]] = {
+        f"{new:,} rows edited in place": edited,
+        f"{new:,} rows added in one shard": added,
+        "all rows in another order": [shard[::-1] for shard in added],
+    }
+    store = Nights(folder / "store", vectors)
+    built = store.night(first, request)
+    empty = store.night(first, request)[0]
+    figures = {"built": built} | {name: store.night(shards, request) for name, shards in nights.items()}
+    figures["the last night built anew"] = Nights(folder / "fresh", vectors).night([*nights.values()][-1], request)
+    lines = [("nothing changed (taken off)", f"{empty[0]:.2f} s, {empty[1]:.2f} s CPU", "")]
+    for name, (took, index, size_new) in figures.items():
+        wall, cpu = ((mine - none) / (all_ - none) for mine, none, all_ in zip(took, empty, built[0], strict=True))
+        shares = f"{wall:6.1%} of building, {cpu:6.1%} of its CPU time, {size_new / built[2]:6.1%} of its bytes"
+        found = (
+            f"{index['change']['what']}, recall@10 {index['recall']['value']:.4f}, {len(index['segments'])} segments"
+        )
+        lines.append((name, f"{took[0]:.2f} s, {took[1]:.2f} s CPU", f"{shares}; {found}"))
+    title = f"index nights, {args.rows:,} x {args.dim}, {built[1]['factory']}"
+    report(title, lines, args.output, {"rows": args.rows, "changed": new})
+
+
+if __name__ == "__main__":
+    main()

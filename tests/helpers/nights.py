@@ -1,0 +1,182 @@
+"""Stores whose rows are made up, brought from night to night with their index, without any model."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.pvalue import TaggedOutput
+
+from transforms.beam import BuildIndex, Commit, IndexRequest
+from transforms.beam import index as steps
+from transforms.beam.commit import commit_together
+from transforms.beam.search import Searcher
+from transforms.space import Space, row_hashes
+from transforms.store import Store
+from transforms.store.commit import Snapshot, finish, now
+from transforms.store.corpus import InputFile, UnitRows
+from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.plan import PlannedFile, write_plan
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.shards import Vectors, unit_digest
+from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
+
+DIM = 16
+Files = Mapping[str, Iterable[tuple[str, str]]]  # rows (id, text) by file; a file is a unit
+
+
+def space_of(dim: int = DIM) -> Space:
+    """The space of the made-up vectors."""
+    return Space(
+        weights="w", tokenizer="t", architecture="bert:x", max_tokens=16, prompt="", pooler={"name": "mean"},
+        calibration=None, normalize=True, truncate_dim=None, precision="float32", dtype="float32", dim=dim,
+    )  # fmt: skip
+
+
+def vector_of(text: str, dim: int = DIM) -> np.ndarray:
+    """The vector of a text: of length 1, near to those of texts with the same first letter."""
+    noise, topic = (np.random.default_rng(int.from_bytes(_digest(part))) for part in (text, text[:1]))
+    vector = topic.standard_normal(dim) + 0.7 * noise.standard_normal(dim)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+
+@dataclass
+class Nights:
+    """A store and the number of its snapshots."""
+
+    root: Path
+    space: Space = field(default_factory=space_of)
+    count: int = 0
+
+    @property
+    def manifest(self) -> Manifest:
+        """The current snapshot."""
+        manifest = read_manifest(str(self.root))
+        assert manifest is not None
+        return manifest
+
+    @property
+    def index(self) -> dict[str, Any]:
+        """The current index."""
+        return self.manifest.data["index"]
+
+    def commit(
+        self,
+        files: Files,
+        request: IndexRequest | None = None,
+        merge: bool = False,
+        pipeline: beam.Pipeline | None = None,
+    ) -> dict[str, Any]:
+        """Make a snapshot of these rows with its index, by a pipeline or step by step; the index."""
+        snapshot, units = self.begin(files)
+        asked = request or self._asked()
+        if pipeline is None:
+            record = run_steps(snapshot, units, asked, merge)
+            assert not isinstance(record, Problem), record
+            commit_together((None, [*units, record]), snapshot)
+        else:
+            with pipeline:
+                made = pipeline | "Units" >> beam.Create(units)
+                nothing = pipeline | "Problems" >> beam.Create([])
+                record = (made, nothing) | "Index" >> BuildIndex(snapshot, asked, merge)
+                _ = (made, record) | "Commit" >> Commit(snapshot)
+        assert self.manifest.run == snapshot.run
+        return self.index
+
+    def commit_without_index(self, files: Files) -> None:
+        """Make a snapshot of these rows that has no index."""
+        snapshot, units = self.begin(files)
+        finish(snapshot, units, [])
+
+    def begin(self, files: Files) -> tuple[Snapshot, list[UnitRecord]]:
+        """A run with its plan and its shards, up to the index."""
+        self.count += 1
+        before = read_manifest(str(self.root))
+        units = [self._unit(name, list(rows)) for name, rows in sorted(files.items())]
+        snapshot = Snapshot(
+            root=str(self.root), run=f"run{self.count}", space=self.space.to_json(), partition="file", unit_tokens=100,
+            globs=("/in/*",), options={"limit": None}, versions={}, started=now(),
+            previous=before.run if before else None, version=before.version if before else None,
+        )  # fmt: skip
+        planned = [
+            PlannedFile(input_file(name), carried=(unit,)) for name, unit in zip(sorted(files), units, strict=True)
+        ]
+        write_plan(snapshot.root, snapshot.run, planned)
+        return snapshot, units
+
+    def _asked(self) -> IndexRequest:
+        standing = read_manifest(str(self.root))
+        index = standing.data["index"] if standing else None
+        return IndexRequest(**index["request"]) if index else IndexRequest()
+
+    def _unit(self, name: str, rows: list[tuple[str, str]]) -> UnitRecord:
+        ids, texts = [i for i, _ in rows], [text for _, text in rows]
+        file, n = input_file(name), len(rows)
+        made = UnitRows(f"{file.key}-{0:012d}", file, 0, 100, ids, texts, list(range(n)), None, [])
+        hashes = row_hashes(texts)
+        prepared = PreparedUnit(made, hashes, unit_digest(self.space, made, hashes))
+        store = UnitStore(str(self.root), self.space)
+        vectors = np.array([vector_of(text, self.space.dim) for text in texts], np.float32).reshape(n, -1)
+        ones = np.ones(n, np.int32)
+        full = Vectors(
+            vectors if n else np.empty((0, self.space.dim), np.float32),
+            ones.astype(np.float32),
+            ones,
+            ones < 0,
+            ones * 0,
+        )
+        return store.finished(prepared) or store.write(prepared, full, [], UnitCounts(n, 0, 0))
+
+    def search(self, texts: list[str], k: int, run: str | None = None, **changed: Any) -> list[list[tuple[float, str]]]:
+        """Score and id of the k rows nearest to each text, by the index of a snapshot with some values changed."""
+        manifest = read_manifest(str(self.root), run)
+        assert manifest is not None
+        data = {**manifest.data, "index": {**manifest.data["index"], **changed}}
+        searcher = Searcher(Store(Manifest(str(self.root), data)))
+        hits = searcher.nearest(np.array([vector_of(text, self.space.dim) for text in texts]), k)
+        return [[(row["score"], row["id"]) for row in rows] for rows in searcher._described(hits)]
+
+
+def input_file(name: str) -> InputFile:
+    """A file that is nowhere."""
+    return InputFile(f"/in/{name}", name, "text", "", 100, "sum", "v")
+
+
+def run_steps(snapshot: Snapshot, units: list[Any], request: IndexRequest, merge: bool = False) -> Any:
+    """What BuildIndex gives, every step called once in order: an IndexRecord, a Problem or None."""
+    out = _tagged(steps.choose((None, units), snapshot, request, merge), "reads")
+    if "reads" in out:
+        found = _tagged(steps.buckets(_together(steps.read, out["reads"])), "buckets")
+        if "buckets" in found:
+            targets = steps.decide(_together(steps.match, found["buckets"]))
+            found = _tagged(steps.weigh(_together(steps.write, targets)), steps.DONE)
+        out = found
+    if steps.ANEW in out:
+        groups = steps.train(_together(steps.sample, out[steps.ANEW]))
+        return steps.evaluate(_together(steps.build, groups))
+    return out[steps.DONE][0] if steps.DONE in out else None
+
+
+def _together(step: Any, works: Iterable[Any]) -> tuple[None, list[Any]]:
+    return None, [step(work)[1] for work in works]
+
+
+def _tagged(items: Iterable[Any], main: str) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for item in items:
+        tag, value = (item.tag, item.value) if isinstance(item, TaggedOutput) else (main, item)
+        found.setdefault(tag, []).append(value)
+    return found
+
+
+def nearest(files: Files, text: str, k: int) -> list[float]:
+    """Scores of the k rows nearest to a text, by brute force."""
+    vectors = np.array([vector_of(t) for rows in files.values() for _, t in rows])
+    return np.sort(vectors @ vector_of(text))[::-1][:k].tolist() if len(vectors) else []

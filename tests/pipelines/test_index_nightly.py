@@ -1,0 +1,121 @@
+"""The index of a store that is embedded night after night, as a person sees it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.commands import Run
+from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, sentences, write_parquet
+
+pytest.importorskip("faiss")
+
+
+@pytest.fixture
+def corpus(inputs: Path) -> Callable[..., Path]:
+    """Write three files of a hundred rows with ids, some texts replaced and some rows left out; the glob."""
+
+    def write(edits: dict[int, str] | None = None, without: tuple[int, ...] = ()) -> Path:
+        texts = {n: text for n, text in enumerate(sentences(300)) if n not in without} | (edits or {})
+        for file in range(3):
+            mine = {n: text for n, text in texts.items() if n // 100 == file}
+            write_parquet(inputs / f"{file}.parquet", list(mine.values()), key=[f"k{n}" for n in mine])
+        return inputs / "*"
+
+    return write
+
+
+OPTIONS = ("--id-column", "key", "--keep-columns", "text", "--unit-tokens", 200, "--dtype", "float32")
+
+
+def found(run: Run, store: Path, query: str, *options: object) -> list[str]:
+    """The ids that a search returns, best first."""
+    out = store.with_name("hits.jsonl")
+    run("search", "--store", store, "--query", query, "--output", out, *options).ok()
+    return [json.loads(line)["id"] for line in out.read_text().splitlines()]
+
+
+def test_what_was_edited_or_deleted_is_found_no_more(
+    run: Run, embed: Run, store: Path, corpus: Callable[..., Path]
+) -> None:
+    texts = sentences(300)
+    embed(corpus(), *OPTIONS, "--index", "IVF4,SQ8").ok()
+    first = manifest_of(store)
+    assert set(found(run, store, texts[17], "-k", 999)) == {f"k{n}" for n in range(300)}
+    stood = files_in(store, "index")
+    out = embed(corpus({3: "a wholly other text"}, (17, 250)), *OPTIONS).ok().out
+    line = next(line for line in out.splitlines() if line.startswith("followed"))
+    assert "1 rows added, 3 deleted" in line
+    manifest = check_ledger(store, 298)
+    assert stood.items() <= files_in(store, "index").items()
+    rows = found(run, store, texts[17], "-k", 999)
+    assert sorted(rows) == sorted(ids_of(store))
+    assert "k17" not in rows
+    assert "k250" not in rows
+    assert manifest["index"]["trained"] == first["index"]["trained"]
+    old = found(run, store, texts[17], "-k", 999, "--snapshot", first["run"])
+    assert set(old) == {f"k{n}" for n in range(300)}
+    run("verify", "--store", store, "--snapshot", first["run"]).ok()
+
+
+def test_another_index_costs_no_encoding(
+    run: Run, embed: Run, store: Path, corpus: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    glob = corpus()
+    embed(glob, *OPTIONS).ok()
+    monkeypatch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    assert "trained" not in embed(glob, "--index", "auto").ok().out
+    assert check_ledger(store, 300, carried=300)["index"]["factory"] == "Flat"
+    out = embed(glob, "--index", "IVF4,SQ8").ok().out
+    assert "trained     anew: another index was asked for" in out
+    assert check_ledger(store, 300)["index"]["factory"] == "IVF4,SQ8"
+    out = embed(glob).ok().out
+    assert not any(word in out for word in ("trained", "followed", "compacted"))
+
+
+def test_an_index_is_brought_up_to_date_over_nights_that_had_none(
+    run: Run, embed: Run, store: Path, corpus: Callable[..., Path]
+) -> None:
+    embed(corpus(), *OPTIONS, "--index", "SQ8").ok()
+    first = check_ledger(store, 300)["index"]
+    embed(corpus({3: "another text"}), "--index", "none").ok()
+    embed(corpus({3: "another text", 150: "and one more"}), "--index", "none").ok()
+    out = run("index", "--input", store, "--index", "SQ8").ok().out
+    assert "followed    2 rows added, 2 deleted" in out
+    second = check_ledger(store, 300)["index"]
+    assert second["segments"][0]["path"] == first["segments"][0]["path"]
+    out = run("index", "--input", store, "--index", "SQ8", "--merge").ok().out
+    assert "one segment was asked for" in out
+    merged = check_ledger(store, 300)["index"]
+    assert sorted(segment["kind"] for segment in merged["segments"]) == ["base", "held-out"]
+    assert set(found(run, store, "dog", "-k", 999)) == {f"k{n}" for n in range(300)}
+
+
+@pytest.mark.parametrize(
+    "step", ["night_rows.read", "night_rows.match", "night_segments.build", "night_segments.weigh"]
+)
+def test_a_night_that_breaks_down_in_the_index_is_done_by_the_next_run(
+    run: Run,
+    embed: Run,
+    store: Path,
+    model: Path,
+    corpus: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    embed(corpus(), *OPTIONS, "--index", "IVF4,SQ8").ok()
+    before = (store / "manifest.json").read_bytes()
+    glob = corpus({3: "another text"}, (17,))
+
+    def broken(*work: Any) -> Any:
+        raise RuntimeError("the machine went away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"transforms.beam.{step}", broken)
+        assert embed(glob).status == 1
+    assert (store / "manifest.json").read_bytes() == before
+    embed(glob, "--direct_runner_bundle_repeat=1").ok()
+    index = check_ledger(store, 299)["index"]
+    assert (index["change"]["added"], index["change"]["deleted"]) == (1, 2)
+    assert sorted(found(run, store, "dog", "-k", 999)) == sorted(ids_of(store))

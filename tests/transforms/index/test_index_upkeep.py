@@ -1,0 +1,66 @@
+"""When an index is compacted or trained anew."""
+
+import numpy as np
+import pytest
+
+from transforms.index.upkeep import Fit, Part, compaction, drifted, imbalance, resized
+
+
+def base(number: int, rows: int = 1000, deleted: int = 0) -> Part:
+    return Part(number, False, rows, rows - deleted)
+
+
+def delta(number: int, rows: int = 1, deleted: int = 0) -> Part:
+    return Part(number, True, rows, rows - deleted)
+
+
+def test_a_quiet_night_rewrites_nothing() -> None:
+    assert not compaction([base(0), base(1, deleted=200), delta(2, 50)], 40).numbers
+    assert compaction([], 0).why == ""
+
+
+def test_a_segment_of_which_a_fifth_is_deleted_is_rewritten_alone() -> None:
+    found = compaction([base(0), base(1, deleted=201), delta(2, 10)], 5)
+    assert (found.numbers, found.with_new) == ({1}, False)
+    assert "20% of the rows deleted in 1 segments" in found.why
+
+
+def test_deltas_are_put_together_when_they_are_many_or_large() -> None:
+    many = compaction([base(0), *(delta(n) for n in range(1, 21))], 1)
+    assert (many.numbers, many.with_new) == (set(range(1, 21)), True)
+    assert not compaction([base(0), *(delta(n) for n in range(1, 21))], 0).numbers
+    large = compaction([base(0), delta(1, 60)], 60)
+    assert (large.numbers, large.with_new) == ({1}, True)
+    assert "10% of the rows in delta segments" in large.why
+    both = compaction([base(0, deleted=300), delta(1, 60)], 60)
+    assert both.numbers == {0, 1}
+    assert ";" in both.why
+
+
+def test_imbalance() -> None:
+    assert imbalance(np.array([5, 5, 5, 5])) == 1
+    assert imbalance(np.array([20, 0, 0, 0])) == 4
+    assert imbalance(np.array([], np.int64)) is None
+
+
+@pytest.mark.parametrize(("rows", "why"), [(400, False), (401, True), (25, False), (24, True), (0, True)])
+def test_four_times_the_rows_or_a_quarter(rows: int, why: bool) -> None:
+    assert (resized(100, rows) is not None) == why
+
+
+@pytest.mark.parametrize(
+    ("metric", "now", "said"),
+    [
+        ("ip", Fit(1.79, 0.571, 0.961, 0.965), None),
+        ("ip", Fit(1.2, 0.6, 0.959, 0.965), "recall 0.9590, 0.9700"),
+        ("ip", Fit(1.2, 0.6, 0.9, 0.975), None),
+        ("ip", Fit(1.81, 0.6, 0.97, 0.98), "imbalance of the lists 1.81"),
+        ("ip", Fit(1.2, 0.56, 0.97, 0.98), "inner product with the nearest centroid 0.5600"),
+        ("l2", Fit(1.2, 0.68, 0.97, 0.98), None),
+        ("l2", Fit(1.2, 0.70, 0.97, 0.98), "squared distance with the nearest centroid"),
+        ("ip", Fit(None, None, None), None),
+    ],
+)
+def test_drift(metric: str, now: Fit, said: str | None) -> None:
+    why = drifted(Fit(1.2, 0.6, 0.97, 0.98), now, metric)
+    assert (why is None) if said is None else (why is not None and said in why)

@@ -1,0 +1,92 @@
+"""Which rows of rewritten shards are rows that the index has: matched by text, by id first. No Beam, no files.
+
+Rows are cut into buckets by their hash, so that every bucket can be matched apart. A row that is matched keeps its
+place in the index, whatever shard it is in now; its vector is that of the same text in the same space.
+"""
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.store.shards import as_hashes
+
+BUCKET_ROWS = 2_000_000
+CAME = pa.schema([("row_hash", pa.binary(16)), ("id", pa.string()), ("shard", pa.int32()), ("row", pa.int64())])
+WENT = pa.schema([("row_hash", pa.binary(16)), ("id", pa.string()), ("local", pa.int64())])
+MOVED = pa.schema([("local", pa.int64()), ("shard", pa.int32()), ("row", pa.int64()), ("id", pa.string())])
+NEW = pa.schema([("shard", pa.int32()), ("row", pa.int64()), ("held", pa.bool_())])
+
+
+def by_bucket(table: pa.Table, buckets: int) -> list[pa.Table]:
+    """The table's rows by the first bits of their hash, each bucket in the table's order."""
+    if buckets == 1:
+        return [table]
+    first = as_hashes(table.column("row_hash").combine_chunks())[:, :4].copy().view(">u4").reshape(-1)
+    bucket = (first.astype(np.uint64) * np.uint64(buckets)) >> np.uint64(32)
+    order = np.argsort(bucket, kind="stable")
+    ends = np.searchsorted(bucket[order], np.arange(buckets + 1))
+    return [table.take(pa.array(order[ends[b] : ends[b + 1]])) for b in range(buckets)]
+
+
+def to_bytes(tables: Sequence[pa.Table]) -> bytes:
+    """Tables of one schema as an Arrow file from which each can be read alone."""
+    sink = io.BytesIO()
+    schema = tables[0].schema
+    with pa.ipc.new_file(sink, schema) as writer:
+        for table in tables:
+            arrays = [_one_array(table.column(i)) for i in range(table.num_columns)]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return sink.getvalue()
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def from_bytes(data: bytes, number: int) -> pa.Table:
+    """One of the tables that `to_bytes` was given."""
+    return pa.Table.from_batches([pa.ipc.open_file(pa.BufferReader(data)).get_batch(number)])
+
+
+def matched(went: pa.Table, came: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of rows of the same text, each row in one pair at most: row numbers in `went` and in `came`.
+
+    As many pairs as there can be; rows that also have the same id are paired first.
+    """
+    texts = _codes(went.column("row_hash"), came.column("row_hash"))
+    ids = _codes(went.column("id"), came.column("id"))
+    both = [text << 32 | row_id for text, row_id in zip(texts, ids, strict=True)]
+    first = _pairs(*both)
+    left = [_others(done, len(codes)) for codes, done in zip(texts, first, strict=True)]
+    second = _pairs(texts[0][left[0]], texts[1][left[1]])
+    a, b = (np.concatenate([one, rest[two]]) for one, rest, two in zip(first, left, second, strict=True))
+    return a, b
+
+
+def _others(rows: np.ndarray, n: int) -> np.ndarray:
+    """The row numbers below n that are not among these."""
+    rest = np.ones(n, bool)
+    rest[rows] = False
+    return np.flatnonzero(rest)
+
+
+def _codes(a: pa.ChunkedArray, b: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """The values of two columns as small integers, equal where they are."""
+    together = pa.chunked_array([*a.chunks, *b.chunks], a.type)
+    codes = pc.dictionary_encode(together).unify_dictionaries().combine_chunks()
+    numbers = codes.indices.to_numpy().astype(np.int64)
+    return numbers[: len(a)], numbers[len(a) :]
+
+
+def _pairs(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places of equal integers in two arrays, the first in one with the first in the other, and so on."""
+    order_a, order_b = np.argsort(a, kind="stable"), np.argsort(b, kind="stable")
+    a, b = a[order_a], b[order_b]
+    occurrence = np.arange(len(a)) - np.searchsorted(a, a, "left")
+    place = np.searchsorted(b, a, "left") + occurrence
+    there = place < len(b)
+    there[there] = b[place[there]] == a[there]
+    return order_a[there], order_b[place[there]]

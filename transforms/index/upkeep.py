@@ -1,0 +1,108 @@
+"""When an index that follows its rows night after night is put in order: compaction, and training anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+MOST_DELETED = 0.2  # of a segment's rows
+MOST_DELTAS = 20
+MOST_IN_DELTAS = 0.1  # of all rows
+RECALL_FALL = 0.01
+IMBALANCE_RISE = 1.5
+CLOSENESS_LOSS = {"ip": 0.05, "l2": 0.15}  # the same drift of unit vectors, as inner product and as squared distance
+GROWTH = 4
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well a trained quantizer serves rows: None where there are no lists, or no queries to measure recall with.
+
+    `closeness` is the rows' mean score with their nearest centroid, in the metric's own direction; `high` the upper end
+    of recall's interval.
+    """
+
+    imbalance: float | None
+    closeness: float | None
+    recall: float | None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A segment as compaction sees it."""
+
+    number: int
+    delta: bool
+    rows: int
+    live: int
+
+    @property
+    def worn(self) -> bool:
+        """Whether too many of its rows are deleted."""
+        return self.rows - self.live > MOST_DELETED * self.rows
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """The segments to rewrite as one, whether tonight's new rows go with them, and why in one line ("": no need)."""
+
+    numbers: frozenset[int] = frozenset()
+    with_new: bool = False
+    why: str = ""
+
+
+def imbalance(sizes: np.ndarray) -> float | None:
+    """How much longer a search takes than with lists of equal length; 1.0 is even. None without lists or rows."""
+    total = float(sizes.sum())
+    return float((sizes.astype(np.float64) ** 2).sum()) * len(sizes) / total**2 if total else None
+
+
+def compaction(parts: Sequence[Part], new_rows: int) -> Compaction:
+    """What to rewrite on a night that brings `new_rows`: segments full of deleted rows, deltas that have piled up."""
+    worn = {part.number for part in parts if part.worn}
+    deltas = [part for part in parts if part.delta]
+    in_deltas = sum(part.live for part in deltas) + new_rows
+    rows = sum(part.live for part in parts) + new_rows
+    many = len(deltas) + (new_rows > 0) > MOST_DELTAS
+    piled = many or in_deltas > MOST_IN_DELTAS * rows
+    why = []
+    if worn:
+        why.append(f"more than {MOST_DELETED:.0%} of the rows deleted in {len(worn)} segments")
+    if many:
+        why.append(f"more than {MOST_DELTAS} delta segments")
+    elif piled:
+        why.append(f"more than {MOST_IN_DELTAS:.0%} of the rows in delta segments")
+    numbers = worn | {part.number for part in deltas} if piled else worn
+    return Compaction(frozenset(numbers), piled, "; ".join(why))
+
+
+def resized(then: int, now: int) -> str | None:
+    """Why an index trained for `then` rows does not serve `now` rows, in one line."""
+    if now > GROWTH * then or now * GROWTH < then:
+        return f"{now:,} rows, {then:,} when it was trained"
+    return None
+
+
+def drifted(then: Fit, now: Fit, metric: str) -> str | None:
+    """Why a quantizer has to be trained anew, in one line; None where it still serves."""
+    if then.recall is not None and now.recall is not None and _fell(then.recall, now.recall, now.high):
+        return f"recall {now.recall:.4f}, {then.recall:.4f} when it was trained"
+    if then.imbalance is not None and now.imbalance is not None and now.imbalance > IMBALANCE_RISE * then.imbalance:
+        return f"imbalance of the lists {now.imbalance:.2f}, {then.imbalance:.2f} when it was trained"
+    if then.closeness is not None and now.closeness is not None and _farther(then.closeness, now.closeness, metric):
+        what = "inner product" if metric == "ip" else "squared distance"
+        return f"{what} with the nearest centroid {now.closeness:.4f}, {then.closeness:.4f} when it was trained"
+    return None
+
+
+def _fell(then: float, now: float, high: float | None) -> bool:
+    """Whether recall fell, and not by the chance of few queries."""
+    return now < then - RECALL_FALL and (high is None or high < then)
+
+
+def _farther(then: float, now: float, metric: str) -> bool:
+    loss = now - then if metric == "l2" else then - now
+    return loss > CLOSENESS_LOSS[metric] * abs(then)
