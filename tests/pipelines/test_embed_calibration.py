@@ -31,13 +31,8 @@ def plain(embed: Run, glob: Path, store: Path) -> Outcome:
     return embed(glob, "--normalize", "--dtype", "float32", "--keep-columns", "text").ok()
 
 
-@pytest.fixture
-def no_model(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """For as long as it is not undone, no model can be loaded by a worker."""
-    return monkeypatch
-
-
 def forbid(patch: pytest.MonkeyPatch) -> None:
+    """No model can be loaded by a worker, until the patch is undone."""
     patch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("the model was loaded"))
 
 
@@ -159,6 +154,32 @@ def test_a_truncation_wider_than_the_calibration_is_forgotten(
         assert (manifest["space"]["truncate_dim"], manifest["space"]["dim"]) == (None, 8)
         embed(glob).ok()
         check_ledger(store, 60, carried=60)
+
+
+@pytest.mark.parametrize("method", ["standardize+remove-top:1", "whitening:8", "flow:levels=2,depth=1,width=4"])
+def test_embed_fit_recalibrate_and_again(
+    run: Run, embed: Run, glob: Path, store: Path, model: Path, tmp_path: Path, method: str
+) -> None:
+    embed(glob).ok()
+    for night in ("first", "second"):
+        folder = tmp_path / night
+        assert run("fit", "--input", store, "--method", method, "--output", folder).status == 0
+        run("recalibrate", "--store", store, "--calibration", folder).ok()
+        assert check_ledger(store, 60, reused=60)["calibration"]["digest"] == load_calibration(str(folder)).digest
+        encoder = Encoder.load(str(model), dtype=manifest_of(store)["space"]["dtype"], calibration=folder)
+        assert encoder.space.id == manifest_of(store)["space"]["id"]
+        wanted = encoder.encode([*sentences(40), *sentences(20, 40)])
+        found = np.array([vector for _, vector in sorted(vectors_of(store).items(), key=lambda item: place(item[0]))])
+        lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
+        assert ((found * wanted).sum(axis=1) / lengths).min() >= 0.999  # the forward pass may be bfloat16
+        embed(glob).ok()
+        check_ledger(store, 60, carried=60)
+
+
+def place(row_id: str) -> tuple[str, int]:
+    """File and byte of a row's id."""
+    name, _, offset = row_id.partition("@")
+    return name, int(offset)
 
 
 # --- remembered
