@@ -14,6 +14,7 @@ from pipelines.resolve import Resolved, new_run, resolve
 from pipelines.summary import print_summary
 from transforms.beam import BuildIndex, Commit, Embed, Plan
 from transforms.beam.commit import CountDuplicateIds
+from transforms.calibration.precision import PRECISIONS
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import lease, storage
 from transforms.store.calibrations import keep_calibration
@@ -84,7 +85,7 @@ def _add_vector_options(group: argparse._ArgumentGroup) -> None:
         "--calibration", metavar="PATH", help="folder that fit made, applied to the vectors ('' for none)"
     )
     group.add_argument("--truncate-dim", type=options.positive, metavar="D", help="keep the first D components")
-    group.add_argument("--precision", choices=["float32"], help="type of the stored vectors (default: float32)")
+    group.add_argument("--precision", choices=PRECISIONS, help="type of the stored vectors (default: float32)")
     group.add_argument(
         "--dtype",
         choices=["auto", "float32", "bfloat16", "float16"],
@@ -155,7 +156,7 @@ def build(pipeline: beam.Pipeline, resolved: Resolved, hints: dict[str, str] | N
     embedded = planned.spans | "Embed" >> Embed(job, hints)
     units = (embedded.units, planned.carried) | "Units" >> beam.Flatten()
     problems = (embedded.problems, planned.problems) | "Problems" >> beam.Flatten()
-    known = [units, problems]
+    known = [units, problems, *([embedded.ranges] if embedded.ranges else [])]
     if resolved.index is not None:
         known.append((units, problems) | "Index" >> BuildIndex(job.snapshot, resolved.index))
     if job.columns.id is not None:

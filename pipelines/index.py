@@ -81,6 +81,7 @@ def snapshot_of(manifest: Manifest, run: str) -> Snapshot:
         version=manifest.version,
         generation=data.get("generation", 0),
         canary=data.get("canary"),
+        ranges=data.get("ranges"),
         max_rejects=1.0,  # these rows passed the gate the night they came in
     )
 

@@ -13,6 +13,7 @@ from pipelines.progress import duration
 from pipelines.resolve import Resolved, new_run, resolve
 from transforms.beam.job import EmbedJob
 from transforms.beam.plan import PlanFileFn, checked_plan, list_files
+from transforms.calibration.precision import vector_bytes
 from transforms.store import storage
 from transforms.store.corpus import Span, read_span
 from transforms.store.corpus.spans import estimated_tokens
@@ -124,7 +125,7 @@ def lines(resolved: Resolved, plan: Estimate, pace: Pace | None) -> list[str]:
     """The plan as a person reads it; "about" stands before everything estimated."""
     about = "" if plan.exact_rows else "about "
     real = plan.tokens * (pace.real_share if pace else 1.0)
-    size = plan.rows * (4 * resolved.space.dim + ROW_BYTES)
+    size = plan.rows * (vector_bytes(resolved.space.precision, resolved.space.dim) + ROW_BYTES)
     took = plan.tokens / pace.tokens_per_second if pace else 0.0
     speed = pace.tokens_per_second * pace.real_share if pace else 0.0
     return [

@@ -19,6 +19,7 @@ from transforms.store import open_store, storage
 from transforms.store.calibrations import keep_calibration, read_calibration
 from transforms.store.commit import Result, Snapshot
 from transforms.store.manifest import Manifest
+from transforms.store.ranges import fitting
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,14 +59,15 @@ def recalibrated(manifest: Manifest, run: str, calibration: Calibration) -> Snap
     """The snapshot that the run is to make."""
     space = manifest.space.calibrated(calibration.digest, calibration.dim)
     chosen = manifest.data["options"] | {"truncate_dim": space.truncate_dim}
-    return replace(snapshot_of(manifest, run), space=space.to_json(), options=chosen)
+    ranges = fitting(manifest.data.get("ranges"), space)
+    return replace(snapshot_of(manifest, run), space=space.to_json(), options=chosen, ranges=ranges)
 
 
 def build(pipeline: beam.Pipeline, manifest: Manifest, snapshot: Snapshot) -> beam.PCollection:
     """The whole graph; gives the one Result. An index is built again, like the one there is."""
     units = pipeline | "Units" >> beam.Create(manifest.units)
     made = units | "Recalibrate" >> Recalibrate(RecalibrateJob(snapshot, manifest.data["space"]))
-    known = [made.units, made.problems]
+    known = [made.units, made.problems, *([made.ranges] if made.ranges else [])]
     if manifest.data["index"]:
         request = IndexRequest(**manifest.data["index"]["request"])
         known.append((made.units, made.problems) | "Index" >> BuildIndex(snapshot, request))

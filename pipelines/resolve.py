@@ -19,6 +19,7 @@ from transforms.store.commit import Snapshot, now
 from transforms.store.corpus import Columns
 from transforms.store.corpus.files import overlaps
 from transforms.store.manifest import Manifest
+from transforms.store.ranges import fitting, kept_ranges
 from transforms.store.shards import check_keep_columns
 
 UNIT_TOKENS = 262_144
@@ -97,6 +98,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
         max_rejects=args.max_rejects,
         generation=_generation(args, previous),
         canary=previous.data.get("canary") if previous is not None and not args.reembed else None,
+        ranges=_ranges(args, space, previous),
     )
     copy = storage.join(snapshot.root, layout.calibration(calibration.digest)) if calibration else None
     job = EmbedJob(
@@ -255,6 +257,14 @@ def _unit_tokens(args: argparse.Namespace, previous: Manifest | None) -> int:
     if previous is not None:
         return previous.data["unit_tokens"]
     return UNIT_TOKENS_ACCELERATOR if args.accelerator or args.device == "cuda" else UNIT_TOKENS
+
+
+def _ranges(args: argparse.Namespace, space: Space, previous: Manifest | None) -> dict[str, Any] | None:
+    """The store's ranges, where they are of this run's vectors; else the run fits its own."""
+    entry = None if previous is None or args.reembed else fitting(previous.data.get("ranges"), space)
+    if previous is not None and entry is not None:
+        kept_ranges(previous.root, entry)  # better found out here than by a worker
+    return entry
 
 
 def _generation(args: argparse.Namespace, previous: Manifest | None) -> int:

@@ -1,11 +1,12 @@
 """Commit: everything a run found out, to one key, and one conditional write."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
 
+from transforms.beam.quantize import RangesRecord
 from transforms.store import storage
 from transforms.store.commit import Result, Snapshot, finish
 from transforms.store.duplicates import id_hashes, repeated
@@ -50,6 +51,9 @@ def commit_together(grouped: tuple[None, Iterable[Any]], snapshot: Snapshot) -> 
     """Sort what came in and finish the run."""
     found = list(grouped[1])
     index = next((item for item in found if isinstance(item, IndexRecord)), None)
+    for item in found:
+        if isinstance(item, RangesRecord):
+            snapshot = replace(snapshot, ranges=item.data)
     result = finish(
         snapshot,
         [item for item in found if isinstance(item, UnitRecord)],

@@ -14,6 +14,7 @@ from transforms.beam import progress
 from transforms.beam.job import EmbedJob
 from transforms.beam.output import Output
 from transforms.beam.plan import PROBLEMS
+from transforms.beam.quantize import quantized
 from transforms.beam.stages import Stages, encoded
 from transforms.errors import DataGateError, SentenceBeamError, SpaceMismatchError
 from transforms.space import Space
@@ -21,6 +22,7 @@ from transforms.store.calibrations import read_calibration
 from transforms.store.canary import TEXTS, Canary
 from transforms.store.corpus import Span
 from transforms.store.lease import Renewal
+from transforms.store.ranges import kept_ranges, of_floats
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.reuse import LastSnapshot
 from transforms.store.shards import pooled_of
@@ -40,6 +42,7 @@ COUNTED = (
 class Embed(beam.PTransform):
     """Lists of spans -> a UnitRecord for each unit, once it stands in the store; `problems` ends the run instead.
 
+    Where ranges are to be fitted, `ranges` has what the commit is to say of them, and is None otherwise.
     `hints` are Beam resource hints (`accelerator`, `min_ram`) for this step alone.
     """
 
@@ -49,12 +52,13 @@ class Embed(beam.PTransform):
 
     def expand(self, spans: beam.PCollection) -> Any:
         step: Any = beam.ParDo(EmbedFn(self._job)).with_resource_hints(**self._hints)
-        return (
+        made = (
             spans
             # Without it a runner may fuse planning and embedding, and one worker would do everything.
             | "Spread" >> beam.Reshuffle()
             | "EmbedUnits" >> step.with_outputs(PROBLEMS, main="units")
         )
+        return quantized(made, self._job.snapshot)
 
 
 class EmbedFn(beam.DoFn):
@@ -70,10 +74,11 @@ class EmbedFn(beam.DoFn):
         self._encoder: Encoder | None = None
         self._problem: Problem | None = None
         self._renew = Renewal(self._job.root, self._job.run)
-        job, space = self._job, Space.from_json(self._job.snapshot.space)
+        job, space, entry = self._job, self._job.snapshot.first_space, self._job.snapshot.ranges
         last = LastSnapshot(job.root, job.snapshot.previous if job.reuse else None, space)
+        ranges = kept_ranges(job.root, entry) if entry else None
         output = Output(space, partial(calibration_of, job))
-        self._stages = Stages(job, UnitStore(job.root, space), self._load, self._on_batch, last, output)
+        self._stages = Stages(job, UnitStore(job.root, space, ranges), self._load, self._on_batch, last, output)
 
     def process(self, spans: list[Span]) -> Iterator[Any]:
         if self._problem is not None:  # the run is lost already; a rerun takes up from what stands
@@ -139,7 +144,7 @@ def load_encoder(job: EmbedJob) -> "Encoder":
     from transforms.encoder import Encoder
 
     encoder = Encoder.load(job.model, calibration=calibration_of(job), **job.encoder)
-    wanted = Space.from_json(job.snapshot.space)
+    wanted = of_floats(Space.from_json(job.snapshot.space))
     if encoder.space.id != wanted.id:
         fields = ", ".join(wanted.differences(encoder.space))
         raise SpaceMismatchError(

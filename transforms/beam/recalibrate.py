@@ -11,17 +11,19 @@ from apache_beam.pvalue import TaggedOutput
 
 from transforms.beam.output import Output
 from transforms.beam.plan import PROBLEMS
+from transforms.beam.quantize import quantized
 from transforms.errors import DataGateError, SentenceBeamError
 from transforms.space import Space
 from transforms.store import storage
 from transforms.store.calibrations import kept_calibration
 from transforms.store.commit import Snapshot
-from transforms.store.corpus import InputFile, UnitRows
 from transforms.store.lease import Renewal
+from transforms.store.ranges import kept_ranges
 from transforms.store.records import Problem, UnitRecord, carried, reused
+from transforms.store.remake import read_written
 from transforms.store.reuse import stored_vectors
-from transforms.store.shards import OWN_COLUMNS, Vectors, read_checked, rejects_from_bytes, unit_digest
-from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
+from transforms.store.shards import Vectors
+from transforms.store.units import UnitCounts, UnitStore
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,12 @@ class Recalibrate(beam.PTransform):
         self._job = job
 
     def expand(self, units: beam.PCollection) -> Any:
-        return (
+        made = (
             units
             | "Spread" >> beam.Reshuffle()
             | "RecalibrateUnits" >> beam.ParDo(RecalibrateFn(self._job)).with_outputs(PROBLEMS, main="units")
         )
+        return quantized(made, self._job.snapshot)
 
 
 class RecalibrateFn(beam.DoFn):
@@ -55,9 +58,10 @@ class RecalibrateFn(beam.DoFn):
 
     def setup(self) -> None:
         snapshot = self._job.snapshot
-        space = Space.from_json(snapshot.space)
+        space = snapshot.first_space
         self._old = Space.from_json(self._job.old)
-        self._store = UnitStore(snapshot.root, space)
+        ranges = kept_ranges(snapshot.root, snapshot.ranges) if snapshot.ranges else None
+        self._store = UnitStore(snapshot.root, space, ranges)
         self._output = Output(space, partial(kept_calibration, snapshot.root, space.calibration or ""))
         self._renew = Renewal(snapshot.root, snapshot.run)
 
@@ -69,41 +73,20 @@ class RecalibrateFn(beam.DoFn):
             yield TaggedOutput(PROBLEMS, Problem.of(error))
 
     def _recalibrated(self, unit: UnitRecord) -> UnitRecord:
-        path = storage.join(self._job.snapshot.root, unit.path or "")
-        table = read_checked(path, unit.sha256).combine_chunks()
-        prepared = self._prepared(unit, table)
+        snapshot = self._job.snapshot
+        prepared, rows = read_written(snapshot.root, unit, self._store, snapshot.generation)
         standing = self._store.finished(prepared)
         if standing is not None:
             return reused(standing)
-        vectors = self._final(path, table)
+        vectors = self._final(storage.join(snapshot.root, unit.path or ""), rows)
         return self._store.write(prepared, vectors, [], UnitCounts(embedded=0, reused=unit.rows, duplicates=0))
 
-    def _prepared(self, unit: UnitRecord, table: pa.Table) -> PreparedUnit:
-        """The unit as its shard and its reject file have it; the texts are not needed any more."""
-        kept = table.select([name for name in table.column_names if name not in OWN_COLUMNS])
-        file = InputFile("", unit.file, "", "", 0, "", "")
-        rejects = storage.join(self._job.snapshot.root, unit.rejects) if unit.rejects else None
-        rows = UnitRows(
-            name=unit.unit,
-            file=file,
-            start=unit.range[0],
-            stop=unit.range[1],
-            ids=table.column("id").to_pylist(),
-            texts=[],
-            positions=[],
-            kept=kept if kept.num_columns else None,
-            rejects=rejects_from_bytes(storage.read_bytes(rejects)) if rejects else [],
-        )
-        hashes = table.column("row_hash").to_pylist()
-        return PreparedUnit(rows, hashes, unit_digest(self._store.space, rows, hashes, self._job.snapshot.generation))
-
-    def _final(self, path: str, table: pa.Table) -> Vectors:
-        (batch,) = table.to_batches()
-        good, vectors = self._output.of(stored_vectors(batch, self._old, final=False))
-        if len(good) < batch.num_rows:
-            lost = next(row for row in range(batch.num_rows) if row not in set(good.tolist()))
+    def _final(self, path: str, rows: pa.RecordBatch) -> Vectors:
+        good, vectors = self._output.of(stored_vectors(rows, self._old, final=False))
+        if len(good) < rows.num_rows:
+            lost = next(row for row in range(rows.num_rows) if row not in set(good.tolist()))
             raise DataGateError(
-                f"{path}: the calibration makes a zero or non-finite vector of row {batch.column('id')[lost]}; "
+                f"{path}: the calibration makes a zero or non-finite vector of row {rows.column('id')[lost]}; "
                 "embed --calibration sets such rows aside"
             )
         return vectors

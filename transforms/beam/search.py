@@ -55,7 +55,7 @@ class Searcher:
             calibration=kept_calibration(self._store.root, space.calibration) if space.calibration else None,
             **options,
         )
-        differing = [name for name in space.differences(encoder.space) if name != "prompt"]
+        differing = [name for name in space.differences(encoder.space) if name not in ("prompt", "precision")]
         if differing:
             raise SpaceMismatchError(
                 f"{model} is not the model of {self._store.root} ({', '.join(differing)} differ); "

@@ -83,6 +83,12 @@ def code_width(precision: str, dim: int) -> int:
     return -(-dim // 8) if precision in _BITS else dim
 
 
+def vector_bytes(precision: str, dim: int) -> int:
+    """Bytes of a stored vector, with the floats that are kept beside codes."""
+    codes = np.dtype(CODES[precision]).itemsize * code_width(precision, dim)
+    return codes + (0 if precision == "float32" else 4 * dim)
+
+
 def quantize(vectors: np.ndarray, precision: str, ranges: Ranges | None = None) -> np.ndarray:
     """Codes [n, code_width] of finite vectors float32 [n, d], of the type `CODES` says.
 

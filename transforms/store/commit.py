@@ -8,11 +8,13 @@ from datetime import datetime, timezone
 from typing import Any
 
 from transforms.errors import DataGateError, LedgerError, SentenceBeamError
+from transforms.space import Space
 from transforms.store import calibrations, layout, lease, storage
 from transforms.store.canary import CanaryFile
 from transforms.store.ledger import Ledger, check_plan
 from transforms.store.manifest import FORMAT, Manifest, read_manifest, to_bytes, with_units
 from transforms.store.plan import Plan, read_plan
+from transforms.store.ranges import needs_ranges, of_floats
 from transforms.store.records import Problem, UnitRecord
 
 
@@ -21,7 +23,8 @@ class Snapshot:
     """What a run will write into its manifest beside counts and units, known before it starts.
 
     `previous` is the run whose snapshot it replaces, `version` that manifest's version (None: the store is new);
-    `generation` counts how often the store was embedded anew; `canary` is the last manifest's entry.
+    `generation` counts how often the store was embedded anew; `canary` is the last manifest's entry, `ranges` what the
+    manifest says of them, if known.
     """
 
     root: str
@@ -38,11 +41,23 @@ class Snapshot:
     max_rejects: float = 0.01
     generation: int = 0
     canary: dict[str, str] | None = None
+    ranges: dict[str, Any] | None = None
 
     @property
     def canary_file(self) -> CanaryFile:
         """The texts that are embedded before all others, with the vectors they had."""
         return CanaryFile.of(self.root, self.space["pooled_id"], self.generation, self.canary)
+
+    @property
+    def fits_ranges(self) -> bool:
+        """Whether bounds are fitted in this run, so that its rows are written as floats first."""
+        return self.ranges is None and needs_ranges(Space.from_json(self.space))
+
+    @property
+    def first_space(self) -> Space:
+        """The space in which rows are written first."""
+        space = Space.from_json(self.space)
+        return of_floats(space) if self.fits_ranges else space
 
 
 @dataclass(frozen=True)
@@ -138,6 +153,7 @@ def _manifest(snapshot: Snapshot, ledger: Ledger, index: dict[str, Any] | None) 
         "work": _pick(ledger, "embedded", "reused", "duplicates", "carried"),
         "tokens": _pick(ledger, "real", "padded", "truncated_rows", "lost"),
         "index": index,
+        "ranges": snapshot.ranges,
         "calibration": calibrations.entry(snapshot.space["calibration"]),
         "input": {"globs": list(snapshot.globs), "files": []},
         "canary": snapshot.canary_file.entry(),

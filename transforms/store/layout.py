@@ -6,6 +6,7 @@ manifests/parts/<sha256>.json       units of a snapshot with very many
 embeddings/<unit>-<digest>.parquet  rows and vectors
 sidecars/<unit>-<digest>.json       the unit's record
 rejects/<unit>-<digest>.parquet     rows that could not be embedded
+ranges/<digest>.json                bounds between which snapshots of whole numbers count
 calibrations/<digest>/              copies of the calibrations that snapshots are of
 canary/<pooled id>-<n>.parquet      texts and vectors that tell whether the model still makes the same ones
 index/<sha256>.faiss .parquet       trained quantizer, segments, locators
@@ -66,6 +67,11 @@ def result(run: str) -> str:
 def scratch(run: str, name: str) -> str:
     """A file that one step of a run leaves for the next."""
     return f"runs/{run}/{name}"
+
+
+def ranges(digest: str) -> str:
+    """The bounds between which a snapshot of whole numbers counts."""
+    return f"ranges/{digest}.json"
 
 
 def index_file(sha256: str, suffix: str) -> str:

@@ -4,13 +4,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from transforms.errors import OptionError
 from transforms.space import Space
 from transforms.store import storage
+from transforms.store.coding import Coding
 from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.ranges import kept_ranges
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,12 @@ class Store:
         if not paths:
             return ds.dataset(pa.table({"id": pa.array([], pa.string())}))
         return ds.dataset(paths, format="parquet")
+
+    def vectors(self, column: pa.ChunkedArray | pa.FixedSizeListArray) -> np.ndarray:
+        """Vectors float32 [n, dim] of rows of the column `embedding`, whatever the precision."""
+        entry = self.manifest.data.get("ranges")
+        coding = Coding(self.space, kept_ranges(self.root, entry) if entry else None)
+        return coding.decode(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
 
     def search(self, texts: list[str], k: int = 10, *, exact: bool = False) -> list[list[dict[str, Any]]]:
         """The k rows nearest to each text: dicts of rank, score, id and kept columns, best first."""

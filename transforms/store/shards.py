@@ -194,10 +194,11 @@ def rejects_from_bytes(data: bytes) -> list[Rejected]:
 
 @dataclass(frozen=True)
 class ShardInfo:
-    """What a shard's own footer says of it."""
+    """What a shard's own footer says of it; `ranges` is the digest of those between which it counts."""
 
     rows: int
     space_id: str
+    ranges: str | None
     counts: dict[str, Any]
     schema: pa.Schema
 
@@ -211,7 +212,9 @@ def inspect_shard(data: bytes) -> ShardInfo:
         parquet.read()
         metadata = parquet.schema_arrow.metadata or {}
         space, counts = json.loads(metadata[b"space"]), json.loads(metadata[b"counts"])
-        return ShardInfo(parquet.metadata.num_rows, space["id"], counts, parquet.schema_arrow.remove_metadata())
+        ranges = json.loads(metadata[b"ranges"])["digest"] if b"ranges" in metadata else None
+        schema = parquet.schema_arrow.remove_metadata()
+        return ShardInfo(parquet.metadata.num_rows, space["id"], ranges, counts, schema)
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         raise SentenceBeamError(f"not an embedding shard ({error})") from error
 

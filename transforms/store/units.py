@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import socket
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from transforms.calibration.precision import Ranges
 from transforms.errors import SentenceBeamError
@@ -27,6 +27,11 @@ class UnitCounts:
     fallbacks: int = 0
     oom_splits: int = 0
     damaged: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, record: UnitRecord) -> "UnitCounts":
+        """Those of a unit that was written."""
+        return cls(**{item.name: getattr(record, item.name) for item in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,8 @@ class UnitStore:
             info = shards.inspect_shard(found[0])
         except SentenceBeamError:
             return None
-        if info.space_id != self.space.id or info.rows != info.counts["rows"]:
+        ranges = self.ranges.digest if self.ranges else None
+        if (info.space_id, info.ranges) != (self.space.id, ranges) or info.rows != info.counts["rows"]:
             return None
         rejects = layout.rejects(unit.rows.name, unit.digest) if info.counts["rejected"] else None
         record = UnitRecord(

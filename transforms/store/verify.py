@@ -15,6 +15,7 @@ from transforms.store.calibrations import kept_calibration
 from transforms.store.canary import CanaryFile
 from transforms.store.ledger import Ledger
 from transforms.store.manifest import Manifest, index_files
+from transforms.store.ranges import kept_ranges
 from transforms.store.records import UnitRecord
 
 
@@ -23,6 +24,7 @@ def faults(manifest: Manifest) -> Iterator[str]:
     for unit in manifest.units:
         yield from _unit_faults(manifest, unit)
     yield from _ledger_faults(manifest)
+    yield from _ranges_faults(manifest)
     if manifest.data["index"]:
         yield from _index_faults(manifest)
     if manifest.space.calibration:
@@ -57,6 +59,9 @@ def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) 
         return
     if info.space_id != manifest.space.id:
         yield f"{path}: the shard is of another space ({info.space_id[:12]}, not {manifest.space.id[:12]})"
+    ranges = (manifest.data.get("ranges") or {}).get("digest")
+    if info.ranges != ranges:
+        yield f"{path}: the shard counts between other ranges than those of the manifest"
     if info.rows != unit.rows:
         yield f"{path}: {info.rows} rows, the manifest says {unit.rows}"
     if unit.rejected:
@@ -104,6 +109,15 @@ def _calibration_faults(root: str, digest: str) -> Iterator[str]:
 def _canary_faults(file: CanaryFile) -> Iterator[str]:
     try:
         file.read()
+    except SentenceBeamError as error:
+        yield str(error)
+
+
+def _ranges_faults(manifest: Manifest) -> Iterator[str]:
+    entry = manifest.data.get("ranges")
+    try:
+        if entry is not None:
+            kept_ranges(manifest.root, entry)
     except SentenceBeamError as error:
         yield str(error)
 

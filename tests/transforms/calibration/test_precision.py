@@ -6,7 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from transforms.calibration.precision import CODES, PRECISIONS, RANGED, Ranges, code_width, dequantize, quantize
+from transforms.calibration.precision import (
+    CODES,
+    PRECISIONS,
+    RANGED,
+    Ranges,
+    code_width,
+    dequantize,
+    quantize,
+    vector_bytes,
+)
 from transforms.errors import SentenceBeamError
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -57,6 +66,8 @@ def test_a_stored_vector_is_stored_as_it_is(given, precision):
     codes = quantize(vectors, precision, ranges)
     assert codes.dtype == CODES[precision]
     assert codes.shape == (len(vectors), code_width(precision, vectors.shape[1]))
+    floats = 0 if precision == "float32" else vectors.nbytes
+    assert len(vectors) * vector_bytes(precision, vectors.shape[1]) == codes.nbytes + floats
     back = dequantize(codes, precision, vectors.shape[1], ranges)
     assert back.dtype == np.float32
     assert np.isfinite(back).all()
