@@ -178,6 +178,20 @@ def test_reembed_fits_the_ranges_anew(embed: Run, make, glob: Path, store: Path)
     assert (codes(store).max(axis=0) == 127).all()
 
 
+def test_an_index_of_other_bounds_is_not_followed(embed: Run, make, glob: Path, store: Path) -> None:
+    make("int8", *OPTIONS, "--index", "Flat")
+    write_lines(glob.parent / "a.txt", sentences(20))
+    embed(glob).ok()
+    assert manifest_of(store)["index"]["change"]["what"] != "trained"
+    make("float32", "--index", "none")
+    make("int8", "--index", "Flat")
+    change = manifest_of(store)["index"]["change"]
+    assert (change["what"], change["why"]) == ("trained", "the vectors are stored between other bounds")
+    for row in rows_of(store)[::9]:
+        exact, found = (open_store(str(store)).search([row["text"]], k=3, exact=flag)[0] for flag in (True, False))
+        assert [hit["score"] for hit in found] == pytest.approx([hit["score"] for hit in exact], abs=1e-6)
+
+
 def test_a_store_without_rows_gets_its_ranges_with_the_first(embed: Run, inputs: Path, store: Path) -> None:
     write_lines(inputs / "a.txt", [" ", ""])
     embed(inputs / "*", "--precision", "int8", "--max-rejects", 1).ok()

@@ -180,6 +180,8 @@ def why_anew(snapshot: Snapshot, before: Manifest | None, request: IndexRequest,
         return "the vectors are of another space"
     if before.data.get("generation", 0) != snapshot.generation:
         return "everything was embedded anew"
+    if before.data.get("ranges") != snapshot.ranges:
+        return "the vectors are stored between other bounds"
     if replace(request, merge=False) != replace(IndexRequest(**standing["request"]), merge=False):
         return "another index was asked for"
     if "queries" not in standing:
