@@ -45,8 +45,9 @@ class Canary:
         """The largest cosine distance between a text's vector and what it is now; infinite for one that is lost."""
         a, b = self.pooled.astype(np.float64), pooled.astype(np.float64)
         lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+        same = ((a == b) | (np.isnan(a) & np.isnan(b))).all(axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
-            distance = np.where((a == b).all(axis=1), 0.0, 1.0 - (a * b).sum(axis=1) / lengths)
+            distance = np.where(same, 0.0, 1.0 - (a * b).sum(axis=1) / lengths)
         return float(np.where(np.isfinite(distance), distance, np.inf).max())
 
     def to_bytes(self) -> bytes:
