@@ -14,7 +14,7 @@ from pipelines.progress import watched
 from pipelines.resolve import new_run
 from transforms.beam.fit import FitCalibration, FitJob, parts_of
 from transforms.beam.fit_result import FitResult, read_result, write_result
-from transforms.beam.sample import SampleJob
+from transforms.beam.gather import GatherJob
 from transforms.beam.token_statistics import CountJob, FitTokenStatistics
 from transforms.calibration import parse_calibration
 from transforms.calibration.fit import SHOWN_ROWS
@@ -120,7 +120,7 @@ def _fit_calibration(args: argparse.Namespace, spec: CalibrationSpec, beam_optio
             found = run_fit(FitCalibration(job), parts, job.run, output, beam_options)
         finally:
             for number, _ in parts:
-                storage.storage_of(output).delete(job.sample.path(number))
+                storage.storage_of(output).delete(job.gather.path(number))
     print("\n".join(figures(found)))
     print(f"calibration {output} ({found['digest'][:16]})")
     print(f"picture     {_picture(found, output)}")
@@ -132,7 +132,7 @@ def calibration_job(store: Store, spec: CalibrationSpec, sample: int | None, run
     """What workers are told."""
     manifest, affine = store.manifest, spec.name in AFFINE
     rows = manifest.data["rows"]["written"]
-    want = sample or (SHOWN_ROWS if affine else FLOW_SAMPLE)
+    want, prefix = sample or (SHOWN_ROWS if affine else FLOW_SAMPLE), storage.join(output, f"sample-{run}")
     snapshot = storage.join(store.root, layout.snapshot(manifest.run))
     fitted_on = {
         "store": store.root,
@@ -145,8 +145,7 @@ def calibration_job(store: Store, spec: CalibrationSpec, sample: int | None, run
         run,
         str(spec),
         output,
-        SampleJob(storage.join(output, f"sample-{run}"), want, rows, store.space.normalize),
-        whole=affine and sample is None,
+        GatherJob(prefix, want, rows, store.space.normalize, whole=affine and sample is None),
         narrow=store.space.dtype != "float32" or is_narrow(manifest.shard_paths[0]),
         fitted_on=fitted_on,
     )

@@ -9,8 +9,7 @@ import apache_beam as beam
 
 from transforms.beam import progress
 from transforms.beam.fit_result import FitResult, write_result
-from transforms.beam.moments import Gathered, GatherMoments
-from transforms.beam.sample import Sampled, SampleJob, leave_sample, take_sample
+from transforms.beam.gather import Gather, Gathered, GatherJob, take_sample
 from transforms.calibration import parse_calibration
 from transforms.calibration.fit import Outcome, fit_calibration
 from transforms.errors import SentenceBeamError
@@ -22,47 +21,28 @@ PARTS = 64
 
 @dataclass(frozen=True)
 class FitJob:
-    """What to fit (a SPEC), on which sample, where to write it.
+    """What to fit (a SPEC), on what, where to write it.
 
-    `whole`: the moments are of all rows, not of the sample. `narrow`: rows passed through 16-bit numbers. `fitted_on`
-    is what the calibration remembers.
+    `narrow`: rows passed through 16-bit numbers. `fitted_on` is what the calibration remembers.
     """
 
     run: str
     method: str
     output: str
-    sample: SampleJob
-    whole: bool
+    gather: GatherJob
     narrow: bool
     fitted_on: dict[str, Any]
 
 
 class FitCalibration(beam.PTransform):
-    """Numbered parts of a store's shards -> one FitResult; a success leaves the calibration in the job's output.
-
-    Every part is read twice, for the moments and for the sample.
-    """
+    """Numbered parts of a store's shards -> one FitResult; a success leaves the calibration in the job's output."""
 
     def __init__(self, job: FitJob):
         super().__init__()
         self._job = job
 
     def expand(self, parts: beam.PCollection) -> beam.PCollection:
-        sampled = (
-            parts
-            | "SpreadSample" >> beam.Reshuffle()
-            | "Sample" >> beam.Map(leave_sample, self._job.sample)
-            | "Samples" >> beam.combiners.ToList()
-        )
-        if not self._job.whole:
-            return sampled | "Fit" >> beam.Map(fit, Gathered(), self._job)
-        gathered = (
-            parts
-            | "SpreadMoments" >> beam.Reshuffle()
-            | "Shards" >> beam.Map(lambda part: part[1])
-            | "Moments" >> beam.CombineGlobally(GatherMoments(self._job.sample.normalized))
-        )
-        return sampled | "Fit" >> beam.Map(fit, beam.pvalue.AsSingleton(gathered), self._job)
+        return parts | "Gather" >> Gather(self._job.gather) | "Fit" >> beam.Map(fit, self._job)
 
 
 def parts_of(shards: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
@@ -72,14 +52,12 @@ def parts_of(shards: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
     return [(number, tuple(shards[bounds[number] : bounds[number + 1]])) for number in range(count)]
 
 
-def fit(sampled: list[Sampled], gathered: Gathered, job: FitJob) -> FitResult:
+def fit(gathered: Gathered, job: FitJob) -> FitResult:
     """Fit, write the calibration, the file that makes it whole last, and how the run ended."""
-    problems = [gathered.problem, *(part.problem for part in sampled)]
-    found = [problem for problem in problems if problem is not None]
     try:
-        if found:
-            raise min(found, key=lambda problem: problem.message).error()
-        outcome = _fitted(sampled, gathered, job)
+        if gathered.problem is not None:
+            raise gathered.problem.error()
+        outcome = _fitted(gathered, job)
     except SentenceBeamError as error:
         problem = Problem.of(error)
         result = FitResult(job.run, problem.exit_code, problem.message)
@@ -91,16 +69,9 @@ def fit(sampled: list[Sampled], gathered: Gathered, job: FitJob) -> FitResult:
     return result
 
 
-def _fitted(sampled: list[Sampled], gathered: Gathered, job: FitJob) -> Outcome:
-    rows = take_sample(sampled, job.sample.want)
-    return fit_calibration(
-        parse_calibration(job.method),
-        gathered.moments if job.whole else None,
-        rows,
-        job.fitted_on,
-        narrow=job.narrow,
-        progress=_tell,
-    )
+def _fitted(gathered: Gathered, job: FitJob) -> Outcome:
+    spec, rows = parse_calibration(job.method), take_sample(gathered, job.gather.want)
+    return fit_calibration(spec, gathered.moments, rows, job.fitted_on, narrow=job.narrow, progress=_tell)
 
 
 def _tell(step: int, steps: int, loss: float) -> None:
