@@ -9,8 +9,8 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
+from transforms.beam.job import PROBLEMS
 from transforms.beam.output import Output
-from transforms.beam.plan import PROBLEMS
 from transforms.errors import DataGateError, SentenceBeamError
 from transforms.space import Space
 from transforms.store import storage
@@ -81,7 +81,7 @@ class RecalibrateFn(beam.DoFn):
     def _prepared(self, unit: UnitRecord, table: pa.Table) -> PreparedUnit:
         """The unit as its shard and its reject file have it; the texts are not needed any more."""
         kept = table.select([name for name in table.column_names if name not in OWN_COLUMNS])
-        file = InputFile("", unit.file, "", "", 0, "", "")
+        file = InputFile("", unit.file, "", "", 0, "", "") if unit.file else None
         rejects = storage.join(self._job.snapshot.root, unit.rejects) if unit.rejects else None
         rows = UnitRows(
             name=unit.unit,
