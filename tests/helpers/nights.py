@@ -110,6 +110,12 @@ def shuffle(files: Files, rng: random.Random) -> None:
         files[rng.choice(sorted(files))].append(row)
 
 
+def swap(files: Files, rng: random.Random) -> None:
+    """Two files under each other's name."""
+    one, other = (rng.choice(sorted(files)) for _ in range(2))
+    files[one], files[other] = files[other], files[one]
+
+
 def drop(files: Files, rng: random.Random) -> None:
     """A file gone."""
     if len(files) > 1:
@@ -117,7 +123,7 @@ def drop(files: Files, rng: random.Random) -> None:
 
 
 CHANGES: list[Change] = [
-    add, edit, relabel, delete, move, rename, repack, split, merge, duplicate, shuffle, drop,
+    add, edit, relabel, delete, move, rename, repack, split, merge, duplicate, shuffle, swap, drop,
 ]  # fmt: skip
 
 

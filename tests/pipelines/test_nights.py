@@ -102,6 +102,8 @@ def run_nights(
         collection.befalls(changes)
         run("embed", "--output", store, *given).ok()
         manifest = check_ledger(store, collection.rows.total(), collection.rejected)
+        paths = [unit["path"] for unit in manifest["shards"] if unit["path"]]
+        assert len(set(paths)) == len(paths)
         if ids:
             assert rows_and_vectors(store)[0] == collection.rows
         texts = {text for _, text, _ in collection.rows}
@@ -111,8 +113,11 @@ def run_nights(
             assert embedded == len(texts - known)
         known = texts
     run("embed", "--output", folder / "fresh", *given).ok()
-    check_ledger(folder / "fresh", collection.rows.total(), collection.rejected, reused=0, carried=0)
+    fresh = check_ledger(folder / "fresh", collection.rows.total(), collection.rejected, reused=0, carried=0)
     the_same(store, folder / "fresh")
+    if partition == "file":
+        names = [[(u["unit"], u["file"], u["range"], u["rows"]) for u in m["shards"]] for m in (manifest, fresh)]
+        assert names[0] == names[1]
 
 
 @pytest.fixture
