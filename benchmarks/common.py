@@ -1,16 +1,20 @@
 """What the measurements share: the machine, the sentences, medians of interleaved runs, a table."""
 
+import contextlib
 import csv
 import json
 import os
 import platform
 import statistics
+import sysconfig
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from deploy.demo.docstrings import module_docstrings, source_files
 
 PACKAGES = ("apache-beam", "torch", "transformers", "sentence-transformers", "faiss-cpu", "pyarrow", "numpy")
 
@@ -40,6 +44,22 @@ def sentences(folder: Path, count: int) -> list[str]:
             for row in csv.DictReader(f, delimiter="\t", quoting=csv.QUOTE_NONE):
                 found.update({row["sentence1"]: None, row["sentence2"]: None})
     return list(found)[:count]
+
+
+def texts(folder: Path, count: int) -> list[str]:
+    """`count` distinct texts: sentences, then first paragraphs of docstrings, the standard library's and packages'."""
+    found = dict.fromkeys(sentences(folder, count))
+    more = _paragraphs()
+    while len(found) < count:
+        found[next(more)] = None
+    return list(found)
+
+
+def _paragraphs() -> Iterator[str]:
+    for root in (Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")):
+        for module, path in sorted(source_files(root)):
+            with contextlib.suppress(SyntaxError, ValueError):  # packages hold templates that are not Python yet
+                yield from (text.split("\n\n")[0] for _, text in module_docstrings(module, path.read_bytes()))
 
 
 def seconds(work: Callable[[], Any]) -> float:

@@ -36,7 +36,7 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     _add_vector_options(p.add_argument_group("vectors (a store remembers them)"))
     out = p.add_argument_group("store")
     out.add_argument("--output", required=True, type=options.filled, metavar="STORE", help="folder or URL of the store")
-    out.add_argument("--partition", choices=["file"], help="how rows are cut into units (default: file)")
+    out.add_argument("--partition", choices=["file", "content"], help="how rows are cut into units (default: file)")
     out.add_argument(
         "--unit-tokens", type=options.size, metavar="N", help="tokens in a unit, one shard each (default: 256k)"
     )

@@ -94,7 +94,7 @@ def record_plan(manifest: Manifest, run: str) -> None:
         names = {"path": file["source"], "relative": file["path"], "compression": ""}
         known = {name: file[name] for name in ("format", "size", "checksum", "version")}
         planned.append(PlannedFile(InputFile(**names, **known), carried=units))
-    write_plan(manifest.root, run, planned)
+    write_plan(manifest.root, run, planned, manifest.buckets)
 
 
 if __name__ == "__main__":

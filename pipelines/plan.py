@@ -11,13 +11,14 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines import options
 from pipelines.progress import duration
 from pipelines.resolve import Resolved, new_run, resolve
+from transforms.beam import content
 from transforms.beam.job import EmbedJob
 from transforms.beam.plan import PlanFileFn, checked_plan, list_files
 from transforms.calibration.precision import vector_bytes
 from transforms.store import storage
 from transforms.store.corpus import Span, read_span
 from transforms.store.corpus.spans import estimated_tokens
-from transforms.store.manifest import read_manifest
+from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile
 from transforms.store.records import Problem
 
@@ -64,13 +65,21 @@ def show(args: argparse.Namespace, beam_options: PipelineOptions) -> int:
     """Print the plan of a run that is not started; nothing is written."""
     root = storage.absolute(args.output)
     resolved = resolve(args, read_manifest(root), new_run(), options.in_process(beam_options))
-    planned = plan_files(resolved.job)
-    spans = [span for item in planned for span in item.spans]
+    job, planned = resolved.job, plan_files(resolved.job)
+    standing = content.taken_over(planned, job) if job.by_content else None
+    spans = [span for item in planned for span in item.spans] if standing is None else []
     # The store has no copy yet of a calibration that is new to it.
-    job = replace(resolved.job, calibration=args.calibration) if args.calibration else resolved.job
-    pace = measure(job, spans) if spans else None
-    print("\n".join(lines(resolved, estimate(planned, spans, pace), pace)))
+    pace = measure(replace(job, calibration=args.calibration) if args.calibration else job, spans) if spans else None
+    found = estimate(planned, spans, pace)
+    print("\n".join(lines(resolved, in_buckets(found, spans, standing, job) if job.by_content else found, pace)))
     return 0
+
+
+def in_buckets(found: Estimate, spans: list[Span], standing: Manifest | None, job: EmbedJob) -> Estimate:
+    """The estimate with units as a run by content has them: all taken over, or none."""
+    if standing is not None:
+        return replace(found, units=0, carried_units=len(standing.units), carried_files=found.files)
+    return replace(found, units=content.buckets_for(spans, job).count)
 
 
 def plan_files(job: EmbedJob) -> list[PlannedFile]:
@@ -124,17 +133,20 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
 def lines(resolved: Resolved, plan: Estimate, pace: Pace | None) -> list[str]:
     """The plan as a person reads it; "about" stands before everything estimated."""
     about = "" if plan.exact_rows else "about "
+    most = "at most " if resolved.job.reuse and plan.tokens else ""  # texts that the store has are not embedded again
+    units = "about " if resolved.job.by_content and plan.units else ""
     real = plan.tokens * (pace.real_share if pace else 1.0)
     size = plan.rows * (vector_bytes(resolved.space.precision, resolved.space.dim) + ROW_BYTES)
     took = plan.tokens / pace.tokens_per_second if pace else 0.0
     speed = pace.tokens_per_second * pace.real_share if pace else 0.0
     return [
         f"files       {plan.files:,} ({plan.input_bytes / 1e6:,.1f} MB), {plan.carried_files:,} unchanged",
-        f"rows        {about}{plan.rows:,.0f} to embed",
-        f"tokens      about {real:,.0f}",
-        f"units       {plan.units:,} to embed, {plan.carried_units:,} carried over",
+        f"rows        {most}{about}{plan.rows:,.0f} to embed",
+        f"tokens      {most}about {real:,.0f}",
+        f"units       {units}{plan.units:,} to embed, {plan.carried_units:,} carried over",
         f"output      about {size / 1e6:,.1f} MB of shards in {resolved.job.root}",
-        f"time        about {duration(took)} on this machine ({speed:,.0f} tokens/s measured, {resolved.space.dtype})",
+        f"time        {most}about {duration(took)} on this machine "
+        f"({speed:,.0f} tokens/s measured, {resolved.space.dtype})",
         f"index       {resolved.index.index if resolved.index else 'none'}",
         f"space       {resolved.space.id[:16]} ({resolved.space.dim} dimensions)",
     ]

@@ -1,11 +1,13 @@
 """Resolve a run: what was asked for, what the store remembers, and the space that comes of both."""
 
 import argparse
+import contextlib
 import os
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from transforms.beam.job import EmbedJob, IndexRequest
@@ -17,6 +19,7 @@ from transforms.store import layout, storage
 from transforms.store.calibrations import kept_calibration, read_calibration
 from transforms.store.commit import Snapshot, now
 from transforms.store.corpus import Columns
+from transforms.store.corpus.buckets import Buckets
 from transforms.store.corpus.files import overlaps
 from transforms.store.manifest import Manifest
 from transforms.store.ranges import fitting, kept_ranges
@@ -112,6 +115,8 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
         reuse=previous is not None and not args.reembed,
         calibration=copy,
         max_drift=MAX_DRIFT[space.dtype] if args.max_drift is None else args.max_drift,
+        buckets=_buckets(args, snapshot, previous),
+        text_limit=_memory() // 4 if local and partition == "content" else None,
     )
     return Resolved(job, _index(args, previous), previous, calibration)
 
@@ -289,6 +294,22 @@ def _can_carry(snapshot: Snapshot, previous: Manifest) -> bool:
         and previous.data["partition"] == snapshot.partition
         and previous.data["unit_tokens"] == snapshot.unit_tokens
     )
+
+
+def _buckets(args: argparse.Namespace, snapshot: Snapshot, previous: Manifest | None) -> Buckets | None:
+    """The last snapshot's buckets, where units are still of that size."""
+    if previous is None or args.reembed or previous.data["unit_tokens"] != snapshot.unit_tokens:
+        return None
+    return previous.buckets
+
+
+def _memory() -> int:
+    """Bytes of memory of this machine, or of the container that this process is in."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit
+            found.append(int(Path(path).read_text()))
+    return min(found)
 
 
 def _index(args: argparse.Namespace, previous: Manifest | None) -> IndexRequest | None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,10 @@ from dataclasses import dataclass
 import pytest
 
 from pipelines.cli import main
+
+# Children of one process that has done all imports: a run that is to be killed begins at once.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["pipelines.embed", "transforms.encoder", "transformers.models.bert"])
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,16 @@ from transforms.store.units import PreparedUnit
 def make_unit(space: Space, texts: list[str], rejects: int = 0, name: str = "0" * 16 + "-" + "0" * 12) -> PreparedUnit:
     """A unit with these texts, ids a0, a1, ... and some rejected rows after them."""
     n = len(texts)
-    file = InputFile("/in/a.txt", "a.txt", "text", "", 100, "sum", "v")
     rows = UnitRows(
         name=name,
-        file=file,
+        file=InputFile("/in/a.txt", "a.txt", "text", "", 100, "sum", "v"),
         start=0,
         stop=100,
         ids=[f"a{i}" for i in range(n)],
         texts=texts,
         positions=list(range(n)),
         kept=pa.table({"n": list(range(n))}),
-        rejects=[Rejected(f"r{i}", n + i, "empty text", "") for i in range(rejects)],
+        rejects=[Rejected(f"r{i}", n + i, "empty text", "", "a.txt") for i in range(rejects)],
     )
     hashes = row_hashes(texts)
     return PreparedUnit(rows, hashes, unit_digest(space, rows, hashes))

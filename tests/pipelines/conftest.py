@@ -39,12 +39,19 @@ def inputs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def embed(run: Run, model: Path, store: Path) -> Run:
+def partition() -> str:
+    """How `embed` cuts; a module whose tests must hold for both has a fixture of this name with both as parameters."""
+    return "file"
+
+
+@pytest.fixture
+def embed(run: Run, model: Path, store: Path, partition: str) -> Run:
     """`embed` into the test's store with the tiny model: one input or a list of them, then further options."""
 
     def call(inputs: object, *options: object) -> Outcome:
         globs = inputs if isinstance(inputs, list) else [inputs]
         named = [argument for glob in globs for argument in ("--input", glob)]
-        return run("embed", *named, "--output", store, "--model", model, *options)
+        how = () if partition == "file" else ("--partition", partition)
+        return run("embed", *named, "--output", store, "--model", model, *how, *options)
 
     return call

@@ -1,6 +1,5 @@
 """Killed at any moment, a run is taken up by the next one: nothing lost, nothing made twice, nothing half written."""
 
-import multiprocessing
 import os
 import random
 import signal
@@ -12,20 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.commands import in_child
+from helpers.commands import FORKS, in_child
 from helpers.corpora import check_ledger, files_in, manifest_of, rows_of, sentences, vectors_of, write_parquet
 
 KILLS = 8
 QUIET = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-# Children of one process that has done all imports: a run that is killed begins at once.
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["pipelines.embed", "transforms.encoder", "transformers.models.bert"])
-
-
-def command(glob: Path, store: Path, model: Path) -> list[str]:
+def command(glob: Path, store: Path, model: Path, partition: str = "file") -> list[str]:
     options = ["--unit-tokens", "60", "--id-column", "id", "--index", "Flat", "--dtype", "float32"]
+    options += ["--partition", partition]
     named = ["--input", str(glob), "--output", str(store), "--model", str(model)]
     return ["embed", *named, *options]
 
@@ -62,14 +57,15 @@ def glob(tmp_path: Path) -> Path:
 
 
 @pytest.mark.timeout(180)
-def test_killed_at_random_moments(model: Path, glob: Path, store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_killed_at_random_moments(model: Path, glob: Path, store: Path, tmp_path: Path, partition: str) -> None:
     calm = tmp_path / "calm"
-    in_peace(command(glob, calm, model))
+    in_peace(command(glob, calm, model, partition))
     check_ledger(calm, 360, embedded=360)
     total = stages(calm)["embeddings"]
     assert total >= 40
 
-    rng, argv = random.Random(5), command(glob, store, model)
+    rng, argv = random.Random(5), command(glob, store, model, partition)
     for kill in range(KILLS):
         before = {name: files_in(store, name) for name in ("embeddings", "sidecars")}
         assert killed_at(argv, store, 1 + kill * total // KILLS, rng)

@@ -297,6 +297,7 @@ CHANGES = [grow, replace_by_rename, edit_in_place, Path.unlink]
         ("a.txt.gz", Path.unlink),
     ],
 )
+@pytest.mark.parametrize("partition", ["file", "content"])
 def test_a_file_that_changes_while_it_is_read(
     embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[Path], None]
 ) -> None:
@@ -309,15 +310,22 @@ def test_a_file_that_changes_while_it_is_read(
     assert not (store / "lease.json").exists()
 
 
+@pytest.mark.parametrize("partition", ["file", "content"])
 @pytest.mark.parametrize("change", [edit_in_place, Path.unlink])
 def test_a_file_that_changes_between_plan_and_reading(
-    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
+    embed: Run,
+    inputs: Path,
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], None],
+    partition: str,
 ) -> None:
     path = write_lines(inputs / "a.txt", sentences(10))
     write_lines(inputs / "b.txt", sentences(10))
     embed(inputs / "b.txt").ok()
     before = (store / "manifest.json").read_bytes()
-    _once_before(monkeypatch, "transforms.beam.plan.write_plan", lambda: change(path))
+    module = "content" if partition == "content" else "plan"
+    _once_before(monkeypatch, f"transforms.beam.{module}.write_plan", lambda: change(path))
     embed(inputs / "*").failed(1, path, "while the run read it")
     assert (store / "manifest.json").read_bytes() == before
 

@@ -25,6 +25,12 @@ from transforms.store.commit import read_result
 ALL = ("--max-rejects", 1)
 
 
+@pytest.fixture(params=["file", "content"])
+def partition(request: pytest.FixtureRequest) -> str:
+    """Both."""
+    return request.param
+
+
 def reasons(store: Path) -> dict[str, str]:
     """Reason by id."""
     return {row["id"]: row["reason"] for row in rejects_of(store)}
@@ -42,7 +48,7 @@ def test_null_empty_and_blank_texts(embed: Run, inputs: Path, store: Path) -> No
         "a.parquet#2": "empty text",
         "a.parquet#3": "empty text",
     }
-    assert ids_of(store) == ["a.parquet#0", "a.parquet#4", "a.parquet#5"]
+    assert sorted(ids_of(store)) == ["a.parquet#0", "a.parquet#4", "a.parquet#5"]
 
 
 def test_reject_files_say_which_row_of_which_file_and_show_it(embed: Run, inputs: Path, store: Path) -> None:
@@ -83,7 +89,7 @@ def test_kept_values_that_are_not_utf8(embed: Run, inputs: Path, store: Path, ne
     embed(inputs / "*", *ALL, "--keep-columns", "k").ok()
     check_ledger(store, 2, 1)
     assert reasons(store) == {"a.parquet#1": "kept column not UTF-8"}
-    assert [row["k"] for row in rows_of(store)] == ([["a"], ["c"]] if nested else ["a", "c"])
+    assert sorted(row["k"] for row in rows_of(store)) == ([["a"], ["c"]] if nested else ["a", "c"])
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -146,7 +152,7 @@ def test_jsonl_rows_of_every_kind(embed: Run, inputs: Path, store: Path) -> None
     write_jsonl(inputs / "a.jsonl", [*good, *bad])
     embed(inputs / "*", *ALL, "--keep-columns", "text,n").ok()
     check_ledger(store, len(good), len(bad))
-    assert [row["text"] for row in rows_of(store)] == ["one", "two", "the last key counts", "é文😀"]
+    assert {row["text"] for row in rows_of(store)} == {"one", "two", "the last key counts", "é文😀"}
     assert [row["reason"] for row in rejects_of(store)] == [
         *["not a JSON object"] * 6, "null text", "null text", *["text is not a string"] * 3, "empty text", "not UTF-8",
         "empty text", "empty text", "not UTF-8",
@@ -181,7 +187,7 @@ def test_json_constants_in_kept_values(embed: Run, inputs: Path, store: Path) ->
     )
     embed(inputs / "*", "--keep-columns", "n").ok()
     check_ledger(store, 3)
-    assert [row["n"] for row in rows_of(store)][2] == '[1,"é"]'
+    assert sorted(row["n"] for row in rows_of(store))[-1] == '[1,"é"]'
 
 
 @pytest.mark.parametrize(("limit", "status"), [("0.24", 3), ("0.25", 0), ("0", 3), ("1", 0)])
@@ -221,7 +227,7 @@ def test_integer_ids_become_decimal_strings(embed: Run, inputs: Path, store: Pat
     write_parquet(inputs / "a.parquet", ["one", "two", "three"], id=pa.array([0, largest, None], kind))
     embed(inputs / "*", "--id-column", "id", *ALL).ok()
     check_ledger(store, 2, 1)
-    assert ids_of(store) == ["0", str(largest)]
+    assert sorted(ids_of(store)) == ["0", str(largest)]
     assert [(row["id"], row["row"], row["reason"]) for row in rejects_of(store)] == [(None, 2, "null id")]
 
 
@@ -249,7 +255,7 @@ def test_ids_in_every_string_type(embed: Run, inputs: Path, store: Path, ids: pa
     write_parquet(inputs / "a.parquet", ["one", "two", "three", "four"], id=ids)
     embed(inputs / "*", "--id-column", "id", *ALL).ok()
     check_ledger(store, 3, 1)
-    assert ids_of(store) == ["a", "", " "]
+    assert sorted(ids_of(store)) == ["", " ", "a"]
 
 
 def test_jsonl_ids(embed: Run, inputs: Path, store: Path) -> None:
@@ -257,7 +263,7 @@ def test_jsonl_ids(embed: Run, inputs: Path, store: Path) -> None:
     write_jsonl(inputs / "a.jsonl", [*({"text": "one", "id": i} for i in ids), {"text": "no id"}])
     embed(inputs / "*", "--id-column", "id", *ALL).ok()
     check_ledger(store, 3, 6)
-    assert ids_of(store) == ["a", "7", str(10**30)]
+    assert sorted(ids_of(store)) == [str(10**30), "7", "a"]
     assert [row["reason"] for row in rejects_of(store)] == [
         "null id", *["id is neither string nor integer"] * 3, "not UTF-8", "null id",
     ]  # fmt: skip
@@ -266,7 +272,7 @@ def test_jsonl_ids(embed: Run, inputs: Path, store: Path) -> None:
 def test_the_id_column_may_be_the_text_column_and_be_kept(embed: Run, inputs: Path, store: Path) -> None:
     write_parquet(inputs / "a.parquet", ["one", "two"])
     embed(inputs / "*", "--id-column", "text", "--keep-columns", "text").ok()
-    assert [(row["id"], row["text"]) for row in rows_of(store)] == [("one", "one"), ("two", "two")]
+    assert sorted((row["id"], row["text"]) for row in rows_of(store)) == [("one", "one"), ("two", "two")]
 
 
 def test_duplicate_ids_are_kept_and_counted(embed: Run, inputs: Path, store: Path) -> None:

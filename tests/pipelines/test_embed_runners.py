@@ -39,12 +39,13 @@ def the_same(manifest: dict[str, Any] | None) -> dict[str, Any]:
     ],
     ids=["every bundle twice", "threads", "DirectRunner", "processes"],
 )
+@pytest.mark.parametrize("partition", ["file", "content"])
 def test_shards_and_counts_are_those_of_one_plain_process(
-    run: Run, embed: Run, glob: Path, store: Path, model: Path, tmp_path: Path, flags: tuple[str, ...]
+    run: Run, embed: Run, glob: Path, store: Path, model: Path, tmp_path: Path, flags: tuple[str, ...], partition: str
 ) -> None:
     plain = embed(glob, *OPTIONS).ok()
-    other = tmp_path / "other"
-    outcome = run("embed", "--input", glob, "--output", other, "--model", model, *OPTIONS, *flags)
+    other, options = tmp_path / "other", (*OPTIONS, "--partition", partition)
+    outcome = run("embed", "--input", glob, "--output", other, "--model", model, *options, *flags)
     assert outcome.status == 0
     assert outcome.err == "" or "multi_processing" in flags[-1]  # whose workers log what they please
     check_ledger(other, 81, 1)

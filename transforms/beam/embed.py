@@ -1,9 +1,9 @@
 """Embed: lists of spans -> written units."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
@@ -11,16 +11,16 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.shared import Shared
 
 from transforms.beam import progress
-from transforms.beam.job import EmbedJob
+from transforms.beam.content import Block, Group, Key, ReadRowsFn, piece_unit
+from transforms.beam.job import PROBLEMS, EmbedJob
 from transforms.beam.output import Output
-from transforms.beam.plan import PROBLEMS
 from transforms.beam.quantize import quantized
 from transforms.beam.stages import Stages, encoded
 from transforms.errors import DataGateError, SentenceBeamError, SpaceMismatchError
 from transforms.space import Space
 from transforms.store.calibrations import read_calibration
 from transforms.store.canary import TEXTS, Canary
-from transforms.store.corpus import Span
+from transforms.store.corpus import Span, UnitRows, read_span
 from transforms.store.lease import Renewal
 from transforms.store.ranges import kept_ranges, of_floats
 from transforms.store.records import Problem, UnitRecord
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from transforms.encoder import Encoder
 
 NAMESPACE = "embed"
+PIECES = "pieces"
 COUNTED = (
     "rows", "rejected", "tokens", "truncated", "lost", "embedded", "reused", "duplicates",
     "real", "padded", "fallbacks", "oom_splits",
@@ -40,7 +41,7 @@ COUNTED = (
 
 
 class Embed(beam.PTransform):
-    """Lists of spans -> a UnitRecord for each unit, once it stands in the store; `problems` ends the run instead.
+    """Plan's `spans` -> `units`, a UnitRecord for each once it stands; `problems`, which end the run instead.
 
     Where ranges are to be fitted, `ranges` has what the commit is to say of them, and is None otherwise.
     `hints` are Beam resource hints (`accelerator`, `min_ram`) for this step alone.
@@ -51,18 +52,38 @@ class Embed(beam.PTransform):
         self._job, self._hints = job, hints or {}
 
     def expand(self, spans: beam.PCollection) -> Any:
-        step: Any = beam.ParDo(EmbedFn(self._job)).with_resource_hints(**self._hints)
-        made = (
-            spans
-            # Without it a runner may fuse planning and embedding, and one worker would do everything.
-            | "Spread" >> beam.Reshuffle()
-            | "EmbedUnits" >> step.with_outputs(PROBLEMS, main="units")
-        )
+        # Without it a runner may fuse planning and embedding, and one worker would do everything.
+        spread = spans | "Spread" >> beam.Reshuffle()
+        made = self._by_content(spread) if self._job.by_content else self._by_file(spread)
         return quantized(made, self._job.snapshot)
+
+    def _by_file(self, spans: beam.PCollection) -> Any:
+        return spans | "EmbedUnits" >> self._step(EmbedSpansFn(self._job)).with_outputs(PROBLEMS, main="units")
+
+    def _by_content(self, spans: beam.PCollection) -> "Embedded":
+        read = spans | "ReadRows" >> beam.ParDo(ReadRowsFn(self._job)).with_outputs(PROBLEMS, main="blocks")
+        buckets = self._step(EmbedBucketsFn(self._job)).with_outputs(PROBLEMS, PIECES, main="units")
+        light = read.blocks | "Group" >> beam.GroupByKey() | "EmbedUnits" >> buckets
+        # Only what a bucket has too much of travels again, to be shared among workers.
+        pieces = self._step(EmbedPieceFn(self._job)).with_outputs(PROBLEMS, main="units")
+        heavy = light.pieces | "GroupPieces" >> beam.GroupByKey() | "EmbedUnitsOfPieces" >> pieces
+        units = (light.units, heavy.units) | "Units" >> beam.Flatten()
+        problems = (read.problems, light.problems, heavy.problems) | "Problems" >> beam.Flatten()
+        return Embedded(units, problems)
+
+    def _step(self, fn: "EmbedFn") -> Any:
+        return beam.ParDo(fn).with_resource_hints(**self._hints)
+
+
+class Embedded(NamedTuple):
+    """What embedding gives."""
+
+    units: beam.PCollection
+    problems: beam.PCollection
 
 
 class EmbedFn(beam.DoFn):
-    """Reads, encodes and writes the units of its spans; one model a process, loaded once there is work."""
+    """Encodes and writes units; one model a process, loaded once there is work."""
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -80,12 +101,13 @@ class EmbedFn(beam.DoFn):
         output = Output(space, partial(calibration_of, job))
         self._stages = Stages(job, UnitStore(job.root, space, ranges), self._load, self._on_batch, last, output)
 
-    def process(self, spans: list[Span]) -> Iterator[Any]:
+    def embed(self, units: Iterator[UnitRows]) -> Iterator[Any]:
+        """The records of units as they are written, or the problem that ends the run."""
         if self._problem is not None:  # the run is lost already; a rerun takes up from what stands
             yield TaggedOutput(PROBLEMS, self._problem)  # again: what a bundle that is retried said is forgotten
             return
         try:
-            for record in self._stages.run(spans):
+            for record in self._stages.run(units):
                 self._renew()
                 self._count(record)
                 yield record
@@ -113,6 +135,31 @@ class EmbedFn(beam.DoFn):
         self._counters["units"].inc()
         for name in COUNTED:
             self._counters[name].inc(getattr(record, name))
+
+
+class EmbedSpansFn(EmbedFn):
+    """A list of spans -> their units."""
+
+    def process(self, spans: list[Span]) -> Iterator[Any]:
+        columns, size = self._job.columns, self._job.snapshot.unit_tokens
+        yield from self.embed(rows for span in spans for rows in read_span(span, columns, size))
+
+
+class EmbedBucketsFn(EmbedFn):
+    """(group of buckets, its blocks) -> the units; `pieces` has what the heavy buckets among them hold."""
+
+    def process(self, grouped: tuple[Key, Iterable[Block]]) -> Iterator[Any]:
+        key, blocks = grouped
+        group = Group.of(key, blocks)
+        yield from (TaggedOutput(PIECES, piece) for piece in group.pieces(blocks))
+        yield from self.embed(group.units(group.light(blocks)))
+
+
+class EmbedPieceFn(EmbedFn):
+    """(piece of a heavy bucket, its blocks) -> its unit."""
+
+    def process(self, grouped: tuple[tuple[str, int], Iterable[bytes]]) -> Iterator[Any]:
+        yield from self.embed(iter([piece_unit(*grouped)]))
 
 
 def check_canary(job: EmbedJob, encoder: "Encoder") -> None:

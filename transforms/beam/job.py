@@ -5,7 +5,10 @@ from typing import Any
 
 from transforms.store.commit import Snapshot
 from transforms.store.corpus import Columns
+from transforms.store.corpus.buckets import Buckets
 
+PROBLEMS = "problems"
+CARRIED = "carried"
 SPANS_PER_ELEMENT = 8
 ELEMENTS_WANTED = 64
 
@@ -17,7 +20,8 @@ class EmbedJob:
     `encoder` are keyword arguments for `Encoder.load`; `model` is loaded by workers and may differ from the
     submitting machine's path. `carry` says that unchanged files are taken over unread from the last snapshot, `reuse`
     that texts which it holds take their vectors from it. `calibration` is the folder of the one to apply, `max_drift`
-    the cosine distance by which the canary's vectors may have moved.
+    the cosine distance by which the canary's vectors may have moved. `buckets` are the last snapshot's where they are
+    to be kept, `text_limit` the bytes of text that may be grouped in memory.
     """
 
     snapshot: Snapshot
@@ -30,6 +34,13 @@ class EmbedJob:
     reuse: bool = False
     calibration: str | None = None
     max_drift: float = 0.0
+    buckets: Buckets | None = None
+    text_limit: int | None = None
+
+    @property
+    def by_content(self) -> bool:
+        """Whether units are buckets of the hash space, not parts of files."""
+        return self.snapshot.partition == "content"
 
     @property
     def root(self) -> str:

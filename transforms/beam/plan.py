@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
-from transforms.beam import progress
-from transforms.beam.job import EmbedJob, spans_per_element
+from transforms.beam import content, progress
+from transforms.beam.job import CARRIED, PROBLEMS, EmbedJob, spans_per_element
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import storage
 from transforms.store.corpus import InputFile, limit_spans, match_inputs, plan_file
@@ -19,20 +19,21 @@ from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.renamed import carry_renamed, of_files_read
-
-PROBLEMS = "problems"
-CARRIED = "carried"
+from transforms.store.units import stands
 
 
 class Plan(beam.PTransform):
-    """Globs -> `spans`, lists of spans to embed; `carried`, units taken over; `problems`, which end the run instead."""
+    """Globs -> `spans`, lists of spans to embed; `carried`, units taken over; `problems`, which end the run instead.
+
+    By content, the lists are `ToRead`, which know the buckets that their rows go into.
+    """
 
     def __init__(self, job: EmbedJob):
         super().__init__()
         self._job = job
 
     def expand(self, globs: beam.PCollection) -> Any:
-        return (
+        together = (
             globs
             | "ListFiles" >> beam.FlatMap(list_files, self._job.input_format)
             # Footers are read in parallel: listing and reading must not fuse.
@@ -40,8 +41,32 @@ class Plan(beam.PTransform):
             | "PlanFile" >> beam.ParDo(PlanFileFn(self._job))
             | "OneKey" >> beam.Map(lambda planned: (None, planned))
             | "Together" >> beam.GroupByKey()
-            | "Record" >> beam.FlatMap(record, self._job).with_outputs(PROBLEMS, CARRIED, main="spans")
         )
+        if self._job.by_content:
+            return self._by_content(together)
+        return together | "Record" >> beam.FlatMap(record, self._job).with_outputs(PROBLEMS, CARRIED, main="spans")
+
+    def _by_content(self, together: beam.PCollection) -> "Planned":
+        checked = together | "Check" >> beam.FlatMap(check, self._job).with_outputs(PROBLEMS, CARRIED, main="spans")
+        recorded = (
+            checked.spans
+            # How many buckets there are must not depend on how the rows lie in files, so the rows are counted first.
+            | "SpreadSpans" >> beam.Reshuffle()
+            | "Count" >> beam.ParDo(content.CountFn(self._job))
+            | "OneKeyAgain" >> beam.Map(lambda counted: (None, counted))
+            | "TogetherAgain" >> beam.GroupByKey()
+            | "Record" >> beam.FlatMap(content.record, self._job).with_outputs(PROBLEMS, main="spans")
+        )
+        problems = (checked.problems, recorded.problems) | "Problems" >> beam.Flatten()
+        return Planned(recorded.spans, checked.carried, problems)
+
+
+class Planned(NamedTuple):
+    """What a plan gives."""
+
+    spans: beam.PCollection
+    carried: beam.PCollection
+    problems: beam.PCollection
 
 
 def list_files(pattern: str, file_format: str) -> Iterator[InputFile | Problem]:
@@ -74,7 +99,7 @@ class PlanFileFn(beam.DoFn):
         columns = self._job.columns
         kept = kept_types(file, self._job)
         checked, units = self._unchanged(file)
-        if units is not None:
+        if units is not None and not self._job.by_content:
             return PlannedFile(checked, carried=tuple(units), kept=kept)
         spans = plan_file(checked, columns.text, self._job.snapshot.unit_tokens)
         return PlannedFile(checked, spans=tuple(spans), kept=kept)
@@ -98,15 +123,6 @@ class PlanFileFn(beam.DoFn):
         return self._known
 
 
-def stands(root: str, unit: UnitRecord) -> bool:
-    """Whether a unit's shard is there, by its size."""
-    if unit.path is None:
-        return True
-    path = storage.join(root, unit.path)
-    entry = storage.storage_of(path).stat(path)
-    return entry is not None and entry.size == unit.bytes
-
-
 def checksum_of(file: InputFile) -> str:
     """The checksum of an input's content. Raises SentenceBeamError for a file that may not be read or is gone."""
     try:
@@ -118,9 +134,9 @@ def checksum_of(file: InputFile) -> str:
 
 
 def units_by_file(manifest: Manifest) -> dict[str, tuple[dict[str, Any], list[UnitRecord]]]:
-    """Input files of a snapshot with their units, by relative path."""
+    """Input files of a snapshot with their units, by relative path; buckets are of no file."""
     files: dict[str, tuple[dict[str, Any], list[UnitRecord]]] = {f["path"]: (f, []) for f in manifest.files}
-    for unit in manifest.units:
+    for unit in manifest.units if manifest.buckets is None else ():
         files[unit.file][1].append(unit)
     return files
 
@@ -137,15 +153,35 @@ def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
     return tuple((name, "string") for name in columns.keep)
 
 
-def record(grouped: tuple[None, Iterable[PlannedFile | Problem]], job: EmbedJob) -> Iterator[Any]:
-    """The whole plan, checked, written down and handed out; or its problems, and nothing handed out."""
+Found = tuple[None, Iterable[PlannedFile | Problem]]
+
+
+def check(grouped: Found, job: EmbedJob) -> Iterator[Any]:
+    """The files and what there is to count in them, or all units as carried; or the problems alone."""
+    planned, problems = together(grouped, job)
+    try:
+        found = list(content.begin(planned, job)) if not problems else []
+    except SentenceBeamError as error:
+        found, problems = [], [Problem.of(error)]
+    yield from found
+    yield from (TaggedOutput(PROBLEMS, problem) for problem in problems)
+
+
+def together(grouped: Found, job: EmbedJob) -> tuple[list[PlannedFile], list[Problem]]:
+    """The whole plan, checked, or its problems."""
     found = list(grouped[1])
     problems = [item for item in found if isinstance(item, Problem)]
-    planned = [item for item in found if isinstance(item, PlannedFile)]
+    if problems:
+        return [], problems
     try:
-        planned = checked_plan(planned, job) if not problems else []
+        return checked_plan([item for item in found if isinstance(item, PlannedFile)], job), []
     except SentenceBeamError as error:
-        problems.append(Problem.of(error))
+        return [], [Problem.of(error)]
+
+
+def record(grouped: Found, job: EmbedJob) -> Iterator[Any]:
+    """The whole plan, checked, written down and handed out; or its problems, and nothing handed out."""
+    planned, problems = together(grouped, job)
     if problems:
         for problem in problems:
             yield TaggedOutput(PROBLEMS, problem)
@@ -165,7 +201,7 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
     check_distinct([item.file for item in planned])
     once = {item.file.path: item for item in sorted(planned, key=lambda item: (item.file.relative, item.file.path))}
     files = list(once.values())
-    if job.carry and job.columns.id is not None:
+    if job.carry and job.columns.id is not None and not job.by_content:
         files = with_renamed(files, job)
     for item in files[1:]:
         if item.kept != files[0].kept:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 
-from transforms.beam.plan import PROBLEMS
+from transforms.beam.job import PROBLEMS
 from transforms.calibration.precision import Ranges
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
@@ -62,8 +62,8 @@ class Made(NamedTuple):
 def quantized(made: Any, snapshot: Snapshot) -> Made:
     """`made.units` and `made.problems`, quantised where ranges are to be fitted for that."""
     if not snapshot.fits_ranges:
-        return Made(made.units, made[PROBLEMS])
-    return (made.units, made[PROBLEMS]) | "Quantize" >> Quantize(snapshot)
+        return Made(made.units, made.problems)
+    return (made.units, made.problems) | "Quantize" >> Quantize(snapshot)
 
 
 class Quantize(beam.PTransform):

@@ -9,8 +9,8 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
+from transforms.beam.job import PROBLEMS
 from transforms.beam.output import Output
-from transforms.beam.plan import PROBLEMS
 from transforms.beam.quantize import quantized
 from transforms.errors import DataGateError, SentenceBeamError
 from transforms.space import Space

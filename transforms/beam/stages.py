@@ -1,4 +1,4 @@
-"""A list of spans through read + tokenise | forward | write: stages that overlap and hold few units at a time.
+"""Units through read + tokenise | forward | write: stages that overlap and hold few units at a time.
 
 Knows the encoder and the store and brings them together; no Beam here.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from transforms.beam.output import Output
 from transforms.space import row_hashes
-from transforms.store.corpus import Rejected, Span, UnitRows, read_span
+from transforms.store.corpus import Rejected, UnitRows
 from transforms.store.corpus.rows import EXCERPT
 from transforms.store.records import UnitRecord, reused
 from transforms.store.reuse import Found, LastSnapshot
@@ -57,21 +57,16 @@ class Stages:
     last: LastSnapshot
     output: Output
 
-    def run(self, spans: list[Span]) -> Iterator[UnitRecord]:
-        """The record of every unit of the spans, each as soon as it is written, in order."""
+    def run(self, units: Iterator[UnitRows]) -> Iterator[UnitRecord]:
+        """The record of every unit, each as soon as it is written, in order."""
         with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer:
             writing: deque[Future[UnitRecord]] = deque()
-            for item in ahead(reader, self._read(spans)):
+            for item in ahead(reader, map(self._prepare, units)):
                 writing.append(self._forward(item, writer) if isinstance(item, Work) else _done(item))
                 while writing and (writing[0].done() or len(writing) > UNITS_BEING_WRITTEN):
                     yield writing.popleft().result()
             while writing:
                 yield writing.popleft().result()
-
-    def _read(self, spans: list[Span]) -> Iterator[UnitRecord | Work]:
-        for span in spans:
-            for rows in read_span(span, self.job.columns, self.job.snapshot.unit_tokens):
-                yield self._prepare(rows)
 
     def _prepare(self, rows: UnitRows) -> UnitRecord | Work:
         hashes = row_hashes(rows.texts)
@@ -90,7 +85,7 @@ class Stages:
 
     def _found(self, rows: UnitRows, hashes: list[bytes]) -> Found:
         """What the last snapshot has of these texts; one that loses its vector on the way counts as not found."""
-        found = self.last.of_file(rows.file).find(hashes)
+        found = self.last.of_unit(rows).find(hashes)
         if found.vectors is None or self.last.is_final:
             return found
         good, vectors = self.output.of(found.vectors)
@@ -198,8 +193,8 @@ def split_by_status(rows: UnitRows, status: np.ndarray) -> tuple[np.ndarray, lis
     reasons = {int(Status.ZERO): "zero vector", int(Status.NONFINITE): "non-finite vector"}
     bad = np.isin(status, list(reasons))
     late = [
-        Rejected(rows.ids[i], rows.positions[i], reasons[int(status[i])], rows.texts[i][:EXCERPT])
-        for i in np.flatnonzero(bad)
+        Rejected(rows.ids[i], rows.positions[i], reasons[int(status[i])], rows.texts[i][:EXCERPT], rows.file_of(i))
+        for i in np.flatnonzero(bad).tolist()
     ]
     return np.flatnonzero(~bad), late
 
@@ -220,4 +215,5 @@ def take_rows(rows: UnitRows, good: np.ndarray) -> UnitRows:
         texts=[rows.texts[i] for i in good],
         positions=[rows.positions[i] for i in good],
         kept=kept,
+        files=[rows.files[i] for i in good] if rows.files is not None else None,
     )

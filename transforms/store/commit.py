@@ -11,7 +11,7 @@ from transforms.errors import DataGateError, LedgerError, SentenceBeamError
 from transforms.space import Space
 from transforms.store import calibrations, layout, lease, storage
 from transforms.store.canary import CanaryFile
-from transforms.store.ledger import Ledger, check_plan
+from transforms.store.ledger import Ledger, check_buckets, check_plan
 from transforms.store.manifest import FORMAT, Manifest, read_manifest, to_bytes, with_units
 from transforms.store.plan import Plan, read_plan
 from transforms.store.ranges import needs_ranges, of_floats
@@ -95,7 +95,10 @@ def settle(
         raise min(problems, key=lambda p: (p.exit_code, p.message)).error()
     plan = read_plan(snapshot.root, snapshot.run)
     everything = sorted(_once(units), key=lambda u: u.unit)
-    check_plan(plan.spans, everything)
+    if plan.buckets is not None:
+        check_buckets(plan.buckets, everything)
+    else:
+        check_plan(plan.spans, everything)
     ledger = Ledger.of(everything)
     ledger.check()
     if ledger.rejected > snapshot.max_rejects * ledger.read:
@@ -124,7 +127,7 @@ def commit(
     Raises SentenceBeamError where another run's snapshot has taken the place of the one this run began with.
     """
     plan, units, ledger = settled
-    data = with_units(snapshot.root, _manifest(snapshot, ledger, index), units, plan.files)
+    data = with_units(snapshot.root, _manifest(snapshot, plan, ledger, index), units, plan.files)
     path = storage.join(snapshot.root, layout.snapshot(snapshot.run))
     store = storage.storage_of(path)
     if not store.put_if_absent(path, to_bytes(data)):
@@ -141,7 +144,7 @@ def commit(
     return Manifest(snapshot.root, data)
 
 
-def _manifest(snapshot: Snapshot, ledger: Ledger, index: dict[str, Any] | None) -> dict[str, Any]:
+def _manifest(snapshot: Snapshot, plan: Plan, ledger: Ledger, index: dict[str, Any] | None) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "run": snapshot.run,
@@ -149,6 +152,7 @@ def _manifest(snapshot: Snapshot, ledger: Ledger, index: dict[str, Any] | None) 
         "partition": snapshot.partition,
         "unit_tokens": snapshot.unit_tokens,
         "generation": snapshot.generation,
+        "buckets": asdict(plan.buckets) if plan.buckets else None,
         "rows": _pick(ledger, "read", "written", "rejected"),
         "work": _pick(ledger, "embedded", "reused", "duplicates", "carried"),
         "tokens": _pick(ledger, "real", "padded", "truncated_rows", "lost"),

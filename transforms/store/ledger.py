@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
 from transforms.errors import LedgerError
+from transforms.store.corpus.buckets import Buckets, parse_name
 from transforms.store.records import UnitRecord
 
 
@@ -84,6 +85,24 @@ def check_plan(planned: Iterable[PlannedSpan], units: Iterable[UnitRecord]) -> N
         _check_span(span, by_span.pop(span.name, []))
     if by_span:
         raise LedgerError(f"ledger: unit {min(by_span)} was never planned; nothing committed")
+
+
+def check_buckets(planned: Buckets, units: Iterable[UnitRecord]) -> None:
+    """Raise LedgerError unless every bucket is there, whole or in all its pieces, and all planned rows were read."""
+    pieces: dict[int, list[int | None]] = {bucket: [] for bucket in range(planned.count)}
+    read = 0
+    for unit in units:
+        bucket = parse_name(unit.unit)
+        if bucket is None or bucket.bits != planned.bits or bucket.number not in pieces:
+            raise LedgerError(f"ledger: unit {unit.unit} was never planned; nothing committed")
+        pieces[bucket.number].append(bucket.piece)
+        read += unit.read
+    for number, found in pieces.items():
+        whole = range(1 << max(1, (len(found) - 1).bit_length()))  # pieces are a power of two
+        if found != [None] and sorted(k or 0 for k in found) != list(whole):
+            raise LedgerError(f"ledger: planned unit {planned.name(number)} was not finished; nothing committed")
+    if read != planned.rows:
+        raise LedgerError(f"ledger: {read} rows read of {planned.rows} planned; nothing committed")
 
 
 def span_name(unit: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.store import layout, storage
+from transforms.store.corpus.buckets import Buckets
 from transforms.store.records import UnitRecord
 
 FORMAT = 1
@@ -51,6 +52,12 @@ class Manifest:
     def files(self) -> list[dict[str, Any]]:
         """Every input file with size and checksum."""
         return self.data["input"]["files"] or [file for part in self._parts for file in part["files"]]
+
+    @property
+    def buckets(self) -> Buckets | None:
+        """The buckets that are its units, None where these are parts of files."""
+        found = self.data.get("buckets")
+        return Buckets(**found) if found else None
 
     @property
     def shard_paths(self) -> list[str]:

@@ -1,8 +1,9 @@
 """The plan on record: every file and span of a run, written before anything is embedded."""
 
 import io
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 
 from transforms.store import layout, storage
 from transforms.store.corpus import InputFile, Span
+from transforms.store.corpus.buckets import Buckets
 from transforms.store.ledger import PLAN_FIELDS, PlannedSpan, span_name
 from transforms.store.records import UnitRecord
 
@@ -29,6 +31,7 @@ SCHEMA = pa.schema(
         ("carried", pa.bool_()),
     ]
 )
+BUCKETS = b"buckets"  # in the file's metadata
 
 
 @dataclass(frozen=True)
@@ -60,11 +63,12 @@ def _carried_spans(file: str, units: tuple[UnitRecord, ...]) -> list[PlannedSpan
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan read back: files as manifests list them, spans as the ledger checks them."""
+    """The plan read back: files as manifests list them, spans or buckets as the ledger checks them."""
 
     files: list[dict[str, Any]]
     spans: list[PlannedSpan]
     tokens: int
+    buckets: Buckets | None = None
 
     @property
     def rows(self) -> int | None:
@@ -73,9 +77,10 @@ class Plan:
         return None if None in rows else sum(r for r in rows if r is not None)
 
 
-def write_plan(root: str, run: str, files: Iterable[PlannedFile]) -> None:
-    """Record a run's plan in its folder."""
-    table = pa.Table.from_pylist([row for file in files for row in _table_rows(file)], schema=SCHEMA)
+def write_plan(root: str, run: str, files: Iterable[PlannedFile], buckets: Buckets | None = None) -> None:
+    """Record a run's plan in its folder; `buckets` where these are the units."""
+    schema = SCHEMA.with_metadata({BUCKETS: json.dumps(asdict(buckets))} if buckets else None)
+    table = pa.Table.from_pylist([row for file in files for row in _table_rows(file)], schema=schema)
     sink = io.BytesIO()
     pq.write_table(table, sink)
     path = storage.join(root, layout.plan(run))
@@ -98,11 +103,13 @@ def read_plan(root: str, run: str) -> Plan:
     data = storage.read_bytes(storage.join(root, layout.plan(run)))
     files: dict[str, dict[str, Any]] = {}
     spans, tokens = [], 0
-    for row in pq.read_table(io.BytesIO(data)).to_pylist():
+    table = pq.read_table(io.BytesIO(data))
+    for row in table.to_pylist():
         files[row["file"]] = {"path": row["file"], "source": row["path"]} | {
             name: row[name] for name in ("format", "size", "checksum", "version")
         }
         if row["name"] is not None:
             spans.append(PlannedSpan(**{name: row[name] for name in PLAN_FIELDS}))
             tokens += row["tokens"]
-    return Plan(list(files.values()), spans, tokens)
+    buckets = (table.schema.metadata or {}).get(BUCKETS)
+    return Plan(list(files.values()), spans, tokens, Buckets(**json.loads(buckets)) if buckets else None)

@@ -19,7 +19,7 @@ def read_written(root: str, unit: UnitRecord, store: UnitStore, generation: int)
     rejects = storage.join(root, unit.rejects) if unit.rejects else None
     rows = UnitRows(
         name=unit.unit,
-        file=InputFile("", unit.file, "", "", 0, "", ""),
+        file=InputFile("", unit.file, "", "", 0, "", "") if unit.file else None,
         start=unit.range[0],
         stop=unit.range[1],
         ids=table.column("id").to_pylist(),

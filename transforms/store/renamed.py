@@ -25,7 +25,7 @@ def carry_renamed(
     for file in manifest.files:
         known = units.get(file["path"], [])
         if known and file["path"] not in taken and all(map(stands, known)):
-            free.setdefault(_content(file["path"], file["format"], file["size"], file["checksum"]), []).append(known)
+            free.setdefault(content_of(file["path"], file["format"], file["size"], file["checksum"]), []).append(known)
     return [_renamed(item, free) if item.spans else item for item in planned]
 
 
@@ -36,14 +36,14 @@ def _by_file(manifest: Manifest) -> dict[str, Units]:
     return units
 
 
-def _content(path: str, file_format: str, size: int, checksum: str) -> tuple[object, ...]:
+def content_of(path: str, file_format: str, size: int, checksum: str) -> tuple[object, ...]:
     """What must be equal for two files to hold the same rows; the name says how a text file is packed."""
     return file_format, compression_of(path, file_format), size, checksum
 
 
 def _renamed(item: PlannedFile, free: dict[tuple[object, ...], list[Units]]) -> PlannedFile:
     file = item.file
-    known = free.get(_content(file.relative, file.format, file.size, file.checksum))
+    known = free.get(content_of(file.relative, file.format, file.size, file.checksum))
     if not known:
         return item
     return replace(item, spans=(), carried=tuple(_under(file, unit) for unit in known.pop(0)))

@@ -10,7 +10,8 @@ import pyarrow as pa
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.store import storage
-from transforms.store.corpus import InputFile
+from transforms.store.corpus import InputFile, UnitRows
+from transforms.store.corpus.buckets import Bucket, parse_name
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.pooled import pooled_vectors
 from transforms.store.records import UnitRecord
@@ -60,26 +61,37 @@ class LastSnapshot:
         return frozenset(unit.path for unit in self._manifest.units) if self._manifest else frozenset()
 
     @cached_property
-    def _by_file(self) -> dict[str, list[UnitRecord]]:
-        units: dict[str, list[UnitRecord]] = {}
+    def _by_source(self) -> dict[str | int, list[UnitRecord]]:
+        """Units by their file or the number of their bucket."""
+        units: dict[str | int, list[UnitRecord]] = {}
         for unit in self._manifest.units if self._manifest else ():
-            units.setdefault(unit.file, []).append(unit)
+            bucket = parse_name(unit.unit)
+            units.setdefault(bucket.number if bucket else unit.file, []).append(unit)
         return units
 
+    def _of_file(self, file: InputFile) -> list[UnitRecord]:
+        """The units of a file as it was then, and those of one that had these bytes by another name."""
+        units = [*self._by_checksum.get(file.checksum, []), *self._by_source.get(file.relative, [])]
+        return list({unit.path: unit for unit in units}.values())
+
     @cached_property
-    def _by_content(self) -> dict[str, list[UnitRecord]]:
+    def _by_checksum(self) -> dict[str, list[UnitRecord]]:
         """Units by the checksum of their file; of files that are equal those of one."""
         files = self._manifest.files if self._manifest else []
-        return {file["checksum"]: self._by_file.get(file["path"], []) for file in files}
+        return {file["checksum"]: self._by_source.get(file["path"], []) for file in files}
 
-    def of_file(self, file: InputFile) -> "OldShards":
-        """The shards of a file as it was then, and those of one that had these bytes by another name.
+    def _of_bucket(self, bucket: Bucket) -> list[UnitRecord]:
+        """The units of a bucket, or of those that it was part of or is made of."""
+        standing = self._manifest.buckets if self._manifest else None
+        return [unit for number in bucket.at(standing.bits) for unit in self._by_source[number]] if standing else []
 
-        Those of one file are kept: its units come one after the other.
-        """
-        if self._last is None or self._last[0] != file.relative:
-            units = [*self._by_content.get(file.checksum, []), *self._by_file.get(file.relative, [])]
-            self._last = file.relative, self.shards(list({unit.path: unit for unit in units}.values()))
+    def of_unit(self, unit: UnitRows) -> "OldShards":
+        """The shards that may hold the texts of a unit. The last ones are kept: units of one file follow each other."""
+        bucket = parse_name(unit.name)
+        key = unit.file.relative if unit.file else unit.name.partition(".")[0]
+        if self._last is None or self._last[0] != key:
+            units = self._of_file(unit.file) if unit.file else self._of_bucket(bucket) if bucket else []
+            self._last = key, self.shards(units)
         return self._last[1]
 
     def shards(self, units: list[UnitRecord]) -> "OldShards":

@@ -107,9 +107,16 @@ def unit_digest(
     if rows.kept is not None:
         for column in rows.kept.columns:
             digest.update(repr(_without_times(column).to_pylist()).encode())
-    for reject in rows.rejects:
-        digest.update(json.dumps(list(asdict(reject).values())).encode())
+    for line in _rejected(rows):
+        digest.update(line.encode())
     return digest.hexdigest()[:16]
+
+
+def _rejected(rows: UnitRows) -> list[str]:
+    """What a digest takes in of rejected rows; where they stand and in which order only if that is in one file."""
+    if rows.file is None:
+        return sorted(json.dumps([r.id, r.reason, r.excerpt]) for r in rows.rejects)
+    return [json.dumps([r.id, r.row, r.reason, r.excerpt]) for r in rows.rejects]
 
 
 def _without_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -177,19 +184,15 @@ def _leaves(schema: pa.Schema) -> list[str]:
     return [leaves.column(i).path for i in range(len(leaves))]
 
 
-def rejects_bytes(rows: UnitRows, rejects: list[Rejected]) -> bytes:
-    """The bytes of a unit's reject file."""
-    values = [
-        {"id": r.id, "file": rows.file.relative, "row": r.row, "reason": r.reason, "excerpt": r.excerpt}
-        for r in rejects
-    ]
-    return _parquet(pa.Table.from_pylist(values, schema=REJECTS_SCHEMA))
+def rejects_bytes(rejects: list[Rejected]) -> bytes:
+    """The bytes of a unit's reject file, in the order of the rows' places."""
+    rows = [asdict(reject) for reject in sorted(rejects, key=lambda r: (r.file, r.row))]
+    return _parquet(pa.Table.from_pylist(rows, schema=REJECTS_SCHEMA))
 
 
 def rejects_from_bytes(data: bytes) -> list[Rejected]:
     """The rejected rows of a unit's reject file."""
-    columns = ["id", "row", "reason", "excerpt"]
-    return [Rejected(**row) for row in pq.read_table(io.BytesIO(data), columns=columns).to_pylist()]
+    return [Rejected(**row) for row in pq.read_table(io.BytesIO(data)).to_pylist()]
 
 
 @dataclass(frozen=True)

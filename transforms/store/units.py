@@ -15,6 +15,15 @@ from transforms.store.corpus import Rejected, UnitRows
 from transforms.store.records import UnitRecord
 
 
+def stands(root: str, unit: UnitRecord) -> bool:
+    """Whether a unit's shard is there, by its size."""
+    if unit.path is None:
+        return True
+    path = storage.join(root, unit.path)
+    entry = storage.storage_of(path).stat(path)
+    return entry is not None and entry.size == unit.bytes
+
+
 @dataclass(frozen=True)
 class UnitCounts:
     """How the rows of a unit were made: rows, then tokens of the forward pass; old shards found damaged."""
@@ -52,6 +61,13 @@ class PreparedUnit:
         """Sidecar path within the store."""
         return layout.sidecar(self.rows.name, self.digest)
 
+    @property
+    def rejects(self) -> str:
+        """Reject file path within the store: one for each set of places that rows from anywhere can be rejected in."""
+        places = [] if self.rows.file else [[reject.file, reject.row] for reject in self.rows.rejects]
+        digest = _sha256(json.dumps([self.digest, places]).encode())[:16] if places else self.digest
+        return layout.rejects(self.rows.name, digest)
+
 
 class UnitStore:
     """The store as one unit sees it: has it been written, and if not, write it."""
@@ -67,7 +83,8 @@ class UnitStore:
             return self._adopt(unit) if unit.rows.ids else None
         if not self._stands(record):
             return None
-        return replace(record, unit=unit.rows.name, file=unit.rows.file.relative, range=_range(unit.rows))
+        here = replace(record, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows))
+        return here if here.rejects in (None, unit.rejects) else self._with_rejects(unit, here)
 
     def write(
         self, unit: PreparedUnit, vectors: shards.Vectors, late: list[Rejected], counts: UnitCounts
@@ -77,12 +94,11 @@ class UnitStore:
         `unit.rows` holds the rows that `vectors` has, in the same order.
         """
         rows = unit.rows
-        rejects = sorted([*rows.rejects, *late], key=lambda r: r.row)
+        rejects = [*rows.rejects, *late]
         record = _record(unit, vectors, len(rejects), counts)
         if rejects:
-            path = layout.rejects(rows.name, unit.digest)
-            self._put(path, shards.rejects_bytes(rows, rejects))
-            record = replace(record, rejects=path)
+            self._put(unit.rejects, shards.rejects_bytes(rejects))
+            record = replace(record, rejects=unit.rejects)
         if rows.ids:
             data = shards.shard_bytes(Coding(self.space, self.ranges), rows, unit.hashes, vectors, _counts_of(record))
             if not self._put(unit.shard, data):
@@ -141,12 +157,22 @@ class UnitStore:
         ranges = self.ranges.digest if self.ranges else None
         if (info.space_id, info.ranges) != (self.space.id, ranges) or info.rows != info.counts["rows"]:
             return None
-        rejects = layout.rejects(unit.rows.name, unit.digest) if info.counts["rejected"] else None
         record = UnitRecord(
-            path=unit.shard, unit=unit.rows.name, file=unit.rows.file.relative, range=_range(unit.rows),
-            rejects=rejects, bytes=len(found[0]), sha256=_sha256(found[0]), worker=_worker(), **info.counts,
+            path=unit.shard, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows),
+            rejects=None, bytes=len(found[0]), sha256=_sha256(found[0]), worker=_worker(), **info.counts,
         )  # fmt: skip
-        return self._write_sidecar(unit, record)
+        return self._with_rejects(unit, record) if record.rejected else self._write_sidecar(unit, record)
+
+    def _with_rejects(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord | None:
+        """The record with the reject file that names tonight's places; None where only making the unit again can tell.
+
+        That is where rows were rejected for their vectors: who they were stands in another file, or nowhere.
+        """
+        if self._storage.stat(storage.join(self._root, unit.rejects)) is None:
+            if len(unit.rows.rejects) != record.rejected:
+                return None
+            self._put(unit.rejects, shards.rejects_bytes(unit.rows.rejects))
+        return self._write_sidecar(unit, replace(record, rejects=unit.rejects))
 
 
 COUNTED = (
@@ -173,7 +199,7 @@ def _counts_of(record: UnitRecord) -> dict[str, int]:
 def _record(unit: PreparedUnit, vectors: shards.Vectors, rejected: int, counts: UnitCounts) -> UnitRecord:
     rows = unit.rows
     return UnitRecord(
-        path=None, unit=rows.name, file=rows.file.relative, range=_range(rows),
+        path=None, unit=rows.name, file=rows.relative, range=_range(rows),
         rows=len(rows.ids), read=len(rows.ids) + rejected, rejected=rejected, rejects=None,
         tokens=int(vectors.tokens.sum(dtype="int64")), truncated=int(vectors.truncated.sum()),
         lost=int(vectors.lost.sum(dtype="int64")), bytes=0, sha256=None, worker=_worker(), **vars(counts),

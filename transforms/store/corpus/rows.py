@@ -43,20 +43,25 @@ class Columns:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A row that is not embedded; `row` is its number (Parquet) or the byte offset of its line."""
+    """A row that is not embedded; `row` is its number (Parquet) or the byte offset of its line in `file`."""
 
     id: str | None
     row: int
     reason: str
     excerpt: str
+    file: str
 
 
 @dataclass(frozen=True)
 class UnitRows:
-    """The rows of one unit in the input's order; all columns hold the good rows only."""
+    """The rows of one unit in order; all columns hold the good rows only.
+
+    [start, stop) is their part of `file`. In a unit of rows from anywhere that is None, the range is that of the number
+    of its bucket, and `files` has the file of each row.
+    """
 
     name: str
-    file: InputFile
+    file: InputFile | None
     start: int
     stop: int | None
     ids: list[str]
@@ -64,11 +69,21 @@ class UnitRows:
     positions: list[int]
     kept: pa.Table | None
     rejects: list[Rejected]
+    files: list[str] | None = None
 
     @property
     def read(self) -> int:
         """Rows read, good and rejected."""
         return len(self.ids) + len(self.rejects)
+
+    @property
+    def relative(self) -> str:
+        """Relative path of the file, "" where there is not one."""
+        return self.file.relative if self.file else ""
+
+    def file_of(self, row: int) -> str:
+        """Relative path of the file that a row stands in."""
+        return self.files[row] if self.files is not None else self.relative
 
 
 @dataclass
@@ -136,7 +151,7 @@ def _unit(span: Span, name: str, bounds: tuple[int, int | None], rows: _Rows) ->
     reasons = [r or _fault(text, i) for r, text, i in zip(rows.reasons, rows.texts, rows.ids, strict=True)]
     good = [i for i, reason in enumerate(reasons) if reason is None]
     rejects = [
-        Rejected(rows.ids[i], rows.positions[i], reason, (rows.texts[i] or "")[:EXCERPT])
+        Rejected(rows.ids[i], rows.positions[i], reason, (rows.texts[i] or "")[:EXCERPT], span.file.relative)
         for i, reason in enumerate(reasons)
         if reason is not None
     ]

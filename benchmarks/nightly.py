@@ -1,0 +1,238 @@
+"""Nights over a changing collection against a full run, and how they grow with it.
+
+    python -m benchmarks.nightly --sentences FOLDER [--rows 50000] [--growth 10000 100000 1000000] [--output FILE.json]
+
+FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2); docstrings of the standard library and of installed
+packages fill up to --rows. One process. From every time that of an empty run is taken off, which is printed beside. For
+the growth a stub stands in for the model, so that what is measured is everything but the forward pass.
+"""
+
+import argparse
+import contextlib
+import io
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.common import report, texts
+from pipelines import embed, options
+from transforms.beam import embed as embedding
+from transforms.encoder.batches import BatchStats
+from transforms.encoder.encoder import Embedded
+from transforms.encoder.tokenize import Tokenized
+from transforms.pooling import Status
+from transforms.space import Space
+from transforms.store import open_store
+
+PARTITIONS = ("file", "content")
+ROWS_PER_FILE = 5000
+ROWS_PER_GROUP = 1000
+CHANGED = 0.01
+BARS = {"unchanged": "2 %", "1 % changed": "5 %", "shuffled": "10 %"}
+DIM = 8
+
+Rows = list[tuple[str, str]]
+Table = list[tuple[str, str, str]]  # what, measured, bar
+
+
+def write_files(rows: Rows, folder: Path) -> None:
+    """The rows in files of a few thousand; what was there before is replaced."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for start in range(0, len(rows), ROWS_PER_FILE):
+        ids, found = zip(*rows[start : start + ROWS_PER_FILE], strict=True)
+        table = pa.table({"id": ids, "text": found})
+        pq.write_table(table, folder / f"{start // ROWS_PER_FILE:05d}.parquet", row_group_size=ROWS_PER_GROUP)
+
+
+def changed(rows: Rows, rng: random.Random) -> Rows:
+    """The rows with one in a hundred edited, spread over all of them."""
+    edited = set(rng.sample(range(len(rows)), max(1, int(CHANGED * len(rows)))))
+    return [(i, f"{text} (edited)") if number in edited else (i, text) for number, (i, text) in enumerate(rows)]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Wall and processor seconds; the latter bear a busy machine better."""
+
+    wall: float
+    cpu: float
+
+    def __sub__(self, other: "Cost") -> "Cost":
+        return Cost(self.wall - other.wall, self.cpu - other.cpu)
+
+
+@dataclass(frozen=True)
+class Night:
+    """What one run cost, and the manifest's counts of how rows came by their vectors."""
+
+    cost: Cost
+    work: dict[str, int]
+
+
+def night(folder: Path, store: Path, *flags: str) -> Night:
+    """Run `embed`; its summary is kept from the terminal."""
+    arguments = ["--input", f"{folder}/*.parquet", "--output", str(store), "--id-column", "id", *flags]
+    wall, cpu = time.perf_counter(), time.process_time()
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = embed.main(arguments)
+    cost = Cost(time.perf_counter() - wall, time.process_time() - cpu)
+    assert code == 0, f"embed ended with {code}"
+    return Night(cost, open_store(str(store)).manifest.data["work"])
+
+
+def nights(rows: Rows, where: Path, partition: str, *flags: str) -> dict[str, Night]:
+    """A full run and the nights after it, into one store."""
+    folder, store, rng = where / "in", where / "store", random.Random(0)
+    shutil.rmtree(store, ignore_errors=True)
+    write_files(rows, folder)
+    found = {"full": night(folder, store, "--partition", partition, *flags), "unchanged": night(folder, store)}
+    rows = changed(rows, rng)
+    write_files(rows, folder)
+    found["1 % changed"] = night(folder, store)
+    if partition == "content":
+        write_files(rng.sample(rows, len(rows)), folder)
+        found["shuffled"] = night(folder, store)
+        assert found["shuffled"].work["embedded"] == 0, "a shuffled row was encoded again"
+    shutil.rmtree(store)
+    return found
+
+
+def start_up(where: Path, partition: str, *flags: str) -> Cost:
+    """What a run over no row at all costs; the better of two."""
+    folder = where / "empty"
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"id": pa.array([], pa.string()), "text": pa.array([], pa.string())}), folder / "a.parquet")
+    stores = [where / f"empty-{partition}-{number}" for number in range(2)]
+    costs = [night(folder, store, "--partition", partition, *flags).cost for store in stores]
+    for store in stores:
+        shutil.rmtree(store)
+    return min(costs, key=lambda cost: cost.wall)
+
+
+def against_full(rows: Rows, where: Path, *flags: str) -> tuple[Table, dict[str, Any]]:
+    """Every night over the full run of its partition."""
+    table: Table = []
+    data: dict[str, Any] = {}
+    for partition in PARTITIONS:
+        empty, found = start_up(where, partition, *flags), nights(rows, where, partition, *flags)
+        full = found["full"].cost - empty
+        table.append((f"{partition}: an empty run", f"{empty.wall:.2f} s", "taken off below"))
+        table.append((f"{partition}: full run", f"{full.wall:.1f} s", f"{len(rows) / full.wall:,.0f} rows/s"))
+        for name, bar in BARS.items():
+            if name in found:
+                took = found[name].cost - empty
+                ratio = f"{100 * took.wall / full.wall:.2f} % (CPU {100 * took.cpu / full.cpu:.2f} %)"
+                said = ", ".join(f"{n:,} {what}" for what, n in found[name].work.items() if n)
+                table.append((f"{partition}: {name}", ratio, f"bar {bar}; {took.wall:.2f} s; {said}"))
+        data[partition] = {"empty": asdict(empty), **{name: asdict(one) for name, one in found.items()}}
+    return table, data
+
+
+class Stub:
+    """An encoder that costs nothing: vectors of eight components, made of nothing."""
+
+    def __init__(self, space: Space):
+        self.space = space
+
+    def tokenize(self, found: list[str]) -> Tokenized:
+        """Two tokens for each text."""
+        counts = np.full(len(found), 2, np.int32)
+        offsets = np.arange(len(found) + 1, dtype=np.int64) * 2
+        return Tokenized(np.zeros(2 * len(found), np.int32), offsets, counts, np.zeros(len(found), bool))
+
+    def embed(self, tokenized: Tokenized, progress: Any = None) -> Embedded:
+        """Vectors of length 1."""
+        rows = len(tokenized.counts)
+        vectors = np.zeros((rows, self.space.dim), np.float32)
+        vectors[np.arange(rows), np.arange(rows) % self.space.dim] = 1
+        status = np.full(rows, int(Status.OK), np.uint8)
+        return Embedded(vectors, np.ones(rows, np.float32), None, status, BatchStats())
+
+
+@contextlib.contextmanager
+def stub_encoder() -> Iterator[None]:
+    """No model is loaded inside."""
+    load = embedding.load_encoder
+    embedding.load_encoder = lambda job: Stub(Space.from_json(job.snapshot.space))  # type: ignore[assignment, return-value]
+    try:
+        yield
+    finally:
+        embedding.load_encoder = load
+
+
+def tiny_model(folder: Path) -> Path:
+    """A model of eight dimensions, for its space alone."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=64
+    )
+    sizes = {"hidden_size": DIM, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": DIM}
+    BertModel(BertConfig(vocab_size=2, max_position_embeddings=64, **sizes)).save_pretrained(folder)
+    fast.save_pretrained(folder)
+    return folder
+
+
+def growth(sizes: list[int], where: Path) -> tuple[Table, dict[str, Any]]:
+    """The cost of a row in every kind of night, each size over the one before."""
+    flags = ("--model", str(tiny_model(where / "model")), "--dtype", "float32")
+    table: Table = []
+    data: dict[str, Any] = {}
+    with stub_encoder():
+        for partition in PARTITIONS:
+            empty, before = start_up(where, partition, *flags), dict[str, Cost]()
+            for size in sizes:
+                rows = [(f"id{number}", f"the text of row {number} of a large collection") for number in range(size)]
+                for name, one in nights(rows, where, partition, *flags).items():
+                    took = one.cost - empty
+                    cost = Cost(1e6 * took.wall / size, 1e6 * took.cpu / size)
+                    last = before.get(name)
+                    more = (
+                        f"{cost.wall / last.wall:.2f}x (CPU {cost.cpu / last.cpu:.2f}x) a row of the size before"
+                        if last
+                        else ""
+                    )
+                    measured = f"{cost.wall:.2f} (CPU {cost.cpu:.2f}) us/row"
+                    table.append((f"{partition}, {size:,} rows: {name}", measured, more))
+                    before[name] = cost
+                    data[f"{partition} {size} {name}"] = asdict(one)
+    return table, data
+
+
+def main() -> None:
+    """Measure and print."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sentences", type=Path, required=True)
+    p.add_argument("--rows", type=int, default=50_000, help="0 leaves the nights of the real model out")
+    p.add_argument("--growth", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
+    p.add_argument("--dtype", default="auto")
+    p.add_argument("--output")
+    args = p.parse_args()
+    options.quiet_logs()
+    table: Table = []
+    data: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        if args.rows:
+            rows = [(f"id{number}", text) for number, text in enumerate(texts(args.sentences, args.rows))]
+            table, data = against_full(rows, Path(folder), "--dtype", args.dtype)
+        if args.growth:
+            grown = growth(sorted(args.growth), Path(folder))
+            table, data = table + grown[0], data | grown[1]
+    report(f"nights, {args.rows:,} sentences, MiniLM-L6; growth with a stub encoder", table, args.output, data)
+
+
+if __name__ == "__main__":
+    main()

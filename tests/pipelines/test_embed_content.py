@@ -1,0 +1,428 @@
+"""Units by content: the rows decide them, never the files they stand in; a text is embedded once wherever it is."""
+
+import json
+import random
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from helpers.commands import Run
+from helpers.corpora import (
+    check_ledger,
+    files_in,
+    ids_of,
+    manifest_of,
+    rejects_of,
+    rows_of,
+    sentences,
+    vectors_of,
+    write_jsonl,
+    write_lines,
+    write_parquet,
+)
+from helpers.layouts import Row, spread, write_layout
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipelines import resolve
+from transforms.space import row_hash
+from transforms.store import open_store
+from transforms.store.plan import read_plan
+
+UNIT = ("--unit-tokens", 200)
+OWN_IDS = ("--id-column", "id", "--keep-columns", "lang", "--max-rejects", 1, *UNIT)
+
+
+@pytest.fixture
+def partition() -> str:
+    """By content."""
+    return "content"
+
+
+def collection(n: int, start: int = 0) -> list[Row]:
+    """Rows with ids of their own; every fifth text occurs twice, every tenth row is without text, one id is double."""
+    texts = sentences(n, start)
+    rows: list[Row] = [
+        (f"i{start + i}", texts[i - 1] if i % 5 == 1 else texts[i], "de" if i % 3 else "en") for i in range(n)
+    ]
+    rows = [(i, None, lang) if k % 10 == 9 else (i, text, lang) for k, (i, text, lang) in enumerate(rows)]
+    return [*rows, *rows[:1], *((i, text, "fr") for i, text, _ in rows[1:2])]
+
+
+def units_of(store: Path) -> dict[str, Any]:
+    """What of every unit must not depend on files: all but where rejected rows were and who wrote it."""
+    manifest = manifest_of(store)
+    assert manifest is not None
+    return {
+        u["unit"]: {k: v for k, v in u.items() if k not in ("rejects", "sha256", "bytes")} for u in manifest["shards"]
+    }
+
+
+def content_of(store: Path) -> list[tuple[Any, ...]]:
+    """Every row with its kept value, sorted."""
+    return sorted((row["id"], bytes(row["row_hash"]), row["lang"], row["tokens"]) for row in rows_of(store))
+
+
+# --- what a store looks like
+
+
+def test_units_are_buckets_of_hashes_in_order(embed: Run, inputs: Path, store: Path) -> None:
+    write_layout(inputs, spread(collection(100), random.Random(1)), random.Random(1))
+    embed(inputs / "**", *OWN_IDS).ok()
+    manifest = check_ledger(store, 92, 10)
+    buckets, units = manifest["buckets"], manifest["shards"]
+    assert manifest["partition"] == "content"
+    assert buckets["bits"] == 3
+    assert buckets["rows"] == buckets["chosen_rows"] == 102
+    assert [unit["unit"] for unit in units] == [f"3-{i}" for i in range(8)]
+    assert [(unit["file"], unit["range"]) for unit in units] == [("", [i, i + 1]) for i in range(8)]
+    for unit in units:
+        rows = pq.read_table(store / unit["path"], columns=["row_hash", "id"]).to_pylist()
+        keys = [(row["row_hash"], row["id"].encode()) for row in rows]
+        assert keys == sorted(keys)
+        assert {row["row_hash"][0] >> 5 for row in rows} == {unit["range"][0]}
+
+
+def test_the_plan_on_record_has_the_rows_of_every_span(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(30))
+    write_lines(inputs / "b.txt.gz", sentences(20, 50))
+    embed(inputs / "*", *UNIT).ok()
+    manifest = check_ledger(store, 50)
+    plan = read_plan(str(store), manifest["run"])
+    assert plan.rows == plan.buckets.rows == 50
+    assert {span.file for span in plan.spans} == {"a.txt", "b.txt.gz"}
+
+
+def test_a_bucket_without_a_row_has_a_sidecar_and_no_shard(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", ["the dog " * 200, "a cat"])
+    embed(inputs / "*", "--unit-tokens", 100).ok()
+    manifest = check_ledger(store, 2)
+    empty = [unit for unit in manifest["shards"] if not unit["read"]]
+    assert len(empty) >= 2
+    assert all(unit["path"] is None and unit["rejects"] is None for unit in empty)
+    assert len(list((store / "sidecars").iterdir())) == len(manifest["shards"])
+    assert len(list((store / "embeddings").iterdir())) <= 2
+    run("verify", "--store", store).ok()
+
+
+def test_a_corpus_without_a_row_is_one_empty_bucket(embed: Run, inputs: Path, store: Path) -> None:
+    (inputs / "a.txt").touch()
+    embed(inputs / "*").ok()
+    assert [unit["unit"] for unit in check_ledger(store, 0)["shards"]] == ["0-0"]
+    write_lines(inputs / "a.txt", sentences(40))
+    embed(inputs / "*").ok()
+    check_ledger(store, 40, embedded=40)
+
+
+def test_every_reader_reads_it(run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
+    write_layout(inputs, spread(collection(60), random.Random(2)), random.Random(2))
+    embed(inputs / "**", *OWN_IDS, "--keep-columns", "lang,text", "--index", "auto").ok()
+    manifest = check_ledger(store, 56, 6)
+    assert manifest["index"]["rows"] == 56
+    run("verify", "--store", store).ok()
+    paths = run("files", "--store", store).ok().out.split()
+    assert len(paths) == len([unit for unit in manifest["shards"] if unit["path"]])
+    run("files", "--store", store, "--link", tmp_path / "links").ok()
+    for flags in ((), ("--exact",)):
+        text = sentences(1, 17)[0]
+        assert text in run("search", "--store", store, "--query", text, "-k", 1, *flags).ok().out
+    run("index", "--input", store, "--index", "IVF4,Flat").ok()
+    assert manifest_of(store)["buckets"] == manifest["buckets"]
+    run("verify", "--store", store).ok()
+    assert open_store(str(store)).dataset().count_rows() == 56
+
+
+def test_rejected_rows_are_in_a_unit_too_and_say_where_they_stand(embed: Run, inputs: Path, store: Path) -> None:
+    write_jsonl(inputs / "a.jsonl", [{"text": "one", "id": "a"}, {"text": 5, "id": "b"}, "{"])
+    write_parquet(inputs / "b.parquet", ["two", None], id=["c", "d"])
+    embed(inputs / "*", "--id-column", "id", "--max-rejects", 1).ok()
+    check_ledger(store, 2, 3)
+    assert {(r["id"], r["file"], r["row"], r["reason"]) for r in rejects_of(store)} == {
+        ("b", "a.jsonl", 27, "text is not a string"),
+        (None, "a.jsonl", 50, "not a JSON object"),
+        ("d", "b.parquet", 1, "null text"),
+    }
+    shards = files_in(store, "embeddings")
+    (inputs / "a.jsonl").rename(inputs / "z.jsonl")
+    embed(inputs / "*", "--max-rejects", 1).ok()
+    check_ledger(store, 2, 3, reused=2)
+    assert files_in(store, "embeddings") == shards
+    assert {r["file"] for r in rejects_of(store)} == {"z.jsonl", "b.parquet"}
+
+
+# --- the input's layout does not show
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10**6), rows=st.integers(1, 60))
+def test_any_layout_of_the_same_rows_gives_the_same_shards(
+    run: Run, model: Path, tmp_path: Path, seed: int, rows: int
+) -> None:
+    rng, case = random.Random(seed), tmp_path / "case"
+    shutil.rmtree(case, ignore_errors=True)
+    found = []
+    for number in range(2):
+        store, folder = case / f"store{number}", case / f"in{number}"
+        write_layout(folder, spread(collection(rows), rng), rng)
+        options = ("--output", store, "--model", model, "--dtype", "float32", "--partition", "content", *OWN_IDS)
+        run("embed", "--input", folder / "**", *options).ok()
+        found.append((units_of(store), content_of(store), vectors_of(store)))
+    assert found[0][:2] == found[1][:2]
+    assert all(np.abs(np.subtract(found[0][2][i], found[1][2][i])).max() <= 2e-5 for i in found[0][2])
+    # The other layout into the first store: nothing is new, nothing is written again.
+    store, shards = case / "store0", files_in(case / "store0", "embeddings")
+    run("embed", "--input", case / "in1/**", "--output", store, "--max-rejects", 1).ok()
+    written = len(found[0][1])
+    again = check_ledger(store, written, rows // 10, embedded=0, duplicates=0)
+    assert again["work"]["reused"] + again["work"]["carried"] == written
+    assert files_in(store, "embeddings") == shards
+
+
+def test_rows_without_ids_of_their_own_keep_their_vectors_wherever_they_go(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = sentences(80)
+    write_lines(inputs / "a.txt", texts)
+    embed(inputs / "*", "--keep-columns", "text", *UNIT).ok()
+    before = {row["text"]: vector for row, vector in zip(rows_of(store), vectors_of(store).values(), strict=True)}
+    (inputs / "a.txt").unlink()
+    shuffled = random.Random(3).sample(texts, 80)
+    write_parquet(inputs / "b.parquet", shuffled[:50], row_group_size=7)
+    write_lines(inputs / "c.txt.zst", shuffled[50:])
+    monkeypatch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    embed(inputs / "*").ok()
+    check_ledger(store, 80, reused=80)
+    assert sorted(ids_of(store))[0] == "b.parquet#0"
+    assert before == {row["text"]: v for row, v in zip(rows_of(store), vectors_of(store).values(), strict=True)}
+
+
+def test_copies_of_a_text_are_embedded_once_in_the_whole_corpus(embed: Run, inputs: Path, store: Path) -> None:
+    for name in ("a", "b", "c"):
+        write_lines(inputs / f"{name}.txt", sentences(30))
+    embed(inputs / "*", *UNIT).ok()
+    check_ledger(store, 90, embedded=30, duplicates=60)
+
+
+def test_an_unchanged_corpus_is_carried_unread(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_layout(inputs, spread(collection(60), random.Random(4)), random.Random(4))
+    embed(inputs / "**", *OWN_IDS).ok()
+    first = check_ledger(store, 56, 6)
+    monkeypatch.setattr("transforms.beam.content.read_span", lambda *_: pytest.fail("a row was read"))
+    embed(inputs / "**", "--max-rejects", 1).ok()
+    second = check_ledger(store, 56, 6, carried=56)
+    assert (second["shards"], second["buckets"]) == (first["shards"], first["buckets"])
+
+
+@pytest.mark.parametrize("option", [OWN_IDS, ("--max-rejects", 1, *UNIT)], ids=["own ids", "ids of files"])
+def test_renamed_files_are_carried_where_nothing_is_named_after_them(
+    embed: Run, inputs: Path, store: Path, option: tuple[object, ...]
+) -> None:
+    write_parquet(inputs / "a.parquet", sentences(20), id=[str(i) for i in range(20)], lang=["x"] * 20)
+    write_parquet(inputs / "b.parquet", sentences(20, 20), id=[str(i) for i in range(20)], lang=["x"] * 20)
+    embed(inputs / "*", *option).ok()
+    (inputs / "a.parquet").rename(inputs / "z.parquet")
+    embed(inputs / "*").ok()
+    check_ledger(store, 40, **({"carried": 40} if option is OWN_IDS else {"reused": 40}))
+
+
+# --- nights
+
+
+def test_one_row_more_one_less_and_one_edited(embed: Run, inputs: Path, store: Path) -> None:
+    rows = [(str(i), text, "en") for i, text in enumerate(sentences(100))]
+    write_layout(inputs, {"a.parquet": rows}, random.Random(0))
+    embed(inputs / "*", *OWN_IDS).ok()
+    names = {unit["unit"] for unit in manifest_of(store)["shards"]}
+    changed = [*rows[1:50], ("50", "quite another text", "en"), *rows[51:], ("new", "a new text", "en")]
+    write_layout(inputs, {"a.parquet": changed}, random.Random(0))
+    embed(inputs / "*").ok()
+    manifest = check_ledger(store, 100, embedded=2, reused=98)
+    assert {unit["unit"] for unit in manifest["shards"]} == names
+    assert {"0", "50"} & set(ids_of(store)) == {"50"}
+    assert "new" in ids_of(store)
+
+
+def test_a_changed_kept_value_is_written_without_encoding(embed: Run, inputs: Path, store: Path) -> None:
+    rows = [(str(i), text, "en") for i, text in enumerate(sentences(40))]
+    write_layout(inputs, {"a.parquet": rows}, random.Random(0))
+    embed(inputs / "*", *OWN_IDS).ok()
+    write_layout(inputs, {"a.parquet": [(*rows[0][:2], "de"), *rows[1:]]}, random.Random(0))
+    embed(inputs / "*").ok()
+    check_ledger(store, 40, reused=40)
+    assert {row["lang"] for row in rows_of(store) if row["id"] == "0"} == {"de"}
+
+
+def test_growth_past_twice_splits_buckets_and_encodes_new_text_alone(embed: Run, inputs: Path, store: Path) -> None:
+    texts = sentences(300)
+    bits = []
+    for rows in (50, 90, 101, 300, 20):
+        write_lines(inputs / "a.txt", texts[:rows])
+        before = len(rows_of(store)) if store.exists() else 0
+        embed(inputs / "*", "--unit-tokens", 300).ok()
+        check_ledger(store, rows, embedded=max(rows - before, 0), reused=min(before, rows))
+        bits.append(manifest_of(store)["buckets"]["bits"])
+    assert bits[0] == bits[1] < bits[2] < bits[3] == bits[4]
+
+
+def test_another_unit_size_cuts_anew_and_encodes_nothing(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(80))
+    counts = []
+    for size in (2000, 100, 500):
+        embed(inputs / "*", "--unit-tokens", size).ok()
+        counts.append(len(check_ledger(store, 80, embedded=0 if counts else 80)["shards"]))
+    assert counts[1] > counts[2] > counts[0]
+
+
+def test_reembed_chooses_buckets_anew(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(80))
+    embed(inputs / "*", *UNIT).ok()
+    write_lines(inputs / "a.txt", sentences(5))
+    embed(inputs / "*").ok()
+    many = len(check_ledger(store, 5, reused=5)["shards"])
+    embed(inputs / "*", "--reembed").ok()
+    assert len(check_ledger(store, 5, embedded=5)["shards"]) < many
+
+
+def test_the_partition_is_remembered_and_another_one_refused(run: Run, model: Path, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(5))
+    given = ("--input", inputs / "*", "--output", store, "--model", model)
+    run("embed", *given, "--partition", "content").ok()
+    run("embed", *given).ok()
+    check_ledger(store, 5, carried=5)
+    run("embed", *given, "--partition", "file").failed(2, store, "partition", "--reembed")
+    run("embed", *given, "--partition", "file", "--reembed").ok()
+    assert check_ledger(store, 5, embedded=5)["buckets"] is None
+    run("embed", *given, "--partition", "content", "--reembed").ok()
+    assert check_ledger(store, 5, embedded=5)["buckets"]["bits"] == 0
+
+
+def test_a_lost_shard_is_made_again(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(80))
+    embed(inputs / "*", *UNIT).ok()
+    before = manifest_of(store)["shards"]
+    (store / before[2]["path"]).unlink()
+    assert run("verify", "--store", store).status == 1
+    embed(inputs / "*").ok()
+    manifest = check_ledger(store, 80, embedded=before[2]["rows"])
+    assert [unit["path"] for unit in manifest["shards"]] == [unit["path"] for unit in before]
+    run("verify", "--store", store).ok()
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["its bucket changes", "another one changes"])
+def test_a_damaged_old_shard_is_not_reused(run: Run, embed: Run, inputs: Path, store: Path, same: bool) -> None:
+    write_lines(inputs / "a.txt", sentences(80))
+    embed(inputs / "*", *UNIT).ok()
+    unit = manifest_of(store)["shards"][1]
+    vectors = vectors_of(store)
+    data = bytearray((store / unit["path"]).read_bytes())
+    data[len(data) // 2] ^= 1
+    (store / unit["path"]).write_bytes(data)
+    shift = 8 - manifest_of(store)["buckets"]["bits"]
+    more = next(text for text in sentences(80, 1000) if (row_hash(text)[0] >> shift == unit["range"][0]) == same)
+    write_lines(inputs / "a.txt", [*sentences(80), more])
+    out = embed(inputs / "*").ok().out
+    check_ledger(store, 81, embedded=unit["rows"] + 1)
+    assert f"damaged     {unit['path']}" in out
+    assert all(np.allclose(vectors_of(store)[i], vectors[i], atol=1e-6) for i in vectors)
+    run("verify", "--store", store).ok()
+
+
+# --- a text that too many rows share
+
+
+def test_a_heavy_bucket_is_cut_by_id_and_its_text_embedded_once_in_each_piece(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
+    rows = [(str(i), text, "en") for i, text in enumerate(sentences(100))]
+    rows += [(f"n{i}", "N/A", "en") for i in range(3000)]
+    write_layout(inputs, spread(rows, random.Random(5)), random.Random(5))
+    embed(inputs / "**", "--unit-tokens", 300, *OWN_IDS[:6]).ok()
+    manifest = check_ledger(store, 3100)
+    planned = 3100 / 2 ** manifest["buckets"]["bits"]
+    pieces = [unit for unit in manifest["shards"] if re.fullmatch(r"\d+-[0-9a-f]+\.\d+", unit["unit"])]
+    assert len(pieces) == 2 ** (len(pieces) - 1).bit_length() >= 8
+    assert len({unit["unit"].partition(".")[0] for unit in pieces}) == 1
+    assert max(unit["rows"] for unit in manifest["shards"]) <= 4 * planned
+    assert manifest["work"]["embedded"] == 100 + len(pieces)
+    run("verify", "--store", store).ok()
+    names = {unit["unit"]: unit["path"] for unit in manifest["shards"]}
+    # More of them, in another order: their vectors are taken from any old piece, and the names are as in a new store.
+    rows = [*rows[50:], *((f"m{i}", "N/A", "en") for i in range(700)), ("x", "another text", "en")]
+    shutil.rmtree(inputs)
+    write_layout(inputs, spread(rows, random.Random(6)), random.Random(6))
+    embed(inputs / "**").ok()
+    assert check_ledger(store, 3751, embedded=1, reused=3750)["buckets"]["bits"] == manifest["buckets"]["bits"]
+    assert set(names) == {unit["unit"] for unit in manifest_of(store)["shards"]}
+
+
+def test_a_million_rows_of_no_text_at_all_are_spread(embed: Run, inputs: Path, store: Path) -> None:
+    write_layout(inputs, {"a.parquet": [(str(i), None, "en") for i in range(2000)]}, random.Random(0))
+    embed(inputs / "*", *OWN_IDS).ok()
+    manifest = check_ledger(store, 0, 2000)
+    assert max(unit["rejected"] for unit in manifest["shards"]) < 4 * 2000 / len(manifest["shards"])
+
+
+# --- refused, and looked at before
+
+
+def test_text_that_memory_cannot_group_is_refused_before_anything_is_read(
+    run: Run, embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch, model: Path
+) -> None:
+    write_lines(inputs / "a.txt", sentences(200))
+    monkeypatch.setattr(resolve, "_memory", lambda: 20_000)
+    embed(inputs / "*").failed(2, "--partition content", "quarter", "--partition file", "--runner")
+    assert manifest_of(store) is None
+    embed(inputs / "*", "--dry-run").failed(2, "--partition file")
+    given = ("--input", inputs / "*", "--output", store, "--model", model)
+    run("embed", *given, "--partition", "file").ok()
+
+
+def test_a_large_corpus_that_has_not_changed_is_not_refused(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_lines(inputs / "a.txt", sentences(200))
+    embed(inputs / "*").ok()
+    monkeypatch.setattr(resolve, "_memory", lambda: 20_000)
+    embed(inputs / "*").ok()
+    check_ledger(store, 200, carried=200)
+
+
+def test_plan_says_how_many_buckets_and_writes_nothing(
+    run: Run, embed: Run, inputs: Path, store: Path, model: Path
+) -> None:
+    write_parquet(inputs / "a.parquet", sentences(80))
+    out = embed(inputs / "*", *UNIT, "--dry-run").ok().out
+    assert not store.exists()
+    planned = int(re.search(r"units +about (\d+) to embed", out)[1])
+    assert "80 to embed" in out
+    embed(inputs / "*", *UNIT).ok()
+    assert planned in (len(manifest_of(store)["shards"]), 2 * len(manifest_of(store)["shards"]))
+    before = (store / "manifest.json").read_bytes()
+    out = run("plan", "--input", inputs / "*", "--output", store).ok().out
+    assert "1 unchanged" in out
+    assert "0 to embed" in out
+    write_parquet(inputs / "a.parquet", sentences(81))
+    out = run("plan", "--input", inputs / "*", "--output", store).ok().out
+    assert "at most 81 to embed" in out
+    assert (store / "manifest.json").read_bytes() == before
+
+
+def test_a_limit_takes_the_first_rows(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(30))
+    write_lines(inputs / "b.txt", sentences(30, 30))
+    embed(inputs / "*", *UNIT, "--limit", 35, "--keep-columns", "text").ok()
+    check_ledger(store, 35)
+    assert {row["text"] for row in rows_of(store)} == set(sentences(35))
+
+
+def test_sidecars_and_result_name_the_buckets(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(30))
+    embed(inputs / "*", *UNIT).ok()
+    names = {json.loads(path.read_text())["unit"] for path in (store / "sidecars").iterdir()}
+    assert names == {unit["unit"] for unit in manifest_of(store)["shards"]}

@@ -1,0 +1,125 @@
+"""Buckets: the hash space cut into 2**bits equal ranges, each a unit, whatever files its rows stand in."""
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+HEAVY = 4  # times the planned rows; above that a bucket is cut by id
+GROWTH = 2  # times the rows for which the number of buckets was chosen
+BUCKETS_PER_GROUP = 8
+GROUPS_WANTED = 64
+NAME = re.compile(r"(\d{1,2})-([0-9a-f]+)(?:\.(\d+))?")
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """2**`bits` buckets for `rows` rows. They were chosen for `chosen_rows` of `chosen_tokens` (estimated) in all."""
+
+    bits: int
+    rows: int
+    chosen_rows: int
+    chosen_tokens: int
+
+    @classmethod
+    def choose(cls, rows: int, tokens: int, unit_tokens: int, least: int = 0) -> "Buckets":
+        """Buckets of a unit's size at most, on average; 2**`least` of them at least."""
+        return cls(max(least, (max(1, -(-tokens // unit_tokens)) - 1).bit_length()), rows, rows, tokens)
+
+    def tonight(self, rows: int, tokens: int, unit_tokens: int) -> "Buckets":
+        """The same buckets for the rows of another night, or more of them where the rows have more than doubled.
+
+        >>> first = Buckets.choose(rows=100, tokens=1000, unit_tokens=500)
+        >>> [first.tonight(rows, 10 * rows, 500).bits for rows in (10, 100, 200, 201, 500)]
+        [1, 1, 1, 3, 4]
+        """
+        if rows > GROWTH * self.chosen_rows:
+            return Buckets.choose(rows, tokens, unit_tokens, least=self.bits)
+        return replace(self, rows=rows)
+
+    @property
+    def count(self) -> int:
+        """How many buckets there are."""
+        return 1 << self.bits
+
+    @property
+    def per_group(self) -> int:
+        """Buckets that are embedded in one go, one after the other: a power of two; few enough to spread."""
+        return max(1, min(BUCKETS_PER_GROUP, self.count // GROUPS_WANTED))
+
+    @property
+    def groups(self) -> int:
+        """How many groups of buckets there are."""
+        return self.count // self.per_group
+
+    def name(self, bucket: int) -> str:
+        """The name of a bucket's unit."""
+        return Bucket(self.bits, bucket).name
+
+    def pieces(self, rows: int) -> int:
+        """Into how many pieces a bucket of so many rows is cut: one unless it is heavy, else a power of two.
+
+        >>> [Buckets(2, 400, 400, 4000).pieces(rows) for rows in (0, 400, 401, 801)]
+        [1, 1, 8, 16]
+        """
+        planned = self.rows / self.count
+        if rows <= HEAVY * planned:
+            return 1
+        return 1 << (int(np.ceil(rows / planned)) - 1).bit_length()
+
+
+def buckets_of(hashes: np.ndarray, bits: int) -> np.ndarray:
+    """int64 [n], the bucket of each row hash (uint8 [n, 16]): its first bits."""
+    if bits == 0:
+        return np.zeros(len(hashes), np.int64)
+    first = np.ascontiguousarray(hashes[:, :8]).view(">u8").reshape(-1).astype(np.uint64)
+    return (first >> np.uint64(64 - bits)).astype(np.int64)
+
+
+def piece_of(row_id: str, pieces: int) -> int:
+    """The piece of a heavy bucket that a row belongs to: the first bits of its id's hash."""
+    first = int.from_bytes(hashlib.blake2b(row_id.encode(), digest_size=8).digest(), "big")
+    return first * pieces >> 64
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """One of 2**`bits` buckets; `piece` is None where it is whole."""
+
+    bits: int
+    number: int
+    piece: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the whole bucket.
+
+        >>> Bucket(bits=6, number=10).name
+        '6-0a'
+        """
+        return f"{self.bits}-{self.number:0{max(1, -(-self.bits // 4))}x}"
+
+    def at(self, bits: int) -> range:
+        """The numbers of those of 2**`bits` buckets that have hashes in common with it.
+
+        >>> Bucket(3, 5).at(2), Bucket(3, 5).at(3), Bucket(3, 5).at(4)
+        (range(2, 3), range(5, 6), range(10, 12))
+        """
+        if bits <= self.bits:
+            number = self.number >> (self.bits - bits)
+            return range(number, number + 1)
+        more = bits - self.bits
+        return range(self.number << more, (self.number + 1) << more)
+
+
+def parse_name(unit: str) -> Bucket | None:
+    """The bucket that a unit is, or is a piece of; None for a unit of a file.
+
+    >>> parse_name("6-0a.3"), parse_name("0123456789abcdef-000000000000")
+    (Bucket(bits=6, number=10, piece=3), None)
+    """
+    found = NAME.fullmatch(unit)
+    if found is None:
+        return None
+    return Bucket(int(found[1]), int(found[2], 16), None if found[3] is None else int(found[3]))
