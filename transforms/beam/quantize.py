@@ -73,7 +73,7 @@ class Quantize(beam.PTransform):
         super().__init__()
         self._snapshot = snapshot
 
-    def expand(self, found: tuple[beam.PCollection, beam.PCollection]) -> Made:
+    def expand(self, found: Any) -> Any:
         units, problems = found
         measured = (
             units
