@@ -11,6 +11,7 @@ COMMANDS = {
     "recalibrate": "apply a calibration to the vectors of a store",
     "index": "build the FAISS index of a store",
     "search": "find the rows nearest to a query",
+    "pairs": "find the most similar pairs of texts in a collection",
     "files": "print or link a store's current shards",
     "evaluate": "score poolers on pairs of sentences that people have scored",
     "export": "write a store's encoder as a folder, for sentence-transformers too",

@@ -33,7 +33,9 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     what.add_argument("--id-column", metavar="NAME", help="column with the id (default: path and row or byte)")
     what.add_argument("--keep-columns", type=options.names, metavar="A,B", help="columns to carry into the store")
     what.add_argument("--limit", type=options.positive, metavar="N", help="only the first N rows")
-    _add_vector_options(p.add_argument_group("vectors (a store remembers them)"))
+    vectors = p.add_argument_group("vectors (a store remembers them)")
+    add_vector_options(vectors)
+    vectors.add_argument("--precision", choices=PRECISIONS, help="type of the stored vectors (default: float32)")
     out = p.add_argument_group("store")
     out.add_argument("--output", required=True, type=options.filled, metavar="STORE", help="folder or URL of the store")
     out.add_argument("--partition", choices=["file", "content"], help="how rows are cut into units (default: file)")
@@ -63,7 +65,8 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     return p
 
 
-def _add_vector_options(group: argparse._ArgumentGroup) -> None:
+def add_vector_options(group: argparse._ArgumentGroup) -> None:
+    """What decides the vectors; None stands for "not given"."""
     group.add_argument(
         "--model",
         type=options.filled,
@@ -85,7 +88,6 @@ def _add_vector_options(group: argparse._ArgumentGroup) -> None:
         "--calibration", metavar="PATH", help="folder that fit made, applied to the vectors ('' for none)"
     )
     group.add_argument("--truncate-dim", type=options.positive, metavar="D", help="keep the first D components")
-    group.add_argument("--precision", choices=PRECISIONS, help="type of the stored vectors (default: float32)")
     group.add_argument(
         "--dtype",
         choices=["auto", "float32", "bfloat16", "float16"],

@@ -74,7 +74,7 @@ def read_queries(path: str) -> list[str]:
 
 def table(query: str, rows: list[dict[str, Any]]) -> str:
     """Rank, score, id in full, and the text (or first kept column) cut to the line."""
-    shown = [(str(row["rank"]), f"{row['score']:.4f}", row["id"], _excerpt(row)) for row in rows]
+    shown = [(str(row["rank"]), f"{row['score']:.4f}", row["id"], excerpt(row.get("text"))) for row in rows]
     heads = ("rank", "score", "id", "text")
     widths = [max(len(heads[i]), *(len(line[i]) for line in shown), 0) if shown else len(heads[i]) for i in range(3)]
     lines = [
@@ -87,14 +87,19 @@ def table(query: str, rows: list[dict[str, Any]]) -> str:
     return "\n".join([f"query: {query}", head.rstrip(), *(lines or ["no rows"])])
 
 
-def _excerpt(row: dict[str, Any]) -> str:
-    text = " ".join(str(row.get("text") or "").split())
-    return text if len(text) <= 80 else text[:79] + "…"
+def excerpt(text: object) -> str:
+    """A text on one line, cut where it is long; nothing for none."""
+    line = " ".join(str(text or "").split())
+    return line if len(line) <= 80 else line[:79] + "…"
 
 
 def write_results(path: str, queries: list[str], results: list[list[dict[str, Any]]]) -> None:
     """One row a hit, with its query."""
-    rows = [{"query": query, **row} for query, found in zip(queries, results, strict=True) for row in found]
+    write_rows(path, [{"query": query, **row} for query, found in zip(queries, results, strict=True) for row in found])
+
+
+def write_rows(path: str, rows: list[dict[str, Any]]) -> None:
+    """Rows as Parquet or JSON lines, by the file's name."""
     if path.endswith(".parquet"):
         pq.write_table(pa.Table.from_pylist(rows), path)
         return

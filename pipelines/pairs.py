@@ -1,0 +1,190 @@
+"""`sentence-beam pairs`: the most similar pairs of texts in a collection."""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines import options
+from pipelines.embed import add_vector_options
+from pipelines.progress import watched
+from pipelines.search import check_output, excerpt, write_rows
+from transforms.beam import progress
+from transforms.index.top_pairs import EXACT_BELOW, Pairs, exact_pairs, indexed_pairs, with_copies
+from transforms.space import DEFAULT_MODEL, row_hashes
+from transforms.store import storage
+from transforms.store.corpus import Columns, match_inputs, plan_file, read_span
+from transforms.store.corpus.files import check_distinct
+from transforms.store.corpus.spans import check_columns, estimated_tokens
+
+TEXTS_AT_ONCE = 32_768
+UNIT_TOKENS = 262_144
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Rows and their distinct texts; `of` int64 [rows] is the number of each row's text."""
+
+    ids: list[str]
+    texts: list[str]
+    of: np.ndarray
+    rejected: int
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `pairs`."""
+    p = options.command("pairs", "Find the most similar pairs of texts in a collection.")
+    what = p.add_argument_group("input")
+    what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to read; repeat for more")
+    what.add_argument(
+        "--format", choices=["auto", "parquet", "text", "jsonl"], default="auto", help="default: by file name"
+    )
+    what.add_argument("--text-column", default="text", metavar="NAME", help="column with the text (default: text)")
+    what.add_argument("--id-column", metavar="NAME", help="column with the id (default: path and row or byte)")
+    add_vector_options(p.add_argument_group("vectors"))
+    out = p.add_argument_group("result")
+    out.add_argument("-k", type=options.positive, default=10, metavar="K", help="how many pairs (default: 10)")
+    out.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl instead of a table")
+    machine = p.add_argument_group("machine")
+    machine.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    machine.add_argument("--tokens-per-batch", type=options.size, metavar="N", help="tokens in one forward pass")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    return options.run_command("pairs", _pairs, argv)
+
+
+def _pairs(argv: list[str]) -> int:
+    args, _ = options.parse(parser(), argv)
+    check_output(args.output)
+    with watched(sys.stderr), tempfile.TemporaryDirectory() as folder:
+        collection = read(args)
+        vectors, collection = encode(args, collection, Path(folder))
+        pairs, how = find(vectors, collection, args.k)
+    rows = described(pairs, collection)
+    if args.output:
+        write_rows(args.output, rows)
+        print(f"{len(rows):,} pairs in {args.output}")
+    else:
+        print(table(rows))
+    print(
+        f"\n{len(collection.ids):,} rows with {len(collection.texts):,} texts, {collection.rejected:,} rejected; {how}"
+    )
+    return 0
+
+
+def read(args: argparse.Namespace) -> Collection:
+    """All rows of the files; raises the errors that `embed` raises."""
+    columns, ids, number, of, rejected = Columns(args.text_column, args.id_column or None), [], {}, [], 0
+    texts: list[str] = []
+    for rows in _units(args, columns):
+        ids += rows.ids
+        rejected += len(rows.rejects)
+        for text, row_hash in zip(rows.texts, row_hashes(rows.texts), strict=True):
+            if row_hash not in number:
+                number[row_hash] = len(texts)
+                texts.append(text)
+            of.append(number[row_hash])
+    return Collection(ids, texts, np.array(of, np.int64), rejected)
+
+
+def _units(args: argparse.Namespace, columns: Columns) -> Iterator[Any]:
+    files = [file for glob in args.input for file in match_inputs(storage.absolute(glob), args.format)]
+    check_distinct(files)
+    for file in sorted({file.path: file for file in files}.values(), key=lambda file: file.relative):
+        if file.format == "parquet":
+            check_columns(file, columns.text, columns.id, columns.keep)
+        for span in plan_file(file, columns.text, UNIT_TOKENS):
+            yield from read_span(span, columns, UNIT_TOKENS)
+
+
+def encode(args: argparse.Namespace, collection: Collection, folder: Path) -> tuple[np.ndarray, Collection]:
+    """Vectors of length 1, float32 [texts, d], mapped from a file; and the collection without texts that have none."""
+    from transforms.encoder import Encoder
+
+    names = ("revision", "prompt", "prompt_name", "max_tokens", "normalize", "truncate_dim", "tokens_per_batch")
+    given = {name: getattr(args, name) for name in names}
+    encoder = Encoder.load(
+        args.model or DEFAULT_MODEL,
+        pooler=args.pooler or "auto",
+        dtype=args.dtype or "auto",
+        device=args.device,
+        calibration=args.calibration or None,
+        **given,
+    )
+    texts = collection.texts
+    progress.planned(estimated_tokens(sum(len(text.encode()) for text in texts), len(texts)))
+    vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=(max(1, len(texts)), encoder.dim))[: len(texts)]
+    for start in range(0, len(texts), TEXTS_AT_ONCE):
+        tokenized = encoder.tokenize(texts[start : start + TEXTS_AT_ONCE])
+        vectors[start : start + TEXTS_AT_ONCE] = _of_length_1(encoder.embed(tokenized, progress.advance).vectors)
+    good = np.flatnonzero(np.isfinite(vectors).all(axis=1))
+    return (vectors, collection) if len(good) == len(texts) else (vectors[good], _without(collection, good))
+
+
+def _of_length_1(vectors: np.ndarray) -> np.ndarray:
+    """The vectors' directions; not finite where there is none."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return vectors / np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
+
+
+def _without(collection: Collection, good: np.ndarray) -> Collection:
+    """The rows of the texts that have a direction; the others count as rejected."""
+    place = np.full(len(collection.texts), -1)
+    place[good] = np.arange(len(good))
+    rows = np.flatnonzero(place[collection.of] >= 0)
+    lost = len(collection.ids) - len(rows)
+    return Collection(
+        [collection.ids[row] for row in rows],
+        [collection.texts[text] for text in good],
+        place[collection.of[rows]],
+        collection.rejected + lost,
+    )
+
+
+def find(vectors: np.ndarray, collection: Collection, k: int) -> tuple[Pairs, str]:
+    """The k most similar pairs of rows, and how they were found."""
+    if len(vectors) < EXACT_BELOW:
+        pairs, how = exact_pairs(vectors, k), "every pair compared"
+    else:
+        pairs, share = indexed_pairs(vectors, k)
+        how = f"an index was asked, which finds the nearest neighbour of {share:.1%} of the texts"
+    return with_copies(pairs, vectors, collection.of, k), how
+
+
+def described(pairs: Pairs, collection: Collection) -> list[dict[str, Any]]:
+    """A row for each pair."""
+    return [
+        {
+            "rank": rank + 1,
+            "score": min(float(score), 1.0),
+            "id_1": collection.ids[a],
+            "text_1": collection.texts[collection.of[a]],
+            "id_2": collection.ids[b],
+            "text_2": collection.texts[collection.of[b]],
+        }
+        for rank, (score, a, b) in enumerate(zip(*pairs, strict=True))
+    ]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Rank and score, ids in full, and the texts cut to the line, one below the other."""
+    if not rows:
+        return "no pairs"
+    width = max(len("id"), *(len(row[name]) for row in rows for name in ("id_1", "id_2")))
+    lines = [f"rank  score   {'id':<{width}}  text"]
+    for row in rows:
+        lines.append(f"{row['rank']:<4}  {row['score']:.4f}  {row['id_1']:<{width}}  {excerpt(row['text_1'])}")
+        lines.append(f"{'':14}{row['id_2']:<{width}}  {excerpt(row['text_2'])}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
