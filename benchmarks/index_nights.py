@@ -20,12 +20,13 @@ from benchmarks.common import report
 from benchmarks.index import synthetic, timed
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.space import Space, row_hashes
-from transforms.store.commit import Snapshot, now
+from transforms.store.commit import Snapshot
 from transforms.store.corpus import InputFile, UnitRows
 from transforms.store.manifest import index_files, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import UnitRecord
 from transforms.store.shards import Vectors, unit_digest
+from transforms.store.times import now
 from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
 
 SHARDS = 20

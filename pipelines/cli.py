@@ -16,7 +16,12 @@ COMMANDS = {
     "evaluate": "score poolers on pairs of sentences that people have scored",
     "export": "write a store's encoder as a folder, for sentence-transformers too",
     "verify": "re-hash and re-count everything a store names",
+    "history": "list every run of a store and how it ended",
+    "diff": "list the rows in which two snapshots differ",
+    "report": "write the nights of a store as a page with plots",
+    "vacuum": "remove old snapshots and what no kept one names",
 }
+INTERRUPTED = "interrupted; run the same command again to go on"
 
 
 def usage() -> str:
@@ -37,7 +42,12 @@ def main(argv: list[str] | None = None) -> int:
         print(f"sentence-beam: no command {arguments[0]}; there are {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
     logging.getLogger().setLevel(logging.ERROR)  # Beam warns of its own optional parts while it is imported
-    return importlib.import_module(f"pipelines.{arguments[0]}").main(arguments[1:])
+    try:
+        command = importlib.import_module(f"pipelines.{arguments[0]}")
+    except KeyboardInterrupt:
+        print(f"sentence-beam {arguments[0]}: {INTERRUPTED}", file=sys.stderr)
+        return 1
+    return command.main(arguments[1:])
 
 
 if __name__ == "__main__":

@@ -1,31 +1,33 @@
 """`sentence-beam embed`: Plan -> Embed -> (Index) -> Commit, into one store."""
 
 import argparse
-import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from pipelines import options
 from pipelines.progress import watched
-from pipelines.resolve import Resolved, new_run, resolve
+from pipelines.resolve import Resolved, holding_lease, new_run, resolve
 from pipelines.summary import print_summary
+from pipelines.writing import Writer, recorded, result_of, writing
 from transforms.beam import BuildIndex, Commit, Embed, Plan
 from transforms.beam.commit import CountDuplicateIds
 from transforms.calibration.precision import PRECISIONS
-from transforms.errors import OptionError, SentenceBeamError
-from transforms.store import lease, storage
+from transforms.store import storage
 from transforms.store.calibrations import keep_calibration
-from transforms.store.commit import Result, Snapshot, failed, read_result, record_result
 from transforms.store.manifest import read_manifest
-from transforms.store.records import Problem
+from transforms.store.results import Result
+
+WHAT = {
+    "embed": "Embed a collection of sentences into a store, or bring the store up to date.",
+    "plan": "Say what embed would do with the same options, and how long it should take; nothing is written.",
+}
 
 
 def parser(name: str = "embed") -> argparse.ArgumentParser:
     """The options of `embed` (and of `plan`). None stands for "not given": the store's value, or the default."""
-    p = options.command(name, "Embed a collection of sentences into a store, or bring the store up to date.")
+    p = options.command(name, WHAT[name])
     what = p.add_argument_group("input")
     what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to embed; repeat for more")
     what.add_argument("--format", choices=["auto", "parquet", "text", "jsonl"], help="default: by file name")
@@ -46,11 +48,7 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
         "--index", metavar="none|auto|FACTORY", help="FAISS index to build (default: as the store has it, else none)"
     )
     out.add_argument(
-        "--max-rejects",
-        type=options.fraction,
-        default=0.01,
-        metavar="FRACTION",
-        help="rejected rows allowed (default: 0.01)",
+        "--max-rejects", type=options.fraction, metavar="FRACTION", help="rejected rows allowed (default: 0.01)"
     )
     out.add_argument(
         "--max-drift",
@@ -60,6 +58,12 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     )
     out.add_argument("--require-space", metavar="ID", help="end with exit status 2 unless this is the run's space")
     out.add_argument("--reembed", action="store_true", help="embed everything anew, in a new space if need be")
+    out.add_argument(
+        "--price-per-hour",
+        type=options.price,
+        metavar="P",
+        help="what the machines cost; the report says what was saved",
+    )
     out.add_argument("--dry-run", action="store_true", help="print what would be done, with an estimate of the time")
     _add_machine_options(p.add_argument_group("machine"))
     return p
@@ -119,35 +123,25 @@ def _embed(argv: list[str]) -> int:
     root, run = storage.absolute(args.output), new_run()
     local = options.in_process(beam_options)
     resolved = resolve(args, read_manifest(root), run, local)  # a mistake should not touch the store
-    with writing(root, run, beam_options):
+    with writing(root, run, beam_options, "--output") as writer:
         standing = read_manifest(root)
         if (standing.version if standing else None) != resolved.job.snapshot.version:
             resolved = resolve(args, standing, run, local)
-        result = run_embed(resolved, args, beam_options)
+        result = run_embed(holding_lease(resolved), args, writer)
     print_summary(resolved, result)
     return 0
 
 
-def run_embed(resolved: Resolved, args: argparse.Namespace, beam_options: PipelineOptions) -> Result:
+def run_embed(resolved: Resolved, args: argparse.Namespace, writer: Writer) -> Result:
     """Run the pipeline and read how it ended; raises the error that a failed run's result is."""
     snapshot = resolved.job.snapshot
     hints = {"accelerator": args.accelerator, "min_ram": args.min_ram}
     if resolved.calibration is not None:
         keep_calibration(snapshot.root, resolved.calibration)
     with watched(sys.stderr), recorded(snapshot):
-        with beam.Pipeline(options=beam_options) as pipeline:
+        with writer.pipeline() as pipeline:
             build(pipeline, resolved, {name: hint for name, hint in hints.items() if hint})
     return result_of(snapshot.root, snapshot.run)
-
-
-def result_of(root: str, run: str) -> Result:
-    """How a run that has ended ended; raises the error that a failed run's result is."""
-    result = read_result(root, run)
-    if result is None:
-        raise SentenceBeamError(f"run {run} ended without a result; see the runner's log")
-    if result.exit_code:
-        raise Problem(result.message, result.exit_code).error()
-    return result
 
 
 def build(pipeline: beam.Pipeline, resolved: Resolved, hints: dict[str, str] | None = None) -> beam.PCollection:
@@ -164,36 +158,6 @@ def build(pipeline: beam.Pipeline, resolved: Resolved, hints: dict[str, str] | N
     if job.columns.id is not None:
         known.append(units | "DuplicateIds" >> CountDuplicateIds(job.root))
     return tuple(known) | "Commit" >> Commit(job.snapshot)
-
-
-@contextlib.contextmanager
-def recorded(snapshot: Snapshot) -> Iterator[None]:
-    """Put a pipeline that breaks down on record, if the store still takes it."""
-    try:
-        yield
-    except Exception as error:
-        with contextlib.suppress(Exception):
-            standing = read_manifest(snapshot.root)
-            if standing is None or standing.run != snapshot.run:  # else it broke down behind its commit
-                record_result(snapshot, failed(snapshot, error))
-        raise
-
-
-@contextlib.contextmanager
-def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[None]:
-    """Hold the store's lease. A run on an engine outlives this process, so that only its own end gives it back."""
-    local = options.in_process(beam_options)
-    runner = beam_options.view_as(StandardOptions).runner
-    try:
-        lease.acquire(root, lease.Lease.of_this_process(run, runner, run, local))
-    except OSError as error:
-        raise OptionError(f"--output {root} cannot be written ({error.strerror or error}); choose another") from error
-    try:
-        yield
-    finally:
-        if local:
-            with contextlib.suppress(OSError):  # a full disk must not hide what went wrong
-                lease.release(root, run)
 
 
 if __name__ == "__main__":

@@ -25,12 +25,12 @@ from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
 from transforms.space.token_table import METHODS
 from transforms.store import layout, open_store, storage
-from transforms.store.commit import now
 from transforms.store.corpus import InputFile, match_inputs
 from transforms.store.corpus.files import check_distinct
 from transforms.store.open import Store
 from transforms.store.pooled import is_narrow
 from transforms.store.records import Problem
+from transforms.store.times import now
 
 POOLERS = {"tfidf": "tfidf", "token-counts": "remove-biases"}
 FLOW_SAMPLE = 200_000

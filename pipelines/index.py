@@ -7,16 +7,17 @@ from collections.abc import Sequence
 import apache_beam as beam
 
 from pipelines import options
-from pipelines.embed import result_of, writing
 from pipelines.resolve import new_run, versions
 from pipelines.summary import index_lines
+from pipelines.writing import recorded, result_of, writing
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.store import open_store, storage
-from transforms.store.commit import Snapshot, now
+from transforms.store.commit import Snapshot
 from transforms.store.corpus import InputFile
 from transforms.store.manifest import Manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import carried
+from transforms.store.times import now
 
 
 def parser() -> argparse.ArgumentParser:
@@ -47,12 +48,12 @@ def _index(argv: list[str]) -> int:
     args, beam_options = options.parse(parser(), argv)
     root, run = storage.absolute(args.input), new_run()
     open_store(root)
-    with writing(root, run, beam_options):
+    with writing(root, run, beam_options, "--input") as writer:
         manifest = open_store(root).manifest
         snapshot = snapshot_of(manifest, run)
         record_plan(manifest, run)
         request = IndexRequest(args.index, args.metric, args.target_recall, args.merge)
-        with beam.Pipeline(options=beam_options) as pipeline:
+        with recorded(snapshot), writer.pipeline() as pipeline:
             units = pipeline | "Units" >> beam.Create([carried(unit) for unit in manifest.units])
             nothing = pipeline | "Problems" >> beam.Create([])
             record = (units, nothing) | "Index" >> BuildIndex(snapshot, request, args.merge)
@@ -83,6 +84,7 @@ def snapshot_of(manifest: Manifest, run: str) -> Snapshot:
         canary=data.get("canary"),
         ranges=data.get("ranges"),
         max_rejects=1.0,  # these rows passed the gate the night they came in
+        leased=True,
     )
 
 

@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import logging
+import math
 import os
 import re
 import sys
@@ -15,11 +16,13 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.runner import create_runner
 from apache_beam.transforms.resources import parse_resource_hints
 
+from pipelines.cli import INTERRUPTED
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store.corpus.files import is_utf8
 
 RUNNER = "FnApiRunner"
 DEBUG = "SENTENCE_BEAM_DEBUG"
+SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
 
 
@@ -54,7 +57,10 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argpars
         if not is_utf8(text):  # neither ids nor manifests could hold it
             parser.error(f"argument {text!a} is not UTF-8; set the terminal to UTF-8")
     ours, after = _split(list(argv))
-    args, rest = parser.parse_known_args(ours)
+    try:
+        args, rest = parser.parse_known_args(ours)
+    except OptionError as error:
+        raise OptionError(_misspelt(parser, ours) or str(error)) from error
     _, unknown = _beam_parser().parse_known_args(rest)
     if unknown:
         parser.error(_unknown(parser, unknown[0]))
@@ -101,6 +107,15 @@ def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
     return f"unknown option {flag}" + (f"; did you mean {near[0]}?" if near else "; see --help")
 
 
+def _misspelt(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
+    """What to say of a flag that nobody knows and is nearly one of ours; it is why another one is missing."""
+    flags = [text.split("=")[0] for text in argv if text.startswith("--")]
+    beam = _beam_parser()._option_string_actions
+    strange = [flag for flag in flags if flag not in parser._option_string_actions and flag not in beam]
+    told = (_unknown(parser, flag) for flag in strange)
+    return next((line for line in told if "did you mean" in line), None)
+
+
 def in_process(options: PipelineOptions) -> bool:
     """Whether the pipeline runs inside the submitting process (or in workers that die with it)."""
     return options.view_as(StandardOptions).runner in (RUNNER, "DirectRunner", "InProcessRunner")
@@ -130,7 +145,7 @@ def _one_line(error: BaseException) -> str:
     if isinstance(error, SentenceBeamError):
         return text
     if isinstance(error, KeyboardInterrupt) or text == "KeyboardInterrupt":
-        return "interrupted; run the same command again to go on"
+        return INTERRUPTED
     first = text.splitlines()[0] if text else type(error).__name__
     told = isinstance(error, OSError) or re.match(r"\w+Error: ", first)  # Beam puts some errors into a RuntimeError
     kind = "" if told else f"{type(error).__name__}: "
@@ -167,6 +182,14 @@ def memory(text: str) -> str:
     return text
 
 
+def duration(text: str) -> float:
+    """A span of time in seconds: 7d, 12h, 30m, 45s."""
+    match = re.fullmatch(r"(\d+)([dhms])", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text} is not a span of time (as in 7d, 12h or 30m)")
+    return int(match[1]) * SECONDS[match[2]]
+
+
 def positive(text: str) -> int:
     """A whole number above zero."""
     if not text.isdecimal() or int(text) == 0:
@@ -193,6 +216,17 @@ def distance(text: str) -> float:
         value = -1.0
     if not 0 <= value <= 2:
         raise argparse.ArgumentTypeError(f"{text} is not a cosine distance, a number from 0 to 2")
+    return value
+
+
+def price(text: str) -> float:
+    """An amount of money, zero or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not an amount of money (as in 1.20)")
     return value
 
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from pipelines import options
 from pipelines.embed import add_vector_options
+from pipelines.output import check_output, write_rows
 from pipelines.progress import watched
-from pipelines.search import check_output, excerpt, write_rows
+from pipelines.search import excerpt
 from transforms.beam import progress
 from transforms.index.top_pairs import EXACT_BELOW, Pairs, exact_pairs, indexed_pairs, with_copies
 from transforms.space import DEFAULT_MODEL, row_hashes

@@ -8,18 +8,19 @@ from dataclasses import replace
 import apache_beam as beam
 
 from pipelines import options
-from pipelines.embed import result_of, writing
 from pipelines.index import record_plan, snapshot_of
 from pipelines.resolve import new_run
 from pipelines.summary import index_lines
+from pipelines.writing import recorded, result_of, writing
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.beam.recalibrate import Recalibrate, RecalibrateJob
 from transforms.calibration import Calibration, check_space
 from transforms.store import open_store, storage
 from transforms.store.calibrations import keep_calibration, read_calibration
-from transforms.store.commit import Result, Snapshot
+from transforms.store.commit import Snapshot
 from transforms.store.manifest import Manifest
 from transforms.store.ranges import fitting
+from transforms.store.results import Result
 
 
 def parser() -> argparse.ArgumentParser:
@@ -42,13 +43,13 @@ def _recalibrate(argv: list[str]) -> int:
     root, run = storage.absolute(args.store), new_run()
     calibration = read_calibration(args.calibration)
     check_space(calibration.info, open_store(root).space, args.calibration)
-    with writing(root, run, beam_options):
+    with writing(root, run, beam_options, "--store") as writer:
         manifest = open_store(root).manifest
         check_space(calibration.info, manifest.space, args.calibration)
         snapshot = recalibrated(manifest, run, calibration)
         keep_calibration(root, calibration)
         record_plan(manifest, run)
-        with beam.Pipeline(options=beam_options) as pipeline:
+        with recorded(snapshot), writer.pipeline() as pipeline:
             build(pipeline, manifest, snapshot)
         result = result_of(root, run)
     print("\n".join(summary(result, calibration, root)))

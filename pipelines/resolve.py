@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -17,13 +17,14 @@ from transforms.index.choose import check_request
 from transforms.space import DEFAULT_MODEL, Space, native_dtype, parse_pooler, resolve_model, resolve_space
 from transforms.store import layout, storage
 from transforms.store.calibrations import kept_calibration, read_calibration
-from transforms.store.commit import Snapshot, now
+from transforms.store.commit import Snapshot
 from transforms.store.corpus import Columns
 from transforms.store.corpus.buckets import Buckets
 from transforms.store.corpus.files import overlaps
 from transforms.store.manifest import Manifest
 from transforms.store.ranges import fitting, kept_ranges
 from transforms.store.shards import check_keep_columns
+from transforms.store.times import now
 
 UNIT_TOKENS = 262_144
 UNIT_TOKENS_ACCELERATOR = 1_048_576
@@ -44,6 +45,7 @@ DEFAULTS: dict[str, Any] = {
     "precision": "float32",
     "limit": None,
 }
+GATES: dict[str, Any] = {"max_rejects": 0.01, "price_per_hour": None}  # remembered too, but change no row
 PACKAGES = ("sentence-beam", "apache-beam", "torch", "transformers", "tokenizers", "pyarrow", "faiss-cpu", "faiss-gpu")
 
 
@@ -69,7 +71,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
     """
     args = _as_exported(args)
     remembered = previous.data["options"] if previous else {}
-    chosen = {name: _choose(args, remembered, name) for name in DEFAULTS}
+    chosen = {name: _choose(args, remembered, name) for name in (*DEFAULTS, *GATES)}
     chosen["keep_columns"] = list(chosen["keep_columns"])
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
     chosen["model"] = _full_path(chosen["model"])
@@ -98,7 +100,8 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
         started=now(),
         previous=previous.run if previous else None,
         version=previous.version if previous else None,
-        max_rejects=args.max_rejects,
+        max_rejects=chosen["max_rejects"],
+        price_per_hour=chosen["price_per_hour"],
         generation=_generation(args, previous),
         canary=previous.data.get("canary") if previous is not None and not args.reembed else None,
         ranges=_ranges(args, space, previous),
@@ -119,6 +122,12 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
         text_limit=_memory() // 4 if local and partition == "content" else None,
     )
     return Resolved(job, _index(args, previous), previous, calibration)
+
+
+def holding_lease(resolved: Resolved) -> Resolved:
+    """The same run, which has taken the store's lease and is to commit only while it has it."""
+    job = replace(resolved.job, snapshot=replace(resolved.job.snapshot, leased=True))
+    return replace(resolved, job=job)
 
 
 def new_run() -> str:
@@ -156,7 +165,7 @@ def _choose(args: argparse.Namespace, remembered: dict[str, Any], name: str) -> 
         return None  # a trial run must not shrink every later one
     if name == "prompt" and args.prompt_name is not None:
         return None
-    return remembered.get(name, DEFAULTS[name])
+    return remembered.get(name, (DEFAULTS | GATES)[name])
 
 
 def _with_full_paths(pooler: str) -> str:

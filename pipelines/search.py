@@ -1,16 +1,12 @@
 """`sentence-beam search`: the rows nearest to a query."""
 
 import argparse
-import json
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from pipelines import options
+from pipelines.output import check_output, write_rows
 from transforms.errors import OptionError
 from transforms.store import open_store
 
@@ -46,18 +42,9 @@ def _search(argv: list[str]) -> int:
         write_results(args.output, queries, results)
         print(f"{sum(map(len, results))} rows for {len(queries)} queries in {args.output}")
     else:
-        print("\n\n".join(table(query, rows) for query, rows in zip(queries, results, strict=True)))
+        text = store.manifest.data["options"].get("text_column", "text")
+        print("\n\n".join(table(query, rows, text) for query, rows in zip(queries, results, strict=True)))
     return 0
-
-
-def check_output(path: str | None) -> None:
-    """Refuse an output that is neither Parquet nor JSONL, or in no folder, before anything is loaded."""
-    if path is None:
-        return
-    if not path.endswith((".parquet", ".jsonl")):
-        raise OptionError(f"--output {path}: the name must end in .parquet or .jsonl")
-    if not os.path.isdir(os.path.dirname(path) or "."):
-        raise OptionError(f"--output {path}: there is no such folder; make it")
 
 
 def read_queries(path: str) -> list[str]:
@@ -72,9 +59,9 @@ def read_queries(path: str) -> list[str]:
     return queries
 
 
-def table(query: str, rows: list[dict[str, Any]]) -> str:
-    """Rank, score, id in full, and the text (or first kept column) cut to the line."""
-    shown = [(str(row["rank"]), f"{row['score']:.4f}", row["id"], excerpt(row.get("text"))) for row in rows]
+def table(query: str, rows: list[dict[str, Any]], text: str = "text") -> str:
+    """Rank, score, id in full, and the column `text` cut to the line, where the store kept it."""
+    shown = [(str(row["rank"]), f"{row['score']:.4f}", row["id"], excerpt(row.get(text))) for row in rows]
     heads = ("rank", "score", "id", "text")
     widths = [max(len(heads[i]), *(len(line[i]) for line in shown), 0) if shown else len(heads[i]) for i in range(3)]
     lines = [
@@ -95,16 +82,8 @@ def excerpt(text: object) -> str:
 
 def write_results(path: str, queries: list[str], results: list[list[dict[str, Any]]]) -> None:
     """One row a hit, with its query."""
-    write_rows(path, [{"query": query, **row} for query, found in zip(queries, results, strict=True) for row in found])
-
-
-def write_rows(path: str, rows: list[dict[str, Any]]) -> None:
-    """Rows as Parquet or JSON lines, by the file's name."""
-    if path.endswith(".parquet"):
-        pq.write_table(pa.Table.from_pylist(rows), path)
-        return
-    with open(path, "w", encoding="utf8") as f:
-        f.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
+    rows = [{"query": query, **row} for query, found in zip(queries, results, strict=True) for row in found]
+    write_rows(path, rows)
 
 
 if __name__ == "__main__":

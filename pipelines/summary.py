@@ -5,7 +5,9 @@ from typing import Any
 from pipelines.progress import duration
 from pipelines.resolve import Resolved
 from transforms.store import layout, storage
-from transforms.store.commit import Result
+from transforms.store.history import Night
+from transforms.store.report import night_of
+from transforms.store.results import Result
 
 
 def print_summary(resolved: Resolved, result: Result) -> None:
@@ -25,11 +27,26 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
         f"{n['real'] / seconds:,.0f} tokens/s, padding {padding(n):.1f} %",
         f"truncated   {n['truncated_rows']:,} rows lost {n['lost']:,} tokens (limit {resolved.space.max_tokens})",
     ]
+    lines += [f"changes     {changes_line(result.changes)}"] if result.previous and result.changes else []
     lines += [f"{what:<11} {text}" for what, text in [*_anew(resolved), *_rare(result)]]
     lines += index_lines(result.index, resolved.previous.data["index"] if resolved.previous else None)
     lines += [f"store       {root} (snapshot {result.run})"]
     lines += [f"rejects     {storage.join(root, 'rejects')}"] if n["rejected"] else []
+    night = night_of(root, result.run)
+    lines += [f"money       {money_line(night)}"] if night and night.spent is not None else []
+    lines += [f"report      {storage.join(root, layout.PAGE)}"] if night else []
     return [*lines, f"manifest    {storage.join(job.root, layout.MANIFEST)}"]
+
+
+def changes_line(changes: dict[str, int]) -> str:
+    """What became of the last snapshot's rows."""
+    return f"{changes['added']:,} rows added, {changes['changed']:,} changed, {changes['deleted']:,} deleted"
+
+
+def money_line(night: Night) -> str:
+    """What the run cost, and what embedding everything would have cost beyond it."""
+    saved = "" if night.saved is None else f", {night.saved:,.2f} saved"
+    return f"{night.spent:,.2f} spent{saved}, at {night.price_per_hour:g} an hour"
 
 
 def padding(ledger: dict[str, int]) -> float:
@@ -90,3 +107,15 @@ def _recall(recall: dict[str, Any] | None) -> str:
         f"({recall['low']:.4f} to {recall['high']:.4f}, {recall['queries']} queries)"
         + (f", below the target of {recall['target']:g}" if below else "")
     )
+
+
+def amount(size: int) -> str:
+    """Bytes as a person says them.
+
+    >>> amount(812), amount(12_345), amount(4_100_000_000)
+    ('812 bytes', '12.3 kB', '4.1 GB')
+    """
+    if size < 1000:
+        return f"{size} byte{'' if size == 1 else 's'}"
+    power = min((len(str(size)) - 1) // 3, 4)
+    return f"{size / 1000**power:,.1f} {'kMGT'[power - 1]}B"

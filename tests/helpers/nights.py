@@ -16,12 +16,13 @@ from transforms.beam.commit import commit_together
 from transforms.beam.search import Searcher
 from transforms.space import Space, row_hashes
 from transforms.store import Store
-from transforms.store.commit import Snapshot, finish, now
+from transforms.store.commit import Snapshot, finish
 from transforms.store.corpus import InputFile, UnitRows
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.shards import Vectors, unit_digest
+from transforms.store.times import now
 from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
 
 DIM = 16

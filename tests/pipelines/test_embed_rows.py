@@ -20,7 +20,7 @@ from helpers.corpora import (
     write_parquet,
 )
 
-from transforms.store.commit import read_result
+from transforms.store.results import read_result
 
 ALL = ("--max-rejects", 1)
 
@@ -207,6 +207,16 @@ def test_max_rejects(embed: Run, inputs: Path, store: Path, limit: str, status: 
     assert len(list((store / "rejects").iterdir())) == 1
     embed(inputs / "*", "--max-rejects", 1).ok()
     check_ledger(store, 3, 1, embedded=3)
+
+
+def test_the_gate_is_remembered_by_the_store(embed: Run, inputs: Path, store: Path) -> None:
+    write_parquet(inputs / "a.parquet", ["one", "", "two", "three"])
+    embed(inputs / "*", "--max-rejects", "0.3").ok()
+    write_parquet(inputs / "b.parquet", ["four", "five", "six", ""])
+    embed(inputs / "*").ok()
+    assert check_ledger(store, 6, 2, carried=3)["options"]["max_rejects"] == 0.3
+    embed(inputs / "*", "--max-rejects", "0.2").failed(3, "2 of 8")
+    embed(inputs / "*").ok()
 
 
 def test_a_failed_gate_leaves_the_last_snapshot(embed: Run, inputs: Path, store: Path) -> None:

@@ -24,7 +24,7 @@ from helpers.corpora import (
 
 from pipelines.cli import main
 from transforms.store import lease
-from transforms.store.commit import read_result
+from transforms.store.results import read_result
 from transforms.store.storage import LocalStorage
 
 

@@ -28,6 +28,23 @@ def test_every_command_has_help(run: Run, command: str) -> None:
     assert "Traceback" not in outcome.out
 
 
+def test_help_says_what_its_own_command_does(run: Run) -> None:
+    assert "Embed a collection" in run("embed", "--help").ok().out
+    out = " ".join(run("plan", "--help").ok().out.split())
+    assert "Say what embed would do" in out
+    assert "Embed a collection" not in out
+
+
+def test_an_interrupt_while_modules_are_imported_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.import_module", interrupted)
+    outcome = run("embed", "--input", "x")
+    assert (outcome.status, outcome.out) == (1, "")
+    assert outcome.err == "sentence-beam embed: interrupted; run the same command again to go on\n"
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"]])
 def test_the_list_of_commands(run: Run, arguments: list[str]) -> None:
     out = run(*arguments).ok().out
@@ -55,6 +72,14 @@ def test_a_misspelt_flag_is_named_with_the_right_one(embed: Run, glob: Path, sto
     embed(glob, "--poler", "mean").failed(2, "unknown option --poler", "did you mean --pooler?")
     embed(glob, "--max-reject=0.5").failed(2, "--max-reject=0.5", "did you mean --max-rejects?")
     assert not store.exists()
+
+
+def test_a_misspelt_flag_is_named_before_the_required_one_that_it_stands_for(run: Run, glob: Path, store: Path) -> None:
+    run("embed", "--imput", glob, "--output", store).failed(2, "unknown option --imput", "did you mean --input?")
+    run("search", "--stroe", store, "--query", "x").failed(2, "--stroe", "did you mean --store?")
+    run("search", "--store", store, "--querry=x").failed(2, "--querry", "did you mean --query?")
+    run("embed", "--output", store, "--job_name", "x").failed(2, "required: --input")
+    run("embed", "--output", store, "--xyzzy", "x").failed(2, "required: --input")
 
 
 def test_an_abbreviation_is_refused(embed: Run, glob: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.commands import Run
@@ -17,6 +18,7 @@ READERS = {
     "files": ("--store",),
     "verify": ("--store",),
     "index": ("--input",),
+    "vacuum": ("--store",),
 }
 
 
@@ -138,9 +140,9 @@ def _first(store: Path, folder: str, suffix: str = "") -> Path:
     return sorted(path for path in (store / folder).iterdir() if path.suffix.endswith(suffix))[0]
 
 
-def _flip(path: Path) -> None:
+def _flip(path: Path, at: float = 0.5) -> None:
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
+    data[int(at * len(data))] ^= 1
     path.write_bytes(data)
 
 
@@ -162,6 +164,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no segment": (lambda s: _first(s, "index", ".faiss").unlink(), "is missing"),
     "a byte of a locator": (lambda s: _flip(_first(s, "index", ".parquet")), "index/"),
     "no rejects": (lambda s: _first(s, "rejects").unlink(), "reject file"),
+    "a byte of rejects": (lambda s: _flip(_first(s, "rejects"), 0.1), "rejects/"),
     "cut rejects": (lambda s: _first(s, "rejects").write_bytes(b"PAR1"), "rejects/"),
     "a shard in place of another": (
         lambda s: shutil.copy(sorted((s / "embeddings").iterdir())[0], sorted((s / "embeddings").iterdir())[1]),
@@ -220,6 +223,46 @@ def test_search_without_a_row_to_find(run: Run, embed: Run, inputs: Path, store:
     run("index", "--input", store).ok()
     run("verify", "--store", store).ok()
     assert run("files", "--store", store).ok().out == ""
+
+
+def test_search_shows_the_text_under_the_name_that_it_has(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    table = pa.table({"body": sentences(3), "text": ["no", "not", "nor"]})
+    pq.write_table(table, inputs / "a.parquet")
+    embed(inputs / "*", "--text-column", "body", "--keep-columns", "text,body").ok()
+    out = run("search", "--store", store, "--query", "dog").ok().out
+    assert all(text in out for text in sentences(3))
+    assert "nor" not in out
+
+
+TIMES = [
+    pa.timestamp("us"), pa.timestamp("s"), pa.timestamp("us", "UTC"), pa.timestamp("us", "Nowhere/Else"),
+    pa.timestamp("ns"), pa.date64(), pa.duration("s"), pa.list_(pa.timestamp("us")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TIMES, ids=str)
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_search_over_times_that_python_cannot_hold(
+    run: Run, embed: Run, inputs: Path, store: Path, kind: pa.DataType, suffix: str
+) -> None:
+    late = 10**12 if getattr(kind, "unit", "") == "s" else 2**62 // 86_400_000 * 86_400_000
+    numbers = pa.array([0, late, None], pa.int64())
+    values = numbers.view(kind.value_type if pa.types.is_list(kind) else kind)
+    if pa.types.is_list(kind):
+        values = pa.ListArray.from_arrays([0, 1, 2, 3], values)
+    write_parquet(inputs / "a.parquet", sentences(3), when=values)
+    embed(inputs / "*", "--keep-columns", "when").ok()
+    out = inputs.parent / f"out.{suffix}"
+    run("search", "--store", store, "--query", "dog").ok()
+    run("search", "--store", store, "--query", "dog", "--output", out).ok()
+    rows = (
+        pq.read_table(out).to_pylist()
+        if suffix == "parquet"
+        else [json.loads(line) for line in out.read_text().splitlines()]
+    )
+    by_id = {row["id"]: row["when"] for row in rows}
+    assert by_id["a.parquet#2"] in (None, [None])
+    assert by_id["a.parquet#1"] not in (None, [None])
 
 
 @pytest.mark.parametrize("query", ["", " ", "\u200b", "x" * 100_000, "a\nb"])

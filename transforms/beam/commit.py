@@ -6,11 +6,13 @@ from typing import Any
 
 import apache_beam as beam
 
+from transforms.beam.changes import CountChanges, total
 from transforms.beam.quantize import RangesRecord
 from transforms.store import storage
-from transforms.store.commit import Result, Snapshot, finish
+from transforms.store.commit import Snapshot, finish
 from transforms.store.duplicates import id_hashes, repeated
 from transforms.store.records import Problem, UnitRecord
+from transforms.store.results import Result
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,11 @@ class Commit(beam.PTransform):
     def expand(self, parts: Any) -> beam.PCollection:
         # A run without a single unit must commit too, and grouping nothing gives nothing.
         start = parts[0].pipeline | "Start" >> beam.Create([None])
+        known = (start, *parts) | "All" >> beam.Flatten()
+        changes = known | "Changes" >> CountChanges(self._snapshot)
         return (
-            (start, *parts)
-            | "All" >> beam.Flatten()
+            (known, changes)
+            | "AndChanges" >> beam.Flatten()
             | "OneKey" >> beam.Map(lambda item: (None, item))
             | "Together" >> beam.GroupByKey()
             | "Finish" >> beam.Map(commit_together, self._snapshot)
@@ -60,6 +64,7 @@ def commit_together(grouped: tuple[None, Iterable[Any]], snapshot: Snapshot) -> 
         [item for item in found if isinstance(item, Problem)],
         index.data if index else None,
         sum(item.rows for item in found if isinstance(item, DuplicateIds)),
+        total(found),
     )
     for path in index.scratch if index else ():
         storage.storage_of(path).delete(path)

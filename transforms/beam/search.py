@@ -1,5 +1,6 @@
 """Search over a snapshot: texts -> the nearest rows, by its index or exactly. No Beam here."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -145,11 +146,11 @@ class Searcher:
             return [name for name in parquet.schema_arrow.names if name not in OWN_COLUMNS]
 
     def _described(self, hits: Hits) -> list[list[dict[str, Any]]]:
-        values: dict[tuple[int, int], dict[str, Any]] = {}
-        for number in np.unique(hits.shard[hits.shard >= 0]):
-            rows = np.unique(hits.row[hits.shard == number])
-            found = self._rows(int(number), rows, self._kept).to_pylist()
-            values.update({(int(number), int(row)): value for row, value in zip(rows, found, strict=True)})
+        numbers = np.unique(hits.shard[hits.shard >= 0])
+        found = [(int(number), np.unique(hits.row[hits.shard == number])) for number in numbers]
+        keys = [(number, int(row)) for number, rows in found for row in rows]
+        tables = [self._rows(number, rows, self._kept).replace_schema_metadata(None) for number, rows in found]
+        values = dict(zip(keys, plain_rows(pa.concat_tables(tables)) if tables else [], strict=True))
         return [
             [
                 {"rank": rank + 1, "score": float(score), **values[int(shard), int(row)]}
@@ -158,3 +159,20 @@ class Searcher:
             ]
             for query in zip(hits.scores, hits.shard, hits.row, strict=True)
         ]
+
+
+def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows as Python has them. A column of times with one that Python cannot hold is given as text."""
+    columns = [_plain(name, table.column(name)) for name in table.column_names]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _plain(name: str, column: pa.ChunkedArray) -> list[Any]:
+    try:
+        return column.to_pylist()
+    except (ValueError, OverflowError, KeyError):  # a year beyond 9999, an unknown time zone
+        pass
+    for text in (pa.string(), pa.int64(), pa.list_(pa.string())):
+        with contextlib.suppress(pa.ArrowException):
+            return column.cast(text).to_pylist()
+    raise SentenceBeamError(f"kept column {name} ({column.type}) holds values that Python has no type for")

@@ -1,21 +1,26 @@
 """The commit: every planned unit once, the ledger balanced, then one conditional write moves the store on."""
 
-import json
+import logging
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from transforms.errors import DataGateError, LedgerError, SentenceBeamError
 from transforms.space import Space
 from transforms.store import calibrations, layout, lease, storage
 from transforms.store.canary import CanaryFile
+from transforms.store.changes import Changes
 from transforms.store.ledger import Ledger, check_buckets, check_plan
 from transforms.store.manifest import FORMAT, Manifest, read_manifest, to_bytes, with_units
 from transforms.store.plan import Plan, read_plan
 from transforms.store.ranges import needs_ranges, of_floats
 from transforms.store.records import Problem, UnitRecord
+from transforms.store.report import write_report
+from transforms.store.results import COMMITTED, Result, record_result
+from transforms.store.times import now, timestamp
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,8 @@ class Snapshot:
 
     `previous` is the run whose snapshot it replaces, `version` that manifest's version (None: the store is new);
     `generation` counts how often the store was embedded anew; `canary` is the last manifest's entry, `ranges` what the
-    manifest says of them, if known.
+    manifest says of them, if known. `leased` says that the run took the store's lease, and so must still have it in the
+    end.
     """
 
     root: str
@@ -39,9 +45,11 @@ class Snapshot:
     previous: str | None = None
     version: str | None = None
     max_rejects: float = 0.01
+    price_per_hour: float | None = None
     generation: int = 0
     canary: dict[str, str] | None = None
     ranges: dict[str, Any] | None = None
+    leased: bool = False
 
     @property
     def canary_file(self) -> CanaryFile:
@@ -58,30 +66,6 @@ class Snapshot:
         """The space in which rows are written first."""
         space = Space.from_json(self.space)
         return of_floats(space) if self.fits_ranges else space
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a run ended: `status` is "committed" or "failed", `message` one line, `ledger` the counts.
-
-    `damaged` are shards of the last snapshot that were missing or changed, so that their rows were embedded again.
-    """
-
-    run: str
-    status: str
-    exit_code: int
-    message: str
-    finished: str
-    seconds: float
-    ledger: dict[str, int] = field(default_factory=dict)
-    index: dict[str, Any] | None = None
-    duplicate_ids: int = 0
-    damaged: list[str] = field(default_factory=list)
-
-
-def now() -> str:
-    """The time as manifests write it: UTC, ISO 8601, to the millisecond."""
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def settle(
@@ -134,14 +118,26 @@ def commit(
         earlier = read_manifest(snapshot.root, snapshot.run)  # a retried commit: the first attempt's stands
         data = earlier.data if earlier else data
     current = storage.join(snapshot.root, layout.MANIFEST)
-    if not store.replace_if(current, to_bytes(data), snapshot.version):
-        standing = read_manifest(snapshot.root)
-        if standing is None or standing.run != snapshot.run:
-            raise SentenceBeamError(
-                f"{snapshot.root}: run {standing.run if standing else '?'} committed while this run worked; "
-                "nothing of it was touched, run again"
-            )
+    lost = snapshot.leased and not lease.holds(snapshot.root, snapshot.run)
+    if lost or not store.replace_if(current, to_bytes(data), snapshot.version):
+        _check_committed(snapshot)
     return Manifest(snapshot.root, data)
+
+
+def _check_committed(snapshot: Snapshot) -> None:
+    """Raise SentenceBeamError unless the current snapshot is this run's, by an earlier attempt at the commit."""
+    standing = read_manifest(snapshot.root)
+    if standing is not None and standing.run == snapshot.run:
+        return
+    if (standing.version if standing else None) == snapshot.version:
+        raise SentenceBeamError(
+            f"{snapshot.root}: the lease was taken from this run while it gave no sign of life, and files it counts "
+            "on may have been removed; nothing was committed, run again"
+        )
+    raise SentenceBeamError(
+        f"{snapshot.root}: run {standing.run if standing else '?'} committed while this run worked; "
+        "nothing of it was touched, run again"
+    )
 
 
 def _manifest(snapshot: Snapshot, plan: Plan, ledger: Ledger, index: dict[str, Any] | None) -> dict[str, Any]:
@@ -179,30 +175,44 @@ def finish(
     problems: Iterable[Problem],
     index: dict[str, Any] | None = None,
     duplicate_ids: int = 0,
+    changes: Changes | None = None,
 ) -> Result:
     """Settle, commit, put the result on record and give the store back; a failed check is a result, not an error."""
     try:
         settled = settle(snapshot, list(units), list(problems))
         commit(snapshot, settled, index)
-        result = _committed(snapshot, settled, index, duplicate_ids)
+        result = replace(
+            _committed(snapshot, settled),
+            index=index,
+            duplicate_ids=duplicate_ids,
+            changes=asdict(changes) if changes else None,
+        )
     except SentenceBeamError as error:
         result = failed(snapshot, error)
-    record_result(snapshot, result)
+    record_result(snapshot.root, result)
+    if result.status == COMMITTED:
+        _report(snapshot.root)
     lease.release(snapshot.root, snapshot.run)
     return result
 
 
-def _committed(
-    snapshot: Snapshot,
-    settled: tuple[Plan, list[UnitRecord], Ledger],
-    index: dict[str, Any] | None,
-    duplicate_ids: int,
-) -> Result:
+def _report(root: str) -> None:
+    """A report that cannot be written must not make a failure of a run that has committed."""
+    try:
+        write_report(root)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        _LOGGER.error("%s: the report was not written (%s); sentence-beam report makes one", root, reason)
+
+
+def _committed(snapshot: Snapshot, settled: tuple[Plan, list[UnitRecord], Ledger]) -> Result:
     _, units, ledger = settled
-    damaged = sorted({path for unit in units for path in unit.damaged})
-    seconds = _seconds(snapshot)
-    return Result(
-        snapshot.run, "committed", 0, "committed", now(), seconds, ledger.to_json(), index, duplicate_ids, damaged
+    return replace(
+        _ended(snapshot, COMMITTED, COMMITTED),
+        ledger=ledger.to_json(),
+        damaged=sorted({path for unit in units for path in unit.damaged}),
+        truncated=sum(unit.truncated for unit in units),
+        spared=max(sum(unit.tokens - unit.lost for unit in units) - ledger.real, 0),
     )
 
 
@@ -210,22 +220,19 @@ def failed(snapshot: Snapshot, error: Exception) -> Result:
     """The result of a run that left the manifest alone."""
     exit_code = error.exit_code if isinstance(error, SentenceBeamError) else 1
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return Result(snapshot.run, "failed", exit_code, line, now(), _seconds(snapshot))
+    return replace(_ended(snapshot, "failed", line), exit_code=exit_code)
 
 
-def _seconds(snapshot: Snapshot) -> float:
-    started = datetime.fromisoformat(snapshot.started.replace("Z", "+00:00"))
-    return round(time.time() - started.timestamp(), 3)
-
-
-def record_result(snapshot: Snapshot, result: Result) -> None:
-    """Write `runs/<run>/result.json`; a retried last step leaves the first one."""
-    path = storage.join(snapshot.root, layout.result(snapshot.run))
-    storage.storage_of(path).put_if_absent(path, to_bytes(asdict(result)))
-
-
-def read_result(root: str, run: str) -> Result | None:
-    """How a run ended, or None where it has not."""
-    path = storage.join(root, layout.result(run))
-    found = storage.storage_of(path).read_versioned(path)
-    return Result(**json.loads(found[0])) if found else None
+def _ended(snapshot: Snapshot, status: str, message: str) -> Result:
+    return Result(
+        run=snapshot.run,
+        status=status,
+        exit_code=0,
+        message=message,
+        finished=now(),
+        seconds=round(time.time() - timestamp(snapshot.started), 3),
+        started=snapshot.started,
+        previous=snapshot.previous,
+        space=snapshot.space["id"],
+        price_per_hour=snapshot.price_per_hour,
+    )

@@ -10,11 +10,15 @@ from transforms.store.shards import read_shard
 BUCKETS = 256
 
 
+def hash_ids(ids: Iterable[str]) -> np.ndarray:
+    """uint64 [n], the first eight bytes of each id's blake2b."""
+    return np.frombuffer(b"".join(hashlib.blake2b(i.encode(), digest_size=8).digest() for i in ids), np.uint64)
+
+
 def id_hashes(path: str) -> Iterator[tuple[int, bytes]]:
     """For each bucket with ids of this shard in it: the bucket and the ids' hashes, packed uint64."""
     ids = [i for batch in read_shard(path, ["id"]) for i in batch.column(0).to_pylist()]
-    packed = b"".join(hashlib.blake2b(i.encode(), digest_size=8).digest() for i in ids)
-    hashes = np.frombuffer(packed, np.uint64)
+    hashes = hash_ids(ids)
     bucket = hashes % np.uint64(BUCKETS)
     for number in np.unique(bucket):
         yield int(number), hashes[bucket == number].tobytes()

@@ -11,12 +11,35 @@ calibrations/<digest>/              copies of the calibrations that snapshots ar
 canary/<pooled id>-<n>.parquet      texts and vectors that tell whether the model still makes the same ones
 index/<sha256>.faiss .parquet       trained quantizer, segments, locators
 runs/<run>/                         plan.parquet, result.json, what the index step left for itself
+report.json report.html             every night's counts, and the same to look at
 lease.json                          who is writing
 """
 
+import re
+
 MANIFEST = "manifest.json"
 LEASE = "lease.json"
+REPORT = "report.json"
+PAGE = "report.html"
 EMBEDDINGS = "embeddings"
+MANIFESTS = "manifests"
+RUNS = "runs"
+
+_RUN = r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{6}"
+_UNIT = r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?-[0-9a-f]{16}"
+_KINDS = {
+    "snapshots": rf"manifests/{_RUN}\.json",
+    "parts": r"manifests/parts/[0-9a-f]{64}\.json",
+    "shards": rf"embeddings/{_UNIT}\.parquet",
+    "sidecars": rf"sidecars/{_UNIT}\.json",
+    "rejects": rf"rejects/{_UNIT}\.parquet",
+    "index": r"index/[0-9a-f]{64}\.[a-z]+",
+    "ranges": r"ranges/[0-9a-f]+\.json",
+    "calibrations": r"calibrations/[0-9a-f]+/[a-z.]+",
+    "canary": r"canary/[0-9a-f]{16}-[0-9]+\.parquet",
+    "runs": rf"runs/{_RUN}/[a-z0-9.-]+",
+}
+_TEMPORARY = re.compile(r"(.+)\.tmp-[0-9a-f]{32}")
 
 
 def snapshot(run: str) -> str:
@@ -77,3 +100,36 @@ def ranges(digest: str) -> str:
 def index_file(sha256: str, suffix: str) -> str:
     """A quantizer, segment (`faiss`) or locator table (`parquet`), named by its bytes."""
     return f"index/{sha256}.{suffix}"
+
+
+def kind(path: str) -> str | None:
+    """What a file is, by its path within the store; None for the files beside the folders and for foreign ones.
+
+    >>> kind("embeddings/0123456789abcdef-000000000000-fedcba9876543210.parquet"), kind("embeddings/mine.parquet")
+    ('shards', None)
+    """
+    whole = _TEMPORARY.fullmatch(path)
+    if whole is not None:
+        return "temporary" if kind(whole[1]) or whole[1] in (MANIFEST, LEASE, REPORT, PAGE) else None
+    return next((name for name, pattern in _KINDS.items() if re.fullmatch(pattern, path)), None)
+
+
+def snapshot_run(path: str) -> str | None:
+    """The run that a file is the manifest of by its place, whatever its name; None for other files.
+
+    >>> snapshot_run("manifests/x.json"), snapshot_run("manifests/parts/x.json")
+    ('x', None)
+    """
+    found = re.fullmatch(r"manifests/([^/]+)\.json", path)
+    return found[1] if found else None
+
+
+def result_run(path: str) -> str | None:
+    """The run that a file is the result of; None for other files."""
+    found = re.fullmatch(r"runs/([^/]+)/result\.json", path)
+    return found[1] if found else None
+
+
+def stem(path: str) -> str:
+    """`<unit>-<digest>`, which a unit's shard, sidecar and reject file share."""
+    return path.rpartition("/")[2].rpartition(".")[0]

@@ -1,9 +1,12 @@
 """The lease: who is writing. It saves the money of two runs at once; the conditional commit protects the data."""
 
+import contextlib
 import json
 import os
 import socket
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 from transforms.errors import SentenceBeamError
@@ -64,11 +67,29 @@ def _read(root: str) -> tuple[Lease | None, str | None]:
         return None, found[1]
 
 
-def acquire(root: str, lease: Lease) -> None:
-    """Take the store for a run. Raises SentenceBeamError naming the run and job that hold it."""
+def check(root: str) -> str | None:
+    """The version of a lease that may be taken over. Raises SentenceBeamError naming run and job where it may not."""
     current, version = _read(root)
     if current is not None and not current.is_stale():
         raise _held(root, current)
+    return version
+
+
+def holds(root: str, run: str) -> bool:
+    """Whether the store is still this run's."""
+    lease, _ = _read(root)
+    return lease is not None and lease.run == run
+
+
+def is_alive(root: str, run: str) -> bool:
+    """Whether a run holds the store and has given a sign of life."""
+    lease, _ = _read(root)
+    return lease is not None and lease.run == run and not lease.is_stale()
+
+
+def acquire(root: str, lease: Lease) -> None:
+    """Take the store for a run. Raises SentenceBeamError naming the run and job that hold it."""
+    version = check(root)
     path = storage.join(root, layout.LEASE)
     if not storage.storage_of(path).replace_if(path, lease.to_bytes(), version):
         taken, _ = _read(root)
@@ -94,15 +115,41 @@ class Renewal:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + RENEW_SECONDS
-        lease, version = _read(self._root)
-        if lease is not None and lease.run == self._run:
-            path = storage.join(self._root, layout.LEASE)
-            storage.storage_of(path).replace_if(path, replace(lease, renewed=time.time()).to_bytes(), version)
+        renew(self._root, self._run)
+
+
+def renew(root: str, run: str) -> None:
+    """A sign of life, if the lease is still this run's."""
+    lease, version = _read(root)
+    if lease is not None and lease.run == run:
+        path = storage.join(root, layout.LEASE)
+        storage.storage_of(path).replace_if(path, replace(lease, renewed=time.time()).to_bytes(), version)
+
+
+@contextlib.contextmanager
+def kept_alive(root: str, run: str) -> Iterator[None]:
+    """Renew while the body runs, also through steps that finish no unit: listing, hashing, training an index."""
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(RENEW_SECONDS):
+            with contextlib.suppress(Exception):  # the next beat tries again; the commit looks whose the lease is
+                renew(root, run)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def release(root: str, run: str) -> None:
     """Give the store back, if it is still this run's."""
-    lease, _ = _read(root)
-    if lease is not None and lease.run == run:
-        path = storage.join(root, layout.LEASE)
-        storage.storage_of(path).delete(path)
+    path = storage.join(root, layout.LEASE)
+    lease, version = _read(root)
+    while lease is not None and version is not None and lease.run == run:
+        if storage.storage_of(path).delete_if(path, version):
+            return
+        lease, version = _read(root)  # it was renewed in between

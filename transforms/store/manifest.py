@@ -60,6 +60,11 @@ class Manifest:
         return Buckets(**found) if found else None
 
     @property
+    def content(self) -> list[dict[str, Any]]:
+        """All of its JSON: its own, and that of its parts."""
+        return [self.data, *self._parts]
+
+    @property
     def shard_paths(self) -> list[str]:
         """Full paths of the shards, in the units' order."""
         return [storage.join(self.root, unit.path) for unit in self.units if unit.path]
@@ -100,6 +105,13 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
         raise SentenceBeamError(
             f"{path} is corrupt ({error}); restore it from {storage.join(root, 'manifests')}"
         ) from error
+
+
+def snapshots(root: str) -> list[str]:
+    """The runs whose manifests stand, the latest first; one of them may never have become current."""
+    folder = storage.join(root, layout.MANIFESTS)
+    paths = (entry.path.removeprefix(root.rstrip("/") + "/") for entry in storage.storage_of(folder).below(folder))
+    return sorted((run for path in paths if (run := layout.snapshot_run(path))), reverse=True)
 
 
 def with_units(root: str, data: dict[str, Any], units: list[UnitRecord], files: list[dict[str, Any]]) -> dict[str, Any]:

@@ -10,10 +10,12 @@ import pyarrow.dataset as ds
 
 from transforms.errors import OptionError
 from transforms.space import Space
-from transforms.store import storage
+from transforms.store import layout, storage
 from transforms.store.coding import Coding
-from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.ranges import kept_ranges
+
+LATEST = 5
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,11 @@ class Store:
 def open_store(path: str, snapshot: str | None = None) -> Store:
     """Open the current snapshot of a store, or that of a run. Raises OptionError where there is none."""
     root = storage.absolute(path)
-    manifest = read_manifest(root, snapshot)
-    if manifest is None:
-        what = f"has no snapshot {snapshot}" if snapshot else "holds no store (no manifest.json)"
-        raise OptionError(f"{root} {what}; check the path, or make one with sentence-beam embed")
-    return Store(manifest)
+    named = snapshot is None or layout.snapshot_run(layout.snapshot(snapshot)) == snapshot  # else it is some path
+    manifest = read_manifest(root, snapshot) if named else None
+    if manifest is not None:
+        return Store(manifest)
+    runs = snapshots(root) if snapshot is not None else []
+    if runs:
+        raise OptionError(f"{root} has no snapshot {snapshot}; the latest are {', '.join(runs[:LATEST])}")
+    raise OptionError(f"{root} holds no store (no manifest.json); check the path, or make one with sentence-beam embed")

@@ -120,10 +120,20 @@ def _rejected(rows: UnitRows) -> list[str]:
 
 
 def _without_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Times as integers: Python's own end with the year 9999 and with microseconds."""
-    if not pa.types.is_temporal(column.type):
-        return column
-    return column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    """Times as integers, also within lists and structs: Python's own end with the year 9999 and with microseconds."""
+    kind = _without_time(column.type)
+    return column if kind == column.type else column.cast(kind)
+
+
+def _without_time(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_temporal(kind):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        made = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return made(kind.value_field.with_type(_without_time(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_time(field.type)) for field in kind])
+    return kind
 
 
 def shard_bytes(coding: Coding, rows: UnitRows, hashes: list[bytes], vectors: Vectors, counts: dict[str, int]) -> bytes:

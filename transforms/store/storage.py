@@ -1,8 +1,8 @@
-"""The one module that touches storage: list, read, write once, replace if unchanged, delete.
+"""The one module that touches storage: list, read, write once, replace or delete if unchanged, delete.
 
 Local folders get atomic writes and real conditions (a hard link that must not exist, a comparison under a file lock).
 Every other scheme goes through Beam's filesystems, which can create and delete but have no conditional write: there
-`put_if_absent` and `replace_if` look first and write then.
+`put_if_absent`, `replace_if` and `delete_if` look first and write then.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import uuid
@@ -18,30 +19,41 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileSystem
 from apache_beam.io.filesystems import FileSystems
 
 from transforms.errors import SentenceBeamError
 
 BLOCK = 1 << 20
+LITERAL = re.compile(r"[^\[*?]*")
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One stored file: full path, bytes, checksum (content where the store knows it) and version (changes on write)."""
+    """One stored file: full path, bytes, checksum (content where the store knows it) and version (changes on write).
+
+    `modified` is when it was written, in seconds since 1970 by the storage's clock.
+    """
 
     path: str
     size: int
     checksum: str
     version: str
+    modified: float = 0.0
 
 
 class Storage(Protocol):
     """What the rest of the project may do with files; paths are full paths or URLs."""
 
     def match(self, pattern: str) -> list[Entry]:
-        """Files that a glob names, sorted by path; `*` stays inside a folder, `**` does not."""
+        """Files that a glob names, sorted by path; `*` stays inside a folder, `**` does not.
+
+        Raises SentenceBeamError for a link to nothing that a glob names: it would be left out unnoticed.
+        """
+
+    def below(self, folder: str) -> list[Entry]:
+        """Every file below a folder, sorted by path, without checksums and versions: a listing, no request a file."""
 
     def stat(self, path: str) -> Entry | None:
         """The file's entry, or None where there is no file."""
@@ -58,16 +70,27 @@ class Storage(Protocol):
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
         """Write over the file only while it is still `version` (None: while it is absent); False otherwise."""
 
-    def delete(self, path: str) -> None:
-        """Remove a file; no error where there is none."""
+    def delete(self, *paths: str) -> None:
+        """Remove files; no error where there is none."""
+
+    def delete_if(self, path: str, version: str) -> bool:
+        """Remove the file only while it is still `version`; False otherwise."""
 
 
 class LocalStorage:
     """Files of this machine. A reader sees a whole file or none; a crash leaves at most a `.tmp-` file behind."""
 
     def match(self, pattern: str) -> list[Entry]:
-        found = FileSystems.match([pattern])[0].metadata_list
-        return sorted((self._entry(m.path) for m in found if os.path.isfile(m.path)), key=lambda e: e.path)
+        return [self._entry(path) for path in sorted(_matching(pattern)) if _is_file(path)]
+
+    def below(self, folder: str) -> list[Entry]:
+        found = (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
+        entries = []
+        for path in sorted(found):
+            with contextlib.suppress(FileNotFoundError):  # gone since it was listed
+                s = os.lstat(path)
+                entries.append(Entry(path, s.st_size, "", "", s.st_mtime))
+        return entries
 
     def stat(self, path: str) -> Entry | None:
         return self._entry(path) if os.path.isfile(path) else None
@@ -109,14 +132,23 @@ class LocalStorage:
             _sync_folder(path)
             return True
 
-    def delete(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+    def delete(self, *paths: str) -> None:
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+
+    def delete_if(self, path: str, version: str) -> bool:
+        with self._locked(path):
+            current = self.read_versioned(path)
+            if current is None or current[1] != version:
+                return False
+            self.delete(path)
+            return True
 
     def _entry(self, path: str) -> Entry:
         """Version: size, modification and change time, inode. Only the bytes' own hash proves more."""
         s = os.stat(path)
-        return Entry(path, s.st_size, "", f"{s.st_size}-{s.st_mtime_ns}-{s.st_ctime_ns}-{s.st_ino}")
+        return Entry(path, s.st_size, "", f"{s.st_size}-{s.st_mtime_ns}-{s.st_ctime_ns}-{s.st_ino}", s.st_mtime)
 
     def _write_temporary(self, path: str, data: bytes) -> str:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
@@ -140,12 +172,34 @@ class LocalStorage:
             yield
 
 
+def _matching(pattern: str) -> Iterator[str]:
+    """Paths that a pattern names, as Beam matches; unlike there, links to nothing are among those that a glob names."""
+    literal = LITERAL.match(pattern)[0]  # type: ignore[index]
+    if literal == pattern:
+        yield from [pattern] if os.path.exists(pattern) else []
+        return
+    matches = re.compile(FileSystem.translate_pattern(pattern)).match
+    for parent, _, names in os.walk(os.path.dirname(literal)):
+        yield from (path for path in (os.path.join(parent, name) for name in names) if matches(path))
+
+
+def _is_file(path: str) -> bool:
+    if os.path.islink(path) and not os.path.exists(path):
+        raise SentenceBeamError(f"{path} is a link to a file that is not there; mend the link or remove it")
+    return os.path.isfile(path)
+
+
 class BeamStorage:
     """Any scheme that Beam has a filesystem for."""
 
     def match(self, pattern: str) -> list[Entry]:
         found = FileSystems.match([pattern])[0].metadata_list
         return sorted((self._entry(m.path, m.size_in_bytes) for m in found), key=lambda e: e.path)
+
+    def below(self, folder: str) -> list[Entry]:
+        found = FileSystems.match([f"{folder}/**"])[0].metadata_list
+        entries = (Entry(m.path, m.size_in_bytes, "", "", m.last_updated_in_seconds) for m in found)
+        return sorted(entries, key=lambda e: e.path)
 
     def stat(self, path: str) -> Entry | None:
         found = FileSystems.match([path])[0].metadata_list
@@ -174,9 +228,20 @@ class BeamStorage:
         self._write(path, data)
         return True
 
-    def delete(self, path: str) -> None:
-        if FileSystems.exists(path):
-            FileSystems.delete([path])
+    def delete(self, *paths: str) -> None:
+        try:
+            if paths:
+                FileSystems.delete(list(paths))
+        except BeamIOError:
+            if any(FileSystems.exists(path) for path in paths):
+                raise
+
+    def delete_if(self, path: str, version: str) -> bool:
+        current = self.read_versioned(path)
+        if current is None or current[1] != version:
+            return False
+        self.delete(path)
+        return True
 
     def _entry(self, path: str, size: int) -> Entry:
         checksum = str(FileSystems.checksum(path))

@@ -75,7 +75,7 @@ def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
         yield f"{path}: the reject file of unit {unit.unit} is missing"
         return
     try:
-        rows = pq.read_table(io.BytesIO(found[0])).num_rows
+        rows = pq.read_table(io.BytesIO(found[0]), page_checksum_verification=True).num_rows
     except (pa.ArrowException, OSError) as error:
         yield f"{path}: not a readable reject file ({error})"
         return

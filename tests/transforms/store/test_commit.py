@@ -12,11 +12,13 @@ from helpers.units import make_unit, make_vectors
 from transforms.errors import DataGateError, LedgerError, SentenceBeamError
 from transforms.space import Space
 from transforms.store import lease, manifest, open_store, storage
-from transforms.store.commit import Snapshot, finish, now, read_result, settle
+from transforms.store.commit import Snapshot, finish, settle
 from transforms.store.corpus import InputFile, Span
 from transforms.store.ledger import Ledger
 from transforms.store.plan import PlannedFile, read_plan, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
+from transforms.store.results import read_result
+from transforms.store.times import now
 from transforms.store.units import UnitCounts, UnitStore
 from transforms.store.verify import faults
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_beam.io.filesystem import FileMetadata, FileSystem, MatchResult
+from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem, MatchResult
 
 from transforms.errors import SentenceBeamError
 from transforms.store import storage
@@ -87,8 +87,9 @@ class MemoryFileSystem(FileSystem):
         return FileMetadata(path, len(BLOBS[path]))
 
     def delete(self, paths: list[str]) -> None:
-        for path in paths:
-            del BLOBS[path]
+        missing = [path for path in paths if BLOBS.pop(path, None) is None]
+        if missing:
+            raise BeamIOError("Delete operation failed", dict.fromkeys(missing, FileNotFoundError()))
 
 
 @pytest.fixture(params=["local", "mem"])
@@ -135,6 +136,67 @@ def test_stat_match_open_delete(root: str) -> None:
     store.delete(paths[0])
     store.delete(paths[0])
     assert store.stat(paths[0]) is None
+
+
+def test_below_lists_everything_in_one_go(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [storage.join(root, "a", name) for name in ("x.json", "deep/er/y.bin", "z.json.tmp-1")]
+    store = storage.storage_of(root)
+    for path in [*paths, storage.join(root, "ab", "no.json")]:
+        store.put_if_absent(path, path.encode())
+    monkeypatch.setattr(storage.FileSystems, "checksum", lambda path: pytest.fail("a request for every file"))
+    found = store.below(storage.join(root, "a"))
+    assert [(entry.path, entry.size) for entry in found] == [(path, len(path)) for path in sorted(paths)]
+    assert store.below(storage.join(root, "none")) == []
+
+
+def test_delete_if_needs_the_version_that_was_read(root: str) -> None:
+    path = storage.join(root, "pointer.json")
+    store = storage.storage_of(path)
+    assert not store.delete_if(path, "none")
+    store.put_if_absent(path, b"one")
+    _, first = store.read_versioned(path) or (b"", "")
+    store.replace_if(path, b"two", first)
+    assert not store.delete_if(path, first)
+    data, second = store.read_versioned(path) or (b"", "")
+    assert data == b"two"
+    assert store.delete_if(path, second)
+    assert store.read_versioned(path) is None
+
+
+def test_many_files_are_removed_at_once(root: str) -> None:
+    paths = [storage.join(root, f"{i}.txt") for i in range(5)]
+    store = storage.storage_of(root)
+    for path in paths[:4]:
+        store.put_if_absent(path, b"x")
+    store.delete(*paths[1:])
+    assert [entry.path for entry in store.below(root)] == paths[:1]
+    store.delete()
+
+
+def test_a_local_listing_says_when_a_file_was_written(tmp_path: Path) -> None:
+    import os
+
+    (tmp_path / "a").write_text("x")
+    os.utime(tmp_path / "a", (5, 7))
+    assert [entry.modified for entry in storage.LocalStorage().below(str(tmp_path))] == [7]
+
+
+@pytest.mark.parametrize("pattern", ["*.txt", "b*", "**", "?.t*"])
+def test_a_link_to_nothing_is_named_where_a_pattern_names_it(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / "b.txt").symlink_to(tmp_path / "gone")
+    with pytest.raises(SentenceBeamError, match=r"b\.txt is a link to a file that is not there"):
+        storage.LocalStorage().match(str(tmp_path / pattern))
+    assert [Path(entry.path).name for entry in storage.LocalStorage().match(str(tmp_path / "a*"))] == ["a.txt"]
+    assert storage.LocalStorage().match(str(tmp_path / "b.txt")) == []
+
+
+def test_links_to_files_are_matched_and_folders_are_not(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.txt").write_text("x")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "folder" / "a.txt")
+    (tmp_path / "to-folder.txt").symlink_to(tmp_path / "folder")
+    assert [Path(e.path).name for e in storage.LocalStorage().match(str(tmp_path / "*"))] == ["link.txt"]
 
 
 def test_of_many_writers_at_once_exactly_one_wins(tmp_path: Path) -> None:

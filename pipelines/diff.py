@@ -1,0 +1,48 @@
+"""`sentence-beam diff`: the rows in which two snapshots differ."""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from pipelines import options
+from pipelines.output import check_output, write_tables
+from transforms.store import open_store
+from transforms.store.diff import SCHEMA, diff
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `diff`."""
+    p = options.command("diff", "List the ids that were added, changed or deleted between two snapshots.")
+    p.add_argument("old", metavar="A", help="run of the older snapshot")
+    p.add_argument("new", metavar="B", help="run of the newer snapshot")
+    p.add_argument("--store", required=True, metavar="STORE")
+    p.add_argument("--output", required=True, metavar="FILE", help=".parquet file with a row for each difference")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    return options.run_command("diff", _diff, argv)
+
+
+def _diff(argv: list[str]) -> int:
+    args, _ = options.parse(parser(), argv)
+    check_output(args.output, (".parquet",))
+    old, new = (open_store(args.store, run).manifest for run in (args.old, args.new))
+    counts: Counter[str] = Counter()
+
+    def counted() -> Iterator[pa.Table]:
+        for table in diff(old, new):
+            counts.update(table.column("change").to_pylist())
+            yield table
+
+    write_tables(args.output, SCHEMA, counted())
+    print(f"{counts['added']:,} added, {counts['changed']:,} changed, {counts['deleted']:,} deleted in {args.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""Tables that a command writes into a file of its user's, instead of printing them."""
+
+import json
+import os
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transforms.errors import OptionError
+
+
+def check_output(path: str | None, suffixes: tuple[str, ...] = (".parquet", ".jsonl")) -> None:
+    """Refuse an output of another kind, or in no folder, before anything is loaded."""
+    if path is None:
+        return
+    if not path.endswith(suffixes):
+        raise OptionError(f"--output {path}: the name must end in {' or '.join(suffixes)}")
+    if not os.path.isdir(os.path.dirname(path) or "."):
+        raise OptionError(f"--output {path}: there is no such folder; make it")
+
+
+def write_rows(path: str, rows: list[dict[str, Any]]) -> None:
+    """A Parquet or JSONL file of the rows."""
+    if path.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), path)
+        return
+    with open(path, "w", encoding="utf8") as f:
+        f.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
+
+
+def write_tables(path: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    """A Parquet file of the tables, which stands under its name when it is whole."""
+    temporary = f"{path}.tmp-{uuid.uuid4().hex}"
+    try:
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            for table in tables:
+                writer.write_table(table)
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def aligned(heads: tuple[str, ...], rows: list[tuple[str, ...]], right: frozenset[str] = frozenset()) -> list[str]:
+    """Lines of a table whose columns are as wide as they have to be; those in `right` are set flush right."""
+    columns = [[head, *(row[i] for row in rows)] for i, head in enumerate(heads)]
+    widths = [max(map(len, column)) for column in columns]
+    lines = []
+    for row in (heads, *rows):
+        cells = [
+            cell.rjust(width) if head in right else cell.ljust(width)
+            for head, cell, width in zip(heads, row, widths, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines

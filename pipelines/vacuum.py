@@ -1,0 +1,75 @@
+"""`sentence-beam vacuum`: remove what no snapshot that is kept names."""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from pipelines import options
+from pipelines.resolve import new_run
+from pipelines.summary import amount
+from pipelines.writing import writing
+from transforms.store import lease, open_store
+from transforms.store.vacuum import Rubbish, find_rubbish, remove
+
+OLDER_THAN = 7 * 86_400.0
+NAMED = 5
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `vacuum`."""
+    p = options.command("vacuum", "Remove old snapshots, and the files that no kept snapshot names.")
+    p.add_argument("--store", required=True, metavar="STORE")
+    p.add_argument(
+        "--keep", type=options.positive, metavar="N", help="keep the newest N snapshots (default: the current one)"
+    )
+    p.add_argument(
+        "--older-than",
+        type=options.duration,
+        metavar="D",
+        help="keep what is younger, as in 7d or 12h (default: 7d where --keep is not given)",
+    )
+    p.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    return options.run_command("vacuum", _vacuum, argv)
+
+
+def _vacuum(argv: list[str]) -> int:
+    args, beam_options = options.parse(parser(), argv)
+    root = open_store(args.store).root
+    older_than = OLDER_THAN if args.older_than is None and args.keep is None else args.older_than
+    if args.dry_run:
+        lease.check(root)
+        print("\n".join(lines(find_rubbish(root, args.keep or 1, older_than, time.time()), "would be removed")))
+        return 0
+    with writing(root, new_run(), beam_options, "--store"):
+        rubbish = find_rubbish(root, args.keep or 1, older_than, time.time())
+        remove(rubbish)
+    print("\n".join(lines(rubbish, "removed")))
+    return 0
+
+
+def lines(rubbish: Rubbish, what: str) -> list[str]:
+    """Snapshots by name, files by kind, and the sum."""
+    found = [f"{'snapshots':<11} {len(rubbish.snapshots):,} {what}{_named(rubbish.snapshots)}, "
+             f"{len(rubbish.kept):,} kept"]  # fmt: skip
+    found += [f"{kind:<11} {_files(*sums)}" for kind, sums in sorted(rubbish.by_kind.items()) if kind != "snapshots"]
+    number, size = len(rubbish.files), sum(entry.size for entry in rubbish.files)
+    return [*found, f"{'all':<11} {_files(number, size)} {what}"]
+
+
+def _named(runs: Sequence[str]) -> str:
+    more = ", ..." if len(runs) > NAMED else ""
+    return f" ({', '.join(runs[:NAMED])}{more})" if runs else ""
+
+
+def _files(number: int, size: int) -> str:
+    return f"{number:,} file{'' if number == 1 else 's'}, {amount(size)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""A run's hold on a store: the lease, kept alive until the run has ended wherever it works, and how it ended."""
+
+import contextlib
+from collections.abc import Iterator
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners.runner import PipelineState
+
+from pipelines import options
+from transforms.errors import OptionError, SentenceBeamError
+from transforms.store import lease
+from transforms.store.commit import Snapshot, failed
+from transforms.store.manifest import read_manifest
+from transforms.store.records import Problem
+from transforms.store.results import Result, read_result, record_result
+
+
+class Writer:
+    """One run that holds the lease, and the pipeline it works by."""
+
+    def __init__(self, options: PipelineOptions):
+        self._options = options
+        self._pipeline: beam.Pipeline | None = None
+
+    def pipeline(self) -> beam.Pipeline:
+        """The run's pipeline, to be filled and run in a `with`."""
+        self._pipeline = beam.Pipeline(options=self._options)
+        return self._pipeline
+
+    def is_elsewhere(self) -> bool:
+        """Whether an engine has taken the job and is not known to have ended it."""
+        result = getattr(self._pipeline, "result", None)  # there once the job was submitted
+        if result is None or options.in_process(self._options):
+            return False
+        try:
+            return not PipelineState.is_terminal(result.state)
+        except Exception:  # the engine cannot be asked any more
+            return True
+
+
+@contextlib.contextmanager
+def writing(root: str, run: str, beam_options: PipelineOptions, flag: str) -> Iterator[Writer]:
+    """Hold the store's lease while the body runs, and beyond it where an engine still works for the run.
+
+    Such a job outlives this process, and only its own end gives the lease back. `flag` is the option that names the
+    store.
+    """
+    local, writer = options.in_process(beam_options), Writer(beam_options)
+    runner = beam_options.view_as(StandardOptions).runner
+    try:
+        lease.acquire(root, lease.Lease.of_this_process(run, runner, run, local))
+    except OSError as error:
+        raise OptionError(f"{flag} {root} cannot be written ({error.strerror or error}); choose another") from error
+    try:
+        with lease.kept_alive(root, run):
+            yield writer
+    finally:
+        if not writer.is_elsewhere():
+            with contextlib.suppress(OSError):  # a full disk must not hide what went wrong
+                lease.release(root, run)
+
+
+@contextlib.contextmanager
+def recorded(snapshot: Snapshot) -> Iterator[None]:
+    """Put a pipeline that breaks down on record, if the store still takes it."""
+    try:
+        yield
+    except Exception as error:
+        with contextlib.suppress(Exception):
+            standing = read_manifest(snapshot.root)
+            if standing is None or standing.run != snapshot.run:  # else it broke down behind its commit
+                record_result(snapshot.root, failed(snapshot, error))
+        raise
+
+
+def result_of(root: str, run: str) -> Result:
+    """How a run that has ended ended; raises the error that a failed run's result is."""
+    result = read_result(root, run)
+    if result is None:
+        raise SentenceBeamError(f"run {run} ended without a result; see the runner's log")
+    if result.exit_code:
+        raise Problem(result.message, result.exit_code).error()
+    return result

@@ -1,0 +1,286 @@
+"""history, diff, report and --snapshot as a person runs them, night after night."""
+
+import json
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from helpers.commands import Run
+from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, rows_of, sentences, write_lines, write_parquet
+from helpers.snapshots import night, numbered, run_name
+
+from transforms.store import open_store
+from transforms.store.verify import faults
+
+
+@pytest.fixture
+def nights(store: Path) -> Path:
+    """Three nights: rows are added, one is changed, some go."""
+    night(str(store), 0, numbered(0, 5), numbered(5, 9))
+    night(str(store), 1, numbered(0, 5), {**numbered(6, 12), "r7": "another"})
+    night(str(store), 2, numbered(0, 5))
+    return store
+
+
+def report_of(store: Path) -> dict[str, Any]:
+    return json.loads((store / "report.json").read_text())
+
+
+# --- older snapshots
+
+
+def test_an_older_snapshot_is_read_by_every_reader(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    write_parquet(inputs / "a.parquet", sentences(6))
+    embed(inputs / "*", "--index", "Flat").ok()
+    first, ids = manifest_of(store)["run"], ids_of(store)
+    write_parquet(inputs / "a.parquet", ["something else"])
+    embed(inputs / "*").ok()
+    assert len(run("files", "--store", store, "--snapshot", first).ok().out.split()) == 1
+    assert "6 rows" in run("verify", "--store", store, "--snapshot", first).ok().out
+    for extra in ([], ["--exact"]):
+        found = run("search", "--store", store, "--snapshot", first, "--query", "dog", "-k", 9, *extra).ok().out
+        assert found.count("a.parquet#") == 6
+        assert run("search", "--store", store, "--query", "dog", "-k", 9, *extra).ok().out.count("a.parquet#") == 1
+    assert open_store(str(store), snapshot=first).dataset().to_table(columns=["id"])["id"].to_pylist() == ids
+    assert [len(rows) for rows in open_store(str(store), snapshot=first).search(["dog"], k=9)] == [6]
+
+
+@pytest.mark.parametrize(
+    "command", [("files",), ("verify",), ("search", "--query", "x"), ("diff", "--output", "d.parquet")]
+)
+@pytest.mark.parametrize("name", ["20200101T000000Z-abcdef", "../manifest", "", "parts/x", "/etc/passwd"])
+def test_an_unknown_run_lists_the_latest(run: Run, nights: Path, tmp_path: Path, command: tuple, name: str) -> None:
+    for number in range(3, 7):
+        night(str(nights), number, numbered(0, 5))
+    arguments = [run_name(2), name] if command[0] == "diff" else ["--snapshot", name]
+    line = run(*command, "--store", nights, *arguments).failed(2, "no snapshot", run_name(6), run_name(2))
+    assert run_name(1) not in line
+
+
+def test_where_there_is_no_store_no_run_is_listed(run: Run, tmp_path: Path) -> None:
+    run("files", "--store", tmp_path, "--snapshot", "x").failed(2, "holds no store")
+
+
+# --- history
+
+
+def test_history_has_a_line_for_each_run(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(6))
+    embed(inputs / "*", "--index", "Flat").ok()
+    write_lines(inputs / "a.txt", ["", *sentences(2)])
+    embed(inputs / "*").failed(3)
+    embed(inputs / "*", "--max-rejects", 0.5).ok()
+    run("index", "--input", store).ok()
+    head, *lines = run("history", "--store", store).ok().out.splitlines()
+    assert head.split() == [
+        "run", "started", "time", "rows", "embedded", "reused", "duplicates", "carried", "rejected", "recall",
+        "status", "snapshot", "message",
+    ]  # fmt: skip
+    assert [line.split()[0] for line in lines] == sorted(path.name for path in (store / "runs").iterdir())
+    assert [" failed " in f"{line} " for line in lines] == [False, True, False, False]
+    assert "rows rejected, more than --max-rejects" in lines[1]
+    assert lines[0].endswith("committed  kept")
+    assert lines[3].endswith("committed  current")
+    run("vacuum", "--store", store, "--keep", 1).ok()
+    lines = run("history", "--store", store).ok().out.splitlines()[1:]
+    assert [line.split()[-1] for line in lines if "failed" not in line] == ["removed", "removed", "current"]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_history_as_a_file(run: Run, nights: Path, tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / f"history.{suffix}"
+    assert run("history", "--store", nights, "--output", out).ok().out == f"3 runs in {out}\n"
+    rows = (
+        pq.read_table(out).to_pylist()
+        if suffix == "parquet"
+        else [json.loads(line) for line in out.read_text().splitlines()]
+    )
+    assert [(row["run"], row["rows"], row["snapshot"]) for row in rows] == [
+        (run_name(0), 9, "kept"), (run_name(1), 11, "kept"), (run_name(2), 5, "current"),
+    ]  # fmt: skip
+
+
+# --- diff
+
+
+def test_diff_lists_ids_with_both_hashes(run: Run, nights: Path, tmp_path: Path) -> None:
+    out = tmp_path / "diff.parquet"
+    said = run("diff", run_name(0), run_name(1), "--store", nights, "--output", out).ok().out
+    assert said == f"3 added, 1 changed, 1 deleted in {out}\n"
+    table = pq.read_table(out)
+    assert [(row["id"], row["change"]) for row in table.to_pylist()] == [
+        ("r10", "added"), ("r11", "added"), ("r5", "deleted"), ("r7", "changed"), ("r9", "added"),
+    ]  # fmt: skip
+    back = tmp_path / "back.parquet"
+    run("diff", "--store", nights, run_name(1), run_name(0), "--output", back).ok()
+    swapped = pq.read_table(back)
+    assert swapped["old_row_hash"].to_pylist() == table["new_row_hash"].to_pylist()
+    assert [path.name for path in tmp_path.glob("*.tmp-*")] == []
+
+
+def test_diff_of_a_snapshot_with_itself_is_an_empty_table(run: Run, nights: Path, tmp_path: Path) -> None:
+    out = tmp_path / "diff.parquet"
+    run("diff", run_name(1), run_name(1), "--store", nights, "--output", out).ok()
+    assert pq.read_table(out).num_rows == 0
+
+
+def test_diff_over_a_lost_shard_is_one_line_and_no_file(run: Run, nights: Path, tmp_path: Path) -> None:
+    for path in (nights / "embeddings").iterdir():
+        path.unlink()
+    out = tmp_path / "diff.parquet"
+    run("diff", run_name(0), run_name(1), "--store", nights, "--output", out).failed(1, f"{nights}/embeddings/")
+    assert list(tmp_path.glob("diff*")) == []
+
+
+@pytest.mark.parametrize(("output", "word"), [("d.jsonl", ".parquet"), ("none/d.parquet", "no such folder")])
+def test_diff_output_that_cannot_be_written(run: Run, nights: Path, tmp_path: Path, output: str, word: str) -> None:
+    run("diff", run_name(0), run_name(1), "--store", nights, "--output", tmp_path / output).failed(2, "--output", word)
+
+
+# --- report
+
+
+def test_the_report_of_nights(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    write_parquet(inputs / "a.parquet", sentences(20), id=[f"i{n}" for n in range(20)])
+    write_parquet(inputs / "b.parquet", sentences(6, 20), id=[f"j{n}" for n in range(6)])
+    out = embed(inputs / "*", "--id-column", "id", "--index", "Flat", "--price-per-hour", 36000).ok().out
+    first = report_of(store)
+    assert {name: first[name] for name in ("rows", "embedded", "added", "changed", "deleted", "spared")} == {
+        "rows": 26, "embedded": 26, "added": 26, "changed": 0, "deleted": 0, "spared": 0,
+    }  # fmt: skip
+    assert first["spent"] == pytest.approx(10 * first["seconds"])
+    assert f"{first['spent']:,.2f} spent" in out
+    assert f"report      {store}/report.html" in out
+    assert (store / "report.html").read_text().startswith("<!DOCTYPE html>")
+
+    write_parquet(inputs / "a.parquet", [*sentences(17), "new", "other", "other"], id=[f"i{n}" for n in range(20)])
+    (inputs / "b.parquet").rename(inputs / "c.parquet")
+    write_parquet(inputs / "d.parquet", sentences(2, 90), id=["k0", "k1"])
+    out = embed(inputs / "*").ok().out
+    second = report_of(store)
+    assert {name: second[name] for name in ("rows", "added", "changed", "deleted")} == {
+        "rows": 28, "added": 2, "changed": 3, "deleted": 0,
+    }  # fmt: skip
+    assert "changes     2 rows added, 3 changed, 0 deleted" in out
+    assert second["carried"] + second["reused"] + second["duplicates"] + second["embedded"] == 28
+    assert second["price_per_hour"] == 36000
+    assert second["saved"] == pytest.approx(
+        10 * second["spared"] / max(n["tokens_per_second"] for n in second["nights"]), rel=0.01
+    )
+
+    (inputs / "a.parquet").unlink()
+    embed(inputs / "*").ok()
+    assert {name: report_of(store)[name] for name in ("added", "changed", "deleted")} == {
+        "added": 0, "changed": 0, "deleted": 20,
+    }  # fmt: skip
+    embed(inputs / "*").ok()
+    run("index", "--input", store).ok()
+    for found in report_of(store)["nights"][3:]:
+        assert (found["added"], found["changed"], found["deleted"]) == (0, 0, 0)
+    assert len(report_of(store)["nights"]) == 5
+
+
+def test_changes_against_a_damaged_shard_are_not_known(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(6))
+    embed(inputs / "*").ok()
+    shard = next((store / "embeddings").iterdir())
+    shard.write_bytes(b"")
+    write_lines(inputs / "a.txt", sentences(7))
+    assert " rows added, " not in embed(inputs / "*").ok().out
+    assert report_of(store)["deleted"] is None
+    assert report_of(store)["rows"] == 7
+
+
+def test_a_report_that_cannot_be_written_is_said_and_fails_nothing(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    write_lines(inputs / "a.txt", sentences(6))
+    monkeypatch.setattr("transforms.store.report._put", full)
+    outcome = embed(inputs / "*")
+    assert outcome.status == 0
+    assert outcome.err.count("\n") == 1
+    assert "report was not written" in outcome.err
+    assert "report  " not in outcome.out
+    check_ledger(store, 6)
+
+
+def test_the_report_command_writes_a_page_anywhere(
+    run: Run, nights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files_in(nights)
+    monkeypatch.chdir(tmp_path)
+    assert run("report", "--store", nights).ok().out == "3 runs in report.html\n"
+    run("report", "--store", nights, "--output", tmp_path / "page.html").ok()
+    assert (tmp_path / "page.html").read_text() == (tmp_path / "report.html").read_text()
+    assert files_in(nights) == before
+    run("report", "--store", nights, "--output", tmp_path / "page.txt").failed(2, "--output", ".html")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_renders(run: Run, nights: Path, tmp_path: Path, scheme: str) -> None:
+    browser = shutil.which("chromium")
+    if browser is None:
+        pytest.skip("no chromium here")
+    run("report", "--store", nights, "--output", tmp_path / "page.html").ok()
+    picture = tmp_path / "page.png"
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    flags += ["--force-dark-mode"] if scheme == "dark" else []
+    argv = [
+        browser,
+        *flags,
+        f"--user-data-dir={tmp_path}/profile",
+        f"--screenshot={picture}",
+        f"file://{tmp_path}/page.html",
+    ]
+    subprocess.run(argv, capture_output=True, timeout=300, check=True)
+    from matplotlib import image
+
+    pixels = image.imread(picture)[..., :3]
+    assert pixels.std() > 0.01  # something was drawn
+    assert (pixels[0, 0].mean() < 0.5) == (scheme == "dark")
+
+
+@pytest.mark.parametrize("price", ["-1", "free", "inf", "nan"])
+def test_a_price_that_cannot_be(embed: Run, inputs: Path, price: str) -> None:
+    write_lines(inputs / "a.txt", sentences(2))
+    embed(inputs / "*", f"--price-per-hour={price}").failed(2, "--price-per-hour", price)
+
+
+# --- readers while nights are committed
+
+
+def test_readers_never_see_half_a_night(store: Path) -> None:
+    """Each night's rows all have its number in their texts; whatever a reader opens must be one whole night."""
+    root, stop, seen, wrong = str(store), threading.Event(), set(), []
+    night(root, 0, numbered(0, 5, "night 0"), numbered(5, 9, "night 0"))
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                opened = open_store(root)
+                rows = opened.dataset().to_table(columns=["id", "row_hash"]).to_pylist()
+                number = int(opened.manifest.run[9:15])
+                if len(rows) != 9 + number or list(faults(opened.manifest)):
+                    wrong.append((number, len(rows)))
+                seen.add(number)
+            except Exception as error:
+                wrong.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for number in range(1, 20):
+        night(root, number, numbered(0, 5, f"night {number}"), numbered(5, 9 + number, f"night {number}"))
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong
+    assert len(seen) > 2
+    assert len(rows_of(store)) == 28

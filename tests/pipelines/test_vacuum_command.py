@@ -1,0 +1,111 @@
+"""`vacuum` as a person runs it."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from helpers.commands import Run
+from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, sentences, write_lines
+from helpers.snapshots import night, numbered, run_name
+
+from transforms.store import lease
+
+
+@pytest.fixture
+def nights(store: Path) -> Path:
+    """Three nights of a store; in each one unit of two is another."""
+    for number in range(3):
+        night(str(store), number, numbered(0, 5), numbered(100 + number, 110))
+    return store
+
+
+def test_a_night_and_a_vacuum_after_another(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    for number in range(4):
+        write_lines(inputs / "a.txt", sentences(10))
+        write_lines(inputs / "b.txt", sentences(10, 10 * number))
+        embed(inputs / "*", "--index", "Flat").ok()
+        run("vacuum", "--store", store, "--keep", 2).ok()
+        check_ledger(store, 20)
+        assert len(files_in(store, "embeddings")) == (3 if number else 2)
+        assert len(files_in(store, "manifests")) == min(number + 1, 2)
+    run("verify", "--store", store).ok()
+    run("verify", "--store", store, "--snapshot", manifest_of(store)["previous"]).ok()
+    run("search", "--store", store, "--query", "dog").ok()
+    assert not (store / "lease.json").exists()
+
+
+def test_what_it_says(run: Run, nights: Path) -> None:
+    out = run("vacuum", "--store", nights, "--keep", 1).ok().out.splitlines()
+    assert out[0] == f"snapshots   2 removed ({run_name(0)}, {run_name(1)}), 1 kept"
+    kinds = {line.split()[0]: line.split(maxsplit=1)[1] for line in out[1:]}
+    assert list(kinds) == ["runs", "shards", "sidecars", "all"]
+    assert kinds["shards"].startswith("2 files, ")
+    assert kinds["all"].endswith(" removed")
+    assert run("vacuum", "--store", nights).ok().out.splitlines()[-1] == "all         0 files, 0 bytes removed"
+
+
+def test_a_dry_run_removes_nothing_and_says_the_same(run: Run, nights: Path) -> None:
+    before = files_in(nights)
+    said = run("vacuum", "--store", nights, "--keep", 1, "--dry-run").ok().out
+    assert files_in(nights) == before
+    assert said.replace("would be removed", "removed") == run("vacuum", "--store", nights, "--keep", 1).ok().out
+
+
+def test_without_options_a_week_is_kept(run: Run, nights: Path) -> None:
+    run("vacuum", "--store", nights).ok()
+    assert len(files_in(nights, "manifests")) == 3
+    old = time.time() - 8 * 86_400
+    for path in files_in(nights, "manifests", "embeddings", "sidecars", "runs"):
+        os.utime(nights / path, (old, old))
+    run("vacuum", "--store", nights).ok()
+    assert len(files_in(nights, "manifests")) == 1
+    run("verify", "--store", nights).ok()
+
+
+def test_keep_and_age_together_keep_what_either_keeps(run: Run, nights: Path) -> None:
+    old = time.time() - 5 * 3600
+    for path in files_in(nights, "manifests", "embeddings", "sidecars", "runs"):
+        os.utime(nights / path, (old, old))
+    run("vacuum", "--store", nights, "--keep", 1, "--older-than", "6h").ok()
+    assert len(files_in(nights, "manifests")) == 3
+    run("vacuum", "--store", nights, "--keep", 2, "--older-than", "4h").ok()
+    assert len(files_in(nights, "manifests")) == 2
+
+
+@pytest.mark.parametrize("extra", [(), ("--dry-run",)])
+def test_while_another_writes_it_removes_nothing(run: Run, nights: Path, extra: tuple[str, ...]) -> None:
+    lease.acquire(str(nights), lease.Lease("run-1", "elsewhere", 17, "FlinkRunner", "job-1", time.time()))
+    before = files_in(nights)
+    run("vacuum", "--store", nights, "--keep", 1, *extra).failed(1, nights, "run-1", "job-1")
+    assert files_in(nights) == before
+
+
+def test_the_lease_of_a_dead_writer_does_not_stop_it(run: Run, nights: Path) -> None:
+    lease.acquire(str(nights), lease.Lease("run-1", "elsewhere", 17, "FlinkRunner", "job-1", time.time() - 601))
+    run("vacuum", "--store", nights, "--keep", 1).ok()
+    assert len(files_in(nights, "manifests")) == 1
+    assert not (nights / "lease.json").exists()
+
+
+def test_a_crashed_nights_work_is_taken_up_after_a_vacuum(
+    run: Run, embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_lines(inputs / "a.txt", sentences(5))
+    embed(inputs / "*").ok()
+    write_lines(inputs / "b.txt", ["", *sentences(5, 5)])
+    embed(inputs / "*").failed(3)
+    run("vacuum", "--store", store, "--keep", 1).ok()
+    monkeypatch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("embedded again"))
+    embed(inputs / "*", "--max-rejects", 1).ok()
+    assert len(ids_of(store)) == 10
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--keep", "0"), ("--keep", "two"), ("--older-than", "7"), ("--older-than", "d7"), ("--older-than", "1 week")],
+)
+def test_values_that_cannot_be(run: Run, nights: Path, option: str, value: str) -> None:
+    before = files_in(nights)
+    run("vacuum", "--store", nights, option, value).failed(2, option, value)
+    assert files_in(nights) == before

@@ -1,0 +1,105 @@
+"""The lease of a run: while it is silent, when it was never submitted, and while an engine works for it."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.runner import PipelineState
+from helpers.commands import Run
+from helpers.corpora import sentences, write_lines
+
+from pipelines.writing import writing
+from transforms.errors import SentenceBeamError
+from transforms.store import lease
+
+ENGINE = ("--runner", "PortableRunner", "--dtype", "float32")
+
+
+@pytest.fixture
+def glob(inputs: Path) -> Path:
+    """A file of ten rows."""
+    return write_lines(inputs / "a.txt", sentences(10))
+
+
+def test_a_run_is_alive_through_steps_that_finish_no_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
+    with writing(str(tmp_path), "run1", PipelineOptions(["--runner=FnApiRunner"]), "--output"):
+        standing = json.loads((tmp_path / "lease.json").read_text())
+        (tmp_path / "lease.json").write_text(json.dumps({**standing, "renewed": 0.0}))
+        until = time.monotonic() + 10
+        while json.loads((tmp_path / "lease.json").read_text())["renewed"] == 0.0 and time.monotonic() < until:
+            time.sleep(0.005)
+        with pytest.raises(SentenceBeamError, match="run1"):
+            lease.check(str(tmp_path))
+    assert not (tmp_path / "lease.json").exists()
+
+
+def test_a_sign_of_life_does_not_bring_back_a_lease_that_was_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.001)
+    with writing(str(tmp_path), "run1", PipelineOptions(["--runner=FnApiRunner"]), "--output"):
+        for _ in range(20):
+            lease.release(str(tmp_path), "run1")
+            time.sleep(0.005)
+            assert not (tmp_path / "lease.json").exists()
+            lease.acquire(str(tmp_path), lease.Lease("run1", "h", None, "x", "j", time.time()))
+
+
+class Submitted:
+    """A job that an engine has taken."""
+
+    def __init__(self, state: Any, end: BaseException | None = None):
+        self._state, self._end = state, end
+
+    @property
+    def state(self) -> str:
+        """What the engine says of the job."""
+        if isinstance(self._state, Exception):
+            raise self._state
+        return self._state
+
+    def wait_until_finish(self) -> None:
+        """Until this process hears of its end."""
+        if self._end:
+            raise self._end
+
+
+def _cannot_be_submitted(*_: object) -> None:
+    raise ConnectionRefusedError(111, "Connection refused", "localhost:8099")
+
+
+SUBMISSIONS: dict[str, tuple[Callable[..., Any], bool]] = {
+    "never submitted": (_cannot_be_submitted, False),
+    "failed": (lambda *_: Submitted(PipelineState.FAILED, RuntimeError("it failed")), False),
+    "ended without a result": (lambda *_: Submitted(PipelineState.DONE), False),
+    "interrupted while it runs": (lambda *_: Submitted(PipelineState.RUNNING, KeyboardInterrupt()), True),
+    "out of sight": (lambda *_: Submitted(OSError("no answer"), OSError("no answer")), True),
+}
+
+
+@pytest.mark.parametrize("how", SUBMISSIONS)
+def test_the_lease_is_given_back_unless_an_engine_may_still_work(
+    embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    run, stays = SUBMISSIONS[how]
+    monkeypatch.setattr(beam.Pipeline, "run", run)
+    assert embed(glob, *ENGINE).status == 1
+    assert (store / "lease.json").exists() == stays
+    monkeypatch.undo()
+    outcome = embed(glob)
+    assert outcome.status == (1 if stays else 0)
+    assert ("is being written by run" in outcome.err) == stays
+
+
+def test_a_mistake_on_the_way_to_an_engine_gives_it_back_too(
+    embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.embed.build", lambda *_: 1 / 0)
+    assert embed(glob, *ENGINE).status == 1
+    assert not (store / "lease.json").exists()

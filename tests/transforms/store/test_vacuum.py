@@ -1,0 +1,259 @@
+"""Vacuum: what goes, what stays, and what a crash or another writer in the middle of it leaves."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers.snapshots import begin, night, numbered, run_name, write_unit
+
+from transforms.errors import SentenceBeamError
+from transforms.store import manifest, open_store, storage
+from transforms.store.commit import finish
+from transforms.store.manifest import read_manifest
+from transforms.store.storage import LocalStorage
+from transforms.store.vacuum import Rubbish, find_rubbish, remove
+from transforms.store.verify import faults
+
+FOLDERS = ("embeddings", "sidecars", "rejects", "manifests", "index")
+
+
+def paths(store: Path, *folders: str) -> set[str]:
+    """Files of a store by their path in it."""
+    found = [path for folder in folders or FOLDERS for path in (store / folder).rglob("*") if path.is_file()]
+    return {str(path.relative_to(store)) for path in found}
+
+
+def vacuum(store: Path, keep: int = 1, older_than: float | None = None, now: float | None = None) -> Rubbish:
+    """Find and remove."""
+    rubbish = find_rubbish(str(store), keep, older_than, time.time() if now is None else now)
+    remove(rubbish)
+    return rubbish
+
+
+def check_whole(store: Path) -> None:
+    """Every snapshot whose manifest is left can be read in full, and nothing else of any unit is there."""
+    names: set[str] = set()
+    for path in (store / "manifests").glob("*.json"):
+        found = open_store(str(store), path.stem).manifest
+        assert not list(faults(found))
+        names |= {word for unit in found.units for word in (unit.path, unit.rejects) if word}
+    assert paths(store, "embeddings", "rejects") == names
+    assert {Path(path).stem for path in paths(store, "sidecars")} == {Path(name).stem for name in names}
+
+
+@pytest.fixture
+def nights(store: Path) -> Path:
+    """Five nights; in each one unit of three is another."""
+    for number in range(5):
+        night(str(store), number, numbered(0, 5), numbered(5, 9), numbered(100 + number, 110))
+    return store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Where a store may be made."""
+    return tmp_path / "store"
+
+
+def test_a_unit_without_rows_names_no_file(store: Path) -> None:
+    night(str(store), 0, {}, numbered(0, 5))
+    vacuum(store, older_than=0)
+    assert len(paths(store, "sidecars")) == 1
+    night(str(store), 1, {}, numbered(0, 5))
+    assert not list(faults(open_store(str(store)).manifest))
+
+
+@pytest.mark.parametrize("keep", [1, 2, 4, 5, 9])
+def test_the_newest_snapshots_stay_whole(nights: Path, keep: int) -> None:
+    rubbish = vacuum(nights, keep)
+    left = [run_name(number) for number in range(5)][-keep:]
+    assert list(rubbish.kept) == left[::-1]
+    assert {Path(path).stem for path in paths(nights, "manifests")} == set(left)
+    assert open_store(str(nights)).manifest.run == run_name(4)
+    check_whole(nights)
+    assert not vacuum(nights, keep).files
+
+
+def test_what_is_said_is_what_goes(nights: Path) -> None:
+    before = {path: (nights / path).stat().st_size for path in paths(nights, *FOLDERS, "runs")}
+    rubbish = vacuum(nights)
+    after = paths(nights, *FOLDERS, "runs")
+    gone = {path: size for path, size in before.items() if path not in after}
+    assert {entry.path: entry.size for entry in rubbish.files} == {f"{nights}/{p}": size for p, size in gone.items()}
+    assert rubbish.by_kind["shards"] == (4, sum(size for path, size in gone.items() if path.startswith("embeddings/")))
+    assert sum(number for number, _ in rubbish.by_kind.values()) == len(gone)
+
+
+def test_young_snapshots_stay_with_all_that_they_name(nights: Path) -> None:
+    now = time.time()
+    for number, age in enumerate((5, 4, 3, 2, 1)):
+        path = nights / "manifests" / f"{run_name(number)}.json"
+        os.utime(path, (now - age * 86_400, now - age * 86_400))
+    vacuum(nights, older_than=3.5 * 86_400, now=now)
+    assert {Path(path).stem for path in paths(nights, "manifests")} == {run_name(n) for n in (2, 3, 4)}
+    for number in (2, 3, 4):
+        assert not list(faults(open_store(str(nights), run_name(number)).manifest))
+
+
+def test_work_of_a_run_that_did_not_end_stays_until_a_later_one_has(store: Path) -> None:
+    night(str(store), 0, numbered(0, 5))
+    left = write_unit(str(store), 0, list(numbered(7, 9).items()))
+    begin(str(store), 1, 1)
+    assert not vacuum(store).files
+    later = time.time() + 100
+    assert not find_rubbish(str(store), 1, 200, later).files
+    assert {e.path for e in find_rubbish(str(store), 1, 50, later).files} >= {storage.join(str(store), left.path or "")}
+    night(str(store), 2, numbered(20, 23))
+    gone = {entry.path.removeprefix(f"{store}/") for entry in vacuum(store).files}
+    assert {left.path, f"runs/{run_name(1)}/plan.parquet", f"manifests/{run_name(0)}.json"} <= gone
+    check_whole(store)
+
+
+def test_results_stay_since_history_is_made_of_them(nights: Path) -> None:
+    vacuum(nights)
+    assert {path.split("/")[1] for path in paths(nights, "runs") if path.endswith("result.json")} == {
+        run_name(number) for number in range(5)
+    }
+    assert [path for path in paths(nights, "runs") if path.endswith("plan.parquet")] == [
+        f"runs/{run_name(4)}/plan.parquet"
+    ]
+
+
+FOREIGN = [
+    "notes.txt", "embeddings/mine.parquet", "embeddings/old/0123456789abcdef-000000000000-0123456789abcdef.parquet",
+    "index/readme.md", "sidecars/x.json", "manifests/parts/x.json", "runs/mine/plan.parquet", "mine/a.parquet",
+    "embeddings/x.tmp-123", ".manifest.json.lock", "lease.json",
+]  # fmt: skip
+
+
+def test_files_of_names_it_does_not_know_stay(nights: Path) -> None:
+    for name in FOREIGN:
+        path = nights / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+        os.utime(path, (0, 0))
+    vacuum(nights, older_than=0)
+    assert all((nights / name).read_text() == "mine" for name in FOREIGN)
+
+
+def test_what_a_link_points_to_stays(nights: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "embeddings").mkdir(parents=True)
+    name = "0123456789abcdef-000000000000-0123456789abcdef.parquet"
+    (outside / "embeddings" / name).write_text("mine")
+    (nights / "embeddings" / name).symlink_to(outside / "embeddings" / name)
+    (nights / "rejects").symlink_to(outside / "embeddings")
+    vacuum(nights, older_than=0, now=time.time() + 1)
+    assert (outside / "embeddings" / name).read_text() == "mine"
+    assert not (nights / "embeddings" / name).is_symlink()
+
+
+def test_what_a_crash_left_half_written_goes(nights: Path) -> None:
+    names = [f"embeddings/0123456789abcdef-000000000000-0123456789abcdef.parquet.tmp-{'0' * 32}"]
+    names += [f"manifest.json.tmp-{'1' * 32}", f"runs/{run_name(4)}/plan.parquet.tmp-{'2' * 32}"]
+    for name in names:
+        (nights / name).write_text("half")
+        os.utime(nights / name, (0, 0))
+    vacuum(nights)
+    assert not any((nights / name).exists() for name in names)
+
+
+def test_a_manifest_by_another_name_protects_what_it_names(nights: Path) -> None:
+    copy = nights / "manifests" / "before-the-move.json"
+    copy.write_bytes((nights / "manifests" / f"{run_name(0)}.json").read_bytes())
+    os.utime(copy, (0, 0))
+    vacuum(nights)
+    assert copy.exists()
+    named = [unit["path"] for unit in json.loads(copy.read_text())["shards"]]
+    assert all((nights / path).is_file() for path in named)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format": 99}'])
+def test_a_manifest_that_cannot_be_read_stops_it(nights: Path, content: bytes) -> None:
+    (nights / "manifests" / f"{run_name(3)}.json").write_bytes(content)
+    before = paths(nights)
+    with pytest.raises(SentenceBeamError, match=run_name(3)):
+        vacuum(nights, keep=3)
+    assert paths(nights) == before
+
+
+def test_a_crash_in_the_middle_leaves_a_readable_store(nights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = LocalStorage.delete
+    for stop in range(1, 40):
+        done = [0]
+
+        def delete(self: LocalStorage, *all_paths: str, stop: int = stop, done: list[int] = done) -> None:
+            for path in all_paths:
+                if done[0] == stop:
+                    raise KeyboardInterrupt
+                done[0] += 1
+                original(self, path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalStorage, "delete", delete)
+            try:
+                vacuum(nights)
+            except KeyboardInterrupt:
+                pass
+            else:
+                break
+        for path in (nights / "manifests").glob("*.json"):
+            assert not list(faults(open_store(str(nights), path.stem).manifest))
+    assert stop > 2
+    check_whole(nights)
+
+
+def test_a_commit_in_between_stops_it(nights: Path) -> None:
+    rubbish = find_rubbish(str(nights), 1, None, time.time())
+    night(str(nights), 5, numbered(0, 5), numbered(5, 9), numbered(100, 103))
+    before = paths(nights)
+    with pytest.raises(SentenceBeamError, match="committed meanwhile"):
+        remove(rubbish)
+    assert paths(nights) == before
+
+
+def test_very_many_units_in_parts(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
+    for number in range(3):
+        night(str(store), number, numbered(0, 5), numbered(5, 9), numbered(100 + number, 110))
+    assert len(paths(store, "manifests/parts")) == 4
+    vacuum(store)
+    assert len(paths(store, "manifests/parts")) == 2
+    check_whole(store)
+
+
+def test_a_reader_of_the_current_snapshot_reads_on(nights: Path) -> None:
+    reader = open_store(str(nights))
+    vacuum(nights, older_than=0)
+    assert reader.dataset().count_rows() == 15
+
+
+def test_a_run_that_lost_its_lease_to_vacuum_does_not_commit(store: Path) -> None:
+    """Its plan, or a shard that it found standing, may be gone."""
+    from transforms.store import lease
+
+    root = str(store)
+    night(root, 0, numbered(0, 5))
+    night(root, 1, numbered(50, 55))
+    silent = begin(root, 2, 1, leased=True)
+    units = [write_unit(root, 0, list(numbered(0, 5).items()))]  # stands since the first night
+    vacuum(store)
+    result = finish(silent, units, [])
+    assert (result.status, result.exit_code) == ("failed", 1)
+    assert "lease was taken" in result.message
+    assert read_manifest(root).run == run_name(1)  # type: ignore[union-attr]
+    again = begin(root, 3, 1, leased=True)
+    lease.acquire(root, lease.Lease.of_this_process(run_name(3), "FnApiRunner", "job", True))
+    units = [write_unit(root, 0, list(numbered(0, 5).items()))]
+    assert finish(again, units, []).status == "committed"
+    assert not list(faults(open_store(root).manifest))
+
+
+@pytest.mark.parametrize("make", [lambda s: None, lambda s: (s / "embeddings").mkdir(parents=True)])
+def test_where_no_snapshot_is(store: Path, make: Callable[[Path], object]) -> None:
+    make(store)
+    with pytest.raises(SentenceBeamError, match="holds no snapshot"):
+        vacuum(store)

@@ -1,0 +1,175 @@
+"""Small charts of one number a night, as SVG that takes its colours from the page around it."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+WIDTH, HEIGHT = 360, 168
+LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 24
+DOTS = 60  # more nights than this are a line without dots
+UNEVEN = 20  # a largest value so many times the middle one needs a logarithmic axis
+
+
+@dataclass(frozen=True)
+class Series:
+    """One number a night, None where there is none, with each night's label; `failed` nights are marked.
+
+    `show` writes a number; `whole` ones are counts, of which there are no fractions to mark.
+    """
+
+    labels: Sequence[str]
+    values: Sequence[float | None]
+    failed: Sequence[bool]
+    show: Callable[[float], str]
+    whole: bool = False
+
+    @property
+    def known(self) -> list[float]:
+        """The values that there are."""
+        return [value for value in self.values if value is not None]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A vertical axis from `low` to `high`, linear or logarithmic, with the values to mark on it."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    is_log: bool = False
+
+    def y(self, value: float) -> float:
+        """Where a value stands, in the picture's units from its top."""
+        share = (self._scaled(value) - self._scaled(self.low)) / (self._scaled(self.high) - self._scaled(self.low))
+        return round(HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP), 1)
+
+    def _scaled(self, value: float) -> float:
+        return math.log1p(value) if self.is_log else value
+
+
+def is_uneven(values: Sequence[float]) -> bool:
+    """Whether one value would flatten all others: a first full night beside small ones."""
+    above = sorted(value for value in values if value > 0)
+    return len(above) > 2 and above[-1] > UNEVEN * above[len(above) // 2]
+
+
+def linear_axis(values: Sequence[float], from_zero: bool, whole: bool = False, top: float | None = None) -> Axis:
+    """Round marks around the values; `top` is a value that they cannot exceed.
+
+    >>> linear_axis([0, 37], from_zero=True).ticks
+    (0.0, 20.0, 40.0)
+    """
+    low, high = (0.0 if from_zero else min(values)), max(values)
+    span = high - low or abs(high) * 0.1 or 1.0
+    if not from_zero:
+        low, high = low - span * 0.1, high + span * 0.1
+    if top is not None:
+        high = min(high, top)
+    step = max(_round_step((high - low or 1.0) / 2), 1.0 if whole else 0.0)
+    first = math.floor(low / step) if from_zero or low < 0 else max(math.floor(low / step), 0)
+    last = max(math.ceil(high / step - 1e-9), first + 1)
+    ticks = tuple(round(step * i, 10) for i in range(first, last + 1))
+    return Axis(ticks[0], ticks[-1], ticks)
+
+
+def log_axis(values: Sequence[float]) -> Axis:
+    """Powers of ten from zero on, at most four of them marked."""
+    last = max(1, math.ceil(math.log10(max(values) + 1)))
+    marked = range(0, last + 1, -(-(last + 1) // 4))
+    return Axis(0.0, 10.0**last, tuple(10.0**i for i in marked), is_log=True)
+
+
+def _round_step(rough: float) -> float:
+    """The next of 1, 2, 5, 10 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= rough * (1 - 1e-9))
+
+
+def line_chart(series: Series, top: float | None = None) -> str:
+    """A level: the axis is around its values."""
+    if not series.known:
+        return _empty()
+    axis = linear_axis(series.known, from_zero=False, whole=series.whole, top=top)
+    points = [(_x(i, series), axis.y(value)) for i, value in enumerate(series.values) if value is not None]
+    line = " ".join(f"{x},{y}" for x, y in points)
+    base = HEIGHT - BOTTOM
+    shapes = [f'<polygon class="area" points="{points[0][0]},{base} {line} {points[-1][0]},{base}"/>']
+    shapes.append(f'<polyline class="line" points="{line}"/>')
+    dots = points if len(points) <= DOTS else points[-1:]
+    shapes += [f'<circle class="dot" cx="{x}" cy="{y}" r="2.4"/>' for x, y in dots]
+    return _chart(series, axis, shapes)
+
+
+def bar_chart(series: Series) -> str:
+    """An amount: bars from zero."""
+    if not series.known:
+        return _empty()
+    axis = linear_axis(series.known, from_zero=True, whole=series.whole)
+    if is_uneven(series.known):
+        axis = log_axis(series.known)
+    width = round(min(max(_band(series) * 0.7, 0.6), 26), 1)
+    shapes = []
+    for i, value in enumerate(series.values):
+        if value:
+            y = axis.y(value)
+            height = round(HEIGHT - BOTTOM - y, 1)
+            shapes.append(
+                f'<rect class="bar" x="{round(_x(i, series) - width / 2, 1)}" y="{y}" '
+                f'width="{width}" height="{height}"/>'
+            )
+    return _chart(series, axis, shapes)
+
+
+def _band(series: Series) -> float:
+    return (WIDTH - LEFT - RIGHT) / len(series.values)
+
+
+def _x(i: int, series: Series) -> float:
+    return round(LEFT + (i + 0.5) * _band(series), 1)
+
+
+def _chart(series: Series, axis: Axis, shapes: list[str]) -> str:
+    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
+    for tick in axis.ticks:
+        y = axis.y(tick)
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 3.5}" text-anchor="end">{series.show(tick)}</text>')
+    if axis.is_log:
+        parts.append(f'<text class="tick" x="{WIDTH - RIGHT}" y="{TOP - 2}" text-anchor="end">log scale</text>')
+    return "".join([*parts, *shapes, *_below(series), *_hover(series), "</svg>"])
+
+
+def _below(series: Series) -> list[str]:
+    """The first and the last label, and a mark for each failed night."""
+    last, y = len(series.labels) - 1, HEIGHT - 8
+    parts = [f'<text class="tick" x="{LEFT}" y="{y}">{escape(series.labels[0])}</text>']
+    if last:
+        parts.append(
+            f'<text class="tick" x="{WIDTH - RIGHT}" y="{y}" text-anchor="end">{escape(series.labels[last])}</text>'
+        )
+    for i, is_failed in enumerate(series.failed):
+        if is_failed:
+            x, y0 = _x(i, series), HEIGHT - BOTTOM
+            parts.append(f'<line class="failed" x1="{x}" x2="{x}" y1="{TOP}" y2="{y0}"/>')
+    return parts
+
+
+def _hover(series: Series) -> list[str]:
+    """An invisible band for each night that tells its value."""
+    band = _band(series)
+    parts = []
+    for i, (label, value) in enumerate(zip(series.labels, series.values, strict=True)):
+        told = "failed" if series.failed[i] else "" if value is None else series.show(value)
+        parts.append(
+            f'<rect class="hover" x="{round(LEFT + i * band, 1)}" y="{TOP}" width="{round(band, 1)}" '
+            f'height="{HEIGHT - BOTTOM - TOP}"><title>{escape(label)}: {escape(told)}</title></rect>'
+        )
+    return parts
+
+
+def _empty() -> str:
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"><text class="tick" x="{WIDTH / 2}" y="{HEIGHT / 2}" '
+        'text-anchor="middle">nothing measured yet</text></svg>'
+    )

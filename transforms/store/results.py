@@ -1,0 +1,51 @@
+"""How runs ended: `runs/<run>/result.json`, written once."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from transforms.store import layout, storage
+from transforms.store.manifest import to_bytes
+
+COMMITTED = "committed"
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended: `status` is "committed" or "failed", `message` one line, `ledger` the counts.
+
+    `damaged` are shards of the last snapshot that were missing or changed, so that their rows were embedded again.
+    `changes` are rows added, changed and deleted since that snapshot (None: not known), `truncated` are rows of this
+    one that were cut off, carried ones included, `spared` are tokens of its rows that had their vectors already.
+    """
+
+    run: str
+    status: str
+    exit_code: int
+    message: str
+    finished: str
+    seconds: float
+    ledger: dict[str, int] = field(default_factory=dict)
+    index: dict[str, Any] | None = None
+    duplicate_ids: int = 0
+    damaged: list[str] = field(default_factory=list)
+    started: str = ""
+    previous: str | None = None
+    space: str = ""
+    changes: dict[str, int] | None = None
+    truncated: int = 0
+    spared: int = 0
+    price_per_hour: float | None = None
+
+
+def record_result(root: str, result: Result) -> None:
+    """Put a result on record; a retried last step leaves the first one."""
+    path = storage.join(root, layout.result(result.run))
+    storage.storage_of(path).put_if_absent(path, to_bytes(asdict(result)))
+
+
+def read_result(root: str, run: str) -> Result | None:
+    """How a run ended, or None where it has not."""
+    path = storage.join(root, layout.result(run))
+    found = storage.storage_of(path).read_versioned(path)
+    return Result(**json.loads(found[0])) if found else None
