@@ -1,0 +1,114 @@
+"""`sentence-beam pairs` as a person runs it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from helpers.commands import Outcome, Run
+from helpers.corpora import sentences, write_jsonl, write_lines, write_parquet
+
+from transforms.encoder import Encoder
+from transforms.index import top_pairs
+
+
+@pytest.fixture
+def pairs(run: Run, model: Path) -> Run:
+    def call(*arguments: object) -> Outcome:
+        return run("pairs", "--model", model, "--dtype", "float32", *arguments)
+
+    return call
+
+
+def found(pairs: Run, path: Path, *arguments: object) -> list[dict[str, Any]]:
+    """The pairs, by a file."""
+    out = path.parent / "pairs.jsonl"
+    pairs("--input", path, "--output", out, *arguments).ok()
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    out.unlink()
+    return rows
+
+
+def brute_force(model: Path, texts: list[str], **options: Any) -> np.ndarray:
+    """Cosines of every pair, best first."""
+    vectors = Encoder.load(str(model), dtype="float32", **options).encode(texts).astype(np.float64)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.sort((vectors @ vectors.T)[np.triu_indices(len(texts), 1)])[::-1]
+
+
+@pytest.mark.parametrize("options", [(), ("--no-normalize",), ("--pooler", "max"), ("--truncate-dim", 8)])
+def test_the_pairs_are_those_of_brute_force(pairs: Run, inputs: Path, model: Path, options: tuple[object, ...]) -> None:
+    texts = sentences(60)
+    path = write_parquet(inputs / "a.parquet", texts, key=[f"k{n}" for n in range(60)])
+    rows = found(pairs, path, "--id-column", "key", "-k", 25, *options)
+    given = {"pooler": "max"} if "max" in options else {"truncate_dim": 8} if 8 in options else {}
+    np.testing.assert_allclose([row["score"] for row in rows], brute_force(model, texts, **given)[:25], atol=1e-5)
+    assert [row["rank"] for row in rows] == list(range(1, 26))
+    assert len({(row["id_1"], row["id_2"]) for row in rows}) == 25
+    for row in rows:
+        assert (row["text_1"], row["text_2"]) == tuple(texts[int(row[name][1:])] for name in ("id_1", "id_2"))
+
+
+def test_rows_of_one_text_are_pairs_of_cosine_1_and_encoded_once(
+    pairs: Run, inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = sentences(12)
+    encoded: list[str] = []
+    original = Encoder.tokenize
+    monkeypatch.setattr(Encoder, "tokenize", lambda self, t: encoded.extend(t) or original(self, t))
+    path = write_lines(inputs / "a.txt", [*texts, texts[3], texts[5], texts[3]])
+    outcome = pairs("--input", path, "-k", 4).ok()
+    assert sorted(encoded) == sorted(texts)
+    lines = [line for line in outcome.out.splitlines() if line[:1].isdigit()]
+    assert [line.split()[1] for line in lines[:4]] == ["1.0000"] * 4
+    assert "15 rows with 12 texts, 0 rejected; every pair compared" in outcome.out
+    rows = found(pairs, path, "-k", 5)
+    assert [row["text_1"] == row["text_2"] for row in rows] == [True] * 4 + [False]
+    assert all(row["score"] <= 1 for row in rows)
+
+
+def test_several_files_and_formats_with_rejected_rows(pairs: Run, inputs: Path) -> None:
+    texts = sentences(9)
+    write_parquet(inputs / "a.parquet", [*texts[:3], ""])
+    write_lines(inputs / "b.txt.gz", texts[3:6])
+    write_jsonl(inputs / "c.jsonl", [{"text": text} for text in [*texts[6:], " "]])
+    out = inputs.parent / "pairs.parquet"
+    outcome = pairs("--input", inputs / "*", "-k", 99, "--output", out).ok()
+    assert "36 pairs in" in outcome.out
+    assert "9 rows with 9 texts, 2 rejected" in outcome.out
+    table = pq.read_table(out)
+    assert table.num_rows == 36
+    assert {i.partition("#")[0].partition("@")[0] for i in table.column("id_1").to_pylist()} == {
+        "a.parquet",
+        "b.txt.gz",
+        "c.jsonl",
+    }
+
+
+@pytest.mark.parametrize("lines", [[], ["one"]])
+def test_where_there_is_no_pair(pairs: Run, inputs: Path, lines: list[str]) -> None:
+    path = write_lines(inputs / "a.txt", lines)
+    assert "no pairs" in pairs("--input", path).ok().out
+    assert found(pairs, path) == []
+
+
+def test_very_many_texts_go_through_an_index(pairs: Run, inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.pairs.EXACT_BELOW", 40)
+    path = write_lines(inputs / "a.txt", sentences(60))
+    outcome = pairs("--input", path, "-k", 3).ok()
+    assert "an index was asked, which finds the nearest neighbour of 100.0% of the texts" in outcome.out
+    indexed = found(pairs, path, "-k", 3)
+    monkeypatch.setattr("pipelines.pairs.EXACT_BELOW", top_pairs.EXACT_BELOW)
+    assert indexed == found(pairs, path, "-k", 3)
+
+
+def test_mistakes_are_one_line(pairs: Run, run: Run, inputs: Path) -> None:
+    path = write_lines(inputs / "a.txt", ["one", "two"])
+    pairs("--input", inputs / "*.parquet").failed(2, "no file matches")
+    pairs("--input", path, "--output", inputs / "x.csv").failed(2, "--output")
+    pairs("--input", path, "-k", 0).failed(2, "-k")
+    run("pairs", "--input", path, "--model", inputs / "none").failed(2, "none")
+    parquet = write_parquet(inputs / "b.parquet", ["one"])
+    pairs("--input", parquet, "--text-column", "body").failed(2, parquet, "--text-column")
