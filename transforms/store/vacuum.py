@@ -121,9 +121,10 @@ class _Named:
         self._stems |= {layout.stem(path) for unit in manifest.units for path in (unit.path, unit.rejects) if path}
 
     def __call__(self, path: str) -> bool:
-        if layout.kind(path) == "sidecars":
+        kind = layout.kind(path)
+        if kind == "sidecars":
             return layout.stem(path) in self._stems
-        return path in self._paths or path.rpartition("/")[0] in self._paths  # a calibration is named by its folder
+        return (path.rpartition("/")[0] if kind == "calibrations" else path) in self._paths  # named by its folder
 
 
 def _words(value: Any) -> Iterator[str]:

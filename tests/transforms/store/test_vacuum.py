@@ -161,6 +161,31 @@ def test_what_a_crash_left_half_written_goes(nights: Path) -> None:
     assert not any((nights / name).exists() for name in names)
 
 
+BESIDE = {
+    "calibration": ("calibrations/{}/calibration.json", lambda path: {"path": path.rpartition("/")[0], "digest": "d"}),
+    "canary": ("canary/{:.16}-0.parquet", lambda path: {"path": path, "sha256": "s"}),
+    "ranges": ("ranges/{}.json", lambda path: {"path": path, "digest": "d", "space": "s"}),
+    "index": ("index/{}.faiss", lambda path: {"segments": [{"path": path}]}),
+}
+
+
+@pytest.mark.parametrize("field", BESIDE)
+def test_what_stands_beside_shards_goes_with_the_last_snapshot_that_names_it(nights: Path, field: str) -> None:
+    name, entry = BESIDE[field]
+    used, unused = (name.format(digit * 64) for digit in "ab")
+    for path in (used, unused):
+        (nights / path).parent.mkdir(parents=True, exist_ok=True)
+        (nights / path).write_text("x")
+        os.utime(nights / path, (0, 0))
+    manifest_path = nights / "manifests" / f"{run_name(3)}.json"
+    manifest_path.write_text(json.dumps(json.loads(manifest_path.read_text()) | {field: entry(used)}))
+    os.utime(manifest_path, (0, 0))
+    vacuum(nights, keep=2)
+    assert ((nights / used).exists(), (nights / unused).exists()) == (True, False)
+    vacuum(nights, keep=1)
+    assert not (nights / used).exists()
+
+
 def test_a_manifest_by_another_name_protects_what_it_names(nights: Path) -> None:
     copy = nights / "manifests" / "before-the-move.json"
     copy.write_bytes((nights / "manifests" / f"{run_name(0)}.json").read_bytes())
