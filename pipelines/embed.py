@@ -102,6 +102,11 @@ def add_vector_options(group: argparse._ArgumentGroup) -> None:
 def _add_machine_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     group.add_argument("--tokens-per-batch", type=options.size, metavar="N", help="padded tokens in one forward pass")
+    group.add_argument(
+        "--deterministic",
+        action=argparse.BooleanOptionalAction,
+        help="a text's vector is the same to the bit whatever its neighbours and the number of threads",
+    )
     group.add_argument("--accelerator", metavar="HINT", help="Beam accelerator hint for the embedding step alone")
     group.add_argument("--min-ram", type=options.memory, metavar="SIZE", help="Beam memory hint, likewise")
     group.add_argument(

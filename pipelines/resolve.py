@@ -45,7 +45,8 @@ DEFAULTS: dict[str, Any] = {
     "precision": "float32",
     "limit": None,
 }
-GATES: dict[str, Any] = {"max_rejects": 0.01, "price_per_hour": None}  # remembered too, but change no row
+# Remembered too, but change no row beyond its rounding.
+GATES: dict[str, Any] = {"max_rejects": 0.01, "price_per_hour": None, "deterministic": False}
 PACKAGES = ("sentence-beam", "apache-beam", "torch", "transformers", "tokenizers", "pyarrow", "faiss-cpu", "faiss-gpu")
 
 
@@ -77,6 +78,8 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
     chosen["model"] = _full_path(chosen["model"])
     chosen["pooler"] = _with_full_paths(chosen["pooler"])
     chosen["dtype"] = _dtype(args, previous, local)
+    if chosen["deterministic"] and args.tokens_per_batch is not None:
+        raise OptionError("--tokens-per-batch: deterministic batches have a size of their own; leave it out")
     check_keep_columns(tuple(chosen["keep_columns"]))
     _check_inputs(args.input, args.output)
     _check_limit(args, previous)
@@ -289,7 +292,8 @@ def _generation(args: argparse.Namespace, previous: Manifest | None) -> int:
 
 def _encoder_options(args: argparse.Namespace, chosen: dict[str, Any]) -> dict[str, Any]:
     names = ("revision", "pooler", "prompt", "max_tokens", "normalize", "truncate_dim", "dtype")
-    return {name: chosen[name] for name in names} | {"device": args.device, "tokens_per_batch": args.tokens_per_batch}
+    machine = {"device": args.device, "tokens_per_batch": args.tokens_per_batch}
+    return {name: chosen[name] for name in names} | machine | {"deterministic": chosen["deterministic"]}
 
 
 def _can_carry(snapshot: Snapshot, previous: Manifest) -> bool:

@@ -69,6 +69,22 @@ def test_vectors_do_not_depend_on_the_neighbours_in_a_unit(
     assert max(np.abs(np.subtract(one[i], two[i])).max() for i in one) <= 2e-5 * largest
 
 
+def test_deterministic_vectors_are_the_same_to_the_bit_in_any_unit(
+    run: Run, embed: Run, inputs: Path, store: Path, model: Path, tmp_path: Path
+) -> None:
+    write_lines(inputs / "a.txt", sentences(50))
+    embed(inputs / "a.txt", "--deterministic").ok()
+    other = tmp_path / "other"
+    arguments = ("--input", inputs / "a.txt", "--output", other, "--model", model, "--unit-tokens", 30)
+    run("embed", *arguments, "--deterministic").ok()
+    one, two = vectors_of(store), vectors_of(other)
+    assert one.keys() == two.keys()
+    assert all(np.array_equal(one[i], two[i]) for i in one)
+    # the store remembers it
+    embed(inputs / "a.txt", "--tokens-per-batch", 64).failed(2, "--tokens-per-batch", "deterministic")
+    embed(inputs / "a.txt", "--no-deterministic", "--tokens-per-batch", 64).ok()
+
+
 def test_a_failure_under_repeated_bundles_is_still_one_line(embed: Run, inputs: Path, store: Path) -> None:
     path = write_lines(inputs / "a.txt.gz", sentences(50))
     path.write_bytes(path.read_bytes()[:-9])
