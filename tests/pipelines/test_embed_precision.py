@@ -178,6 +178,35 @@ def test_reembed_fits_the_ranges_anew(embed: Run, make, glob: Path, store: Path)
     assert (codes(store).max(axis=0) == 127).all()
 
 
+def test_the_floats_of_the_first_night_go_with_vacuum(run: Run, embed: Run, make, glob: Path, store: Path) -> None:
+    make("int8", *OPTIONS)
+    embed(glob).ok()
+    assert len(list((store / "embeddings").iterdir())) == 4
+    run("vacuum", "--store", store, "--keep", 1).ok()
+    assert len(list((store / "embeddings").iterdir())) == 2
+    assert len(list((store / "ranges").iterdir())) == 1
+    run("verify", "--store", store).ok()
+    write_lines(glob.parent / "c.txt", sentences(3, 60))
+    embed(glob).ok()
+    check_ledger(store, 43, embedded=3, carried=40)
+
+
+@pytest.mark.parametrize("precision", ["int8", "ubinary"])
+def test_by_content_too(embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
+    write_lines(glob.parent / "b.txt", [*sentences(15, 25), "", *sentences(3)])
+    embed(glob, "--partition", "content", *OPTIONS, "--precision", precision, "--max-rejects", 0.5).ok()
+    check_ledger(store, 43, 1, embedded=40, duplicates=3)
+    before = codes_by_text(store)
+    write_lines(glob.parent / "b.txt", sentences(20, 25))
+    embed(glob, "--max-rejects", 0.5).ok()
+    check_ledger(store, 45, embedded=5)
+    after = codes_by_text(store)
+    assert {text: after[text] for text in before} == before
+    forbid(monkeypatch)
+    embed(glob, "--precision", "float32", "--max-rejects", 0.5).ok()
+    check_ledger(store, 45, reused=45)
+
+
 def test_an_index_of_other_bounds_is_not_followed(embed: Run, make, glob: Path, store: Path) -> None:
     make("int8", *OPTIONS, "--index", "Flat")
     write_lines(glob.parent / "a.txt", sentences(20))
