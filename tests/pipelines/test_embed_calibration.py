@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers.calibrations import fit_on
 from helpers.commands import Outcome, Run
-from helpers.corpora import check_ledger, files_in, manifest_of, rows_of, sentences, vectors_of, write_lines
+from helpers.corpora import check_ledger, files_in, manifest_of, rejects_of, rows_of, sentences, vectors_of, write_lines
 from helpers.tiny_models import save_tiny_model
 
 from transforms.calibration import load_calibration
@@ -96,12 +96,17 @@ def test_recalibrating_reads_no_input_and_keeps_every_row(
     assert [{k: v for k, v in row.items() if k != "pooled"} for row in rows_of(store)] == before
 
 
-def test_rejected_rows_stay_on_record(run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_rejected_rows_stay_on_record(
+    run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path, partition: str
+) -> None:
     write_lines(inputs / "a.txt", [*sentences(30), "", "  "])
     write_lines(inputs / "b.txt", [""])
-    embed(inputs / "*", "--max-rejects", 0.5).ok()
+    embed(inputs / "*", "--max-rejects", 0.5, "--partition", partition).ok()
+    before = rejects_of(store)
     run("recalibrate", "--store", store, "--calibration", fit_on(store, "standardize", tmp_path / "fitted")).ok()
     check_ledger(store, 30, 3, reused=30)
+    assert rejects_of(store) == before
     embed(inputs / "*", "--max-rejects", 0.5).ok()
     check_ledger(store, 30, 3, carried=30)
 
