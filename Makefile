@@ -18,7 +18,7 @@ demo: $(VENV)/cpu.stamp
 	@echo "--- done: corpus in demo/corpus, store in demo/store, command in $(BIN)/sentence-beam"
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -41,6 +41,7 @@ setup(
             "psutil",  # memory of a run, measured
             "pytest",
             "pytest-timeout",  # a hung worker must fail, not stall
+            "pytest-xdist",  # both cores test
             "ruff",
             "sentence-transformers>=6,<7",  # the reference the encoder is compared with
         ],

@@ -57,7 +57,7 @@ def test_carrying_over_loads_no_model(
 def test_rejected_rows_are_carried_too(embed: Run, inputs: Path, store: Path) -> None:
     write_lines(inputs / "a.txt", ["one", "", "two", "three"])
     embed(inputs / "*", "--max-rejects", 0.3).ok()
-    embed(inputs / "*").failed(3, "1 of 4")  # the limit is not remembered, the rejected row is
+    embed(inputs / "*", "--max-rejects", 0.1).failed(3, "1 of 4")
     embed(inputs / "*", "--max-rejects", 0.3).ok()
     check_ledger(store, 3, 1, carried=3)
 
