@@ -252,3 +252,8 @@ def test_axes_hold_their_values_between_round_marks() -> None:
     assert linear_axis([0.99, 1.0], from_zero=False, top=1.0).high == 1.0
     axis = log_axis([50_000, 3])
     assert axis.y(0) > axis.y(3) > axis.y(50_000) >= axis.y(100_000)
+
+
+def test_values_that_differ_by_rounding_alone_have_an_axis() -> None:
+    axis = linear_axis([0.96, 0.96 + 1e-12], from_zero=False, top=1.0)
+    assert axis.low < 0.96 < axis.high
