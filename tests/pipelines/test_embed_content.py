@@ -4,12 +4,14 @@ import json
 import random
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from helpers.calibrations import fit_on
 from helpers.commands import Run
 from helpers.corpora import (
     check_ledger,
@@ -41,6 +43,14 @@ OWN_IDS = ("--id-column", "id", "--keep-columns", "lang", "--max-rejects", 1, *U
 def partition() -> str:
     """By content."""
     return "content"
+
+
+@pytest.fixture
+def forbid_model(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From its call on, loading a model fails the test."""
+    return lambda: monkeypatch.setattr(
+        "transforms.beam.embed.load_encoder", lambda job: pytest.fail("the model was loaded")
+    )
 
 
 def collection(n: int, start: int = 0) -> list[Row]:
@@ -183,7 +193,7 @@ def test_any_layout_of_the_same_rows_gives_the_same_shards(
 
 
 def test_rows_without_ids_of_their_own_keep_their_vectors_wherever_they_go(
-    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+    embed: Run, inputs: Path, store: Path, forbid_model: Callable[[], None]
 ) -> None:
     texts = sentences(80)
     write_lines(inputs / "a.txt", texts)
@@ -193,7 +203,7 @@ def test_rows_without_ids_of_their_own_keep_their_vectors_wherever_they_go(
     shuffled = random.Random(3).sample(texts, 80)
     write_parquet(inputs / "b.parquet", shuffled[:50], row_group_size=7)
     write_lines(inputs / "c.txt.zst", shuffled[50:])
-    monkeypatch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    forbid_model()
     embed(inputs / "*").ok()
     check_ledger(store, 80, reused=80)
     assert sorted(ids_of(store))[0] == "b.parquet#0"
@@ -331,6 +341,29 @@ def test_a_damaged_old_shard_is_not_reused(run: Run, embed: Run, inputs: Path, s
     assert f"damaged     {unit['path']}" in out
     assert all(np.allclose(vectors_of(store)[i], vectors[i], atol=1e-6) for i in vectors)
     run("verify", "--store", store).ok()
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_moved_rows_are_reused_in_other_precisions_and_under_other_calibrations(
+    run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path, forbid_model: Callable[[], None], precision: str
+) -> None:
+    rows = [(str(i), text, "en") for i, text in enumerate(sentences(80))]
+    write_layout(inputs, {"a.parquet": [*rows, ("none", None, "en")]}, random.Random(0))
+    embed(inputs / "*", *OWN_IDS, "--precision", precision).ok()
+    forbid_model()
+    for night, method in enumerate(("remove-top:1", "standardize")):
+        folder = fit_on(store, method, tmp_path / method)
+        run("recalibrate", "--store", store, "--calibration", folder).ok()
+        shards = files_in(store, "embeddings")
+        (inputs / "a.parquet").unlink(missing_ok=True)
+        moved = random.Random(night).sample(rows, 80)
+        write_layout(
+            inputs, {"b.parquet": moved[:30], "c.jsonl": [*moved[30:], ("none", None, "en")]}, random.Random(0)
+        )
+        embed(inputs / "*", "--max-rejects", 1).ok()
+        assert check_ledger(store, 80, 1, reused=80)["calibration"] is not None
+        assert files_in(store, "embeddings") == shards
+        assert rejects_of(store)[0]["file"] == "c.jsonl"
 
 
 # --- a text that too many rows share
