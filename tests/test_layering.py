@@ -85,6 +85,7 @@ def test_only_the_storage_module_opens_and_writes_files_of_a_store() -> None:
         ("transforms.store", ["torch", "faiss", "transformers"]),
         ("pipelines.embed", ["torch", "faiss", "transformers"]),
         ("pipelines.search", ["torch", "faiss", "transformers"]),
+        ("pipelines.pairs", ["torch", "faiss", "transformers"]),
         ("pipelines.fit", ["torch", "faiss", "transformers"]),
         ("pipelines.index", ["torch", "faiss", "transformers"]),
         ("pipelines.verify", ["torch", "faiss", "transformers"]),

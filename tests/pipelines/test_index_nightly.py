@@ -9,6 +9,8 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, sentences, write_parquet
 
+from transforms.store.manifest import index_files
+
 pytest.importorskip("faiss")
 
 
@@ -36,11 +38,12 @@ def found(run: Run, store: Path, query: str, *options: object) -> list[str]:
     return [json.loads(line)["id"] for line in out.read_text().splitlines()]
 
 
+@pytest.mark.parametrize("partition", ["file", "content"])
 def test_what_was_edited_or_deleted_is_found_no_more(
-    run: Run, embed: Run, store: Path, corpus: Callable[..., Path]
+    run: Run, embed: Run, store: Path, corpus: Callable[..., Path], partition: str
 ) -> None:
     texts = sentences(300)
-    embed(corpus(), *OPTIONS, "--index", "IVF4,SQ8").ok()
+    embed(corpus(), *OPTIONS, "--index", "IVF4,SQ8", "--partition", partition).ok()
     first = manifest_of(store)
     assert set(found(run, store, texts[17], "-k", 999)) == {f"k{n}" for n in range(300)}
     stood = files_in(store, "index")
@@ -57,6 +60,11 @@ def test_what_was_edited_or_deleted_is_found_no_more(
     old = found(run, store, texts[17], "-k", 999, "--snapshot", first["run"])
     assert set(old) == {f"k{n}" for n in range(300)}
     run("verify", "--store", store, "--snapshot", first["run"]).ok()
+    run("vacuum", "--store", store, "--keep", 1, "--older-than", "0s").ok()
+    assert set(files_in(store, "index")) == {path for path, _ in index_files(manifest["index"])}
+    embed(corpus({4: "another"}, (17, 250)), *OPTIONS).ok()
+    assert sorted(found(run, store, texts[17], "-k", 999)) == sorted(ids_of(store))
+    check_ledger(store, 298)
 
 
 def test_another_index_costs_no_encoding(
