@@ -117,7 +117,7 @@ def encode(args: argparse.Namespace, collection: Collection, folder: Path) -> tu
         pooler=args.pooler or "auto",
         dtype=args.dtype or "auto",
         device=args.device,
-        calibration=args.calibration or None,
+        calibration=args.calibration,
         **given,
     )
     texts = collection.texts

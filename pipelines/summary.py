@@ -24,7 +24,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
         f"work        {n['embedded']:,} embedded, {n['reused']:,} reused, {n['duplicates']:,} duplicates, "
         f"{n['carried']:,} carried",
         f"speed       {duration(result.seconds)}: {(n['written'] - n['carried']) / seconds:,.0f} rows/s, "
-        f"{n['real'] / seconds:,.0f} tokens/s, padding {padding(n):.1f} %",
+        f"{result.tokens / seconds:,.0f} tokens/s, padding {padding(n):.1f} %",
         f"truncated   {n['truncated_rows']:,} rows lost {n['lost']:,} tokens (limit {resolved.space.max_tokens})",
     ]
     lines += [f"changes     {changes_line(result.changes)}"] if result.previous and result.changes else []

@@ -29,7 +29,7 @@ def run_name(number: int) -> str:
     return f"20260101T{number:06d}Z-00000{number % 10}"
 
 
-def write_unit(root: str, place: int, rows: list[tuple[str, str]]) -> UnitRecord:
+def write_unit(root: str, place: int, rows: list[tuple[str, str]], run: str = "") -> UnitRecord:
     """The unit at a place of the file, in the store; it is found there if it was written before."""
     texts = [text for _, text in rows]
     start = place * BYTES
@@ -37,7 +37,7 @@ def write_unit(root: str, place: int, rows: list[tuple[str, str]]) -> UnitRecord
     whole = replace(unit.rows, ids=[row_id for row_id, _ in rows], kept=None, start=start, stop=start + BYTES)
     hashes = row_hashes(texts)
     unit = PreparedUnit(whole, hashes, unit_digest(SPACE, whole, hashes))
-    store = UnitStore(root, SPACE)
+    store = UnitStore(root, SPACE, run=run)
     counts = UnitCounts(embedded=len(rows), reused=0, duplicates=0, real=5 * len(rows), padded=5 * len(rows))
     return store.finished(unit) or store.write(unit, make_vectors(len(rows)), [], counts)
 
@@ -62,7 +62,7 @@ def night(root: str, number: int, *units: dict[str, str] | list[tuple[str, str]]
     """A run that commits these units, each by the texts of its ids."""
     snapshot = begin(root, number, len(units), **values)
     rows = [list(unit.items()) if isinstance(unit, dict) else unit for unit in units]
-    return finish(snapshot, [write_unit(root, place, unit) for place, unit in enumerate(rows)], [])
+    return finish(snapshot, [write_unit(root, place, unit, snapshot.run) for place, unit in enumerate(rows)], [])
 
 
 def numbered(start: int, stop: int, text: str = "text") -> dict[str, str]:

@@ -92,6 +92,24 @@ def in_peace(argv: list[str]) -> None:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_killed_between_floats_and_codes(model: Path, glob: Path, store: Path, tmp_path: Path, partition: str) -> None:
+    calm, rng, codes = tmp_path / "calm", random.Random(7), ("--precision", "int8")
+    in_peace([*command(glob, calm, model, partition), *codes])
+    argv, floats = [*command(glob, store, model, partition), *codes], stages(calm)["embeddings"] // 2
+    for wanted in (floats, floats + 1, floats + floats // 2):
+        assert killed_at(argv, store, wanted, rng)
+        assert manifest_of(store) is None
+    standing = {path: stat for path, stat in files_in(store, "embeddings").items() if ".tmp-" not in path}
+    assert len(standing) > floats
+    in_peace(argv)
+    check_ledger(store, 360)
+    assert the_same(store) == the_same(calm)
+    assert standing.items() <= files_in(store, "embeddings").items()
+    assert len(files_in(store, "ranges")) == 1
+
+
+@pytest.mark.timeout(180)
 def test_a_night_that_changes_half_the_units_killed_at_random_moments(
     model: Path, glob: Path, store: Path, tmp_path: Path
 ) -> None:

@@ -155,3 +155,19 @@ def test_a_damaged_description_is_named(made, run, tmp_path):
         (tmp_path / "e" / "sentence_beam.json").write_text(text)
         with pytest.raises(Exception, match=f"sentence_beam.json is {said}"):
             Encoder.load(str(tmp_path / "e"))
+
+
+def test_an_exported_calibration_can_be_left_out(made, run, store, tmp_path, inputs):
+    made("--normalize", method="whitening:8")
+    plain, again = tmp_path / "plain", tmp_path / "again"
+    embed = ["embed", "--input", inputs / "a.parquet", "--dtype", "float32", "--keep-columns", "text"]
+    run(*embed, "--model", tmp_path / "e", "--calibration", "", "--output", plain).ok()
+    assert open_store(str(plain)).space.calibration is None
+    assert np.abs(stored(plain) - Encoder.load(str(tmp_path / "e"), calibration="").encode(TEXTS)).max() < 1e-5
+    (hit,) = open_store(str(plain)).search([TEXTS[3]], k=1)[0]
+    assert hit["text"] == TEXTS[3]
+    write_parquet(inputs / "a.parquet", [*TEXTS, "another one"])
+    run(*embed, "--output", plain).ok()
+    assert open_store(str(plain)).space.calibration is None
+    run(*embed, "--model", tmp_path / "e", "--output", again).ok()
+    assert open_store(str(again)).space.id == open_store(str(store)).space.id

@@ -98,8 +98,8 @@ class EmbedFn(beam.DoFn):
         job, space, entry = self._job, self._job.snapshot.first_space, self._job.snapshot.ranges
         last = LastSnapshot(job.root, job.snapshot.previous if job.reuse else None, space)
         ranges = kept_ranges(job.root, entry) if entry else None
-        output = Output(space, partial(calibration_of, job))
-        self._stages = Stages(job, UnitStore(job.root, space, ranges), self._load, self._on_batch, last, output)
+        store, output = UnitStore(job.root, space, ranges, job.run), Output(space, partial(calibration_of, job))
+        self._stages = Stages(job, store, self._load, self._on_batch, last, output)
 
     def embed(self, units: Iterator[UnitRows]) -> Iterator[Any]:
         """The records of units as they are written, or the problem that ends the run."""
@@ -190,7 +190,7 @@ def load_encoder(job: EmbedJob) -> "Encoder":
     """The run's encoder; raises SpaceMismatchError where the files here make another space than the run's."""
     from transforms.encoder import Encoder
 
-    encoder = Encoder.load(job.model, calibration=calibration_of(job), **job.encoder)
+    encoder = Encoder.load(job.model, calibration=calibration_of(job) or "", **job.encoder)
     wanted = of_floats(Space.from_json(job.snapshot.space))
     if encoder.space.id != wanted.id:
         fields = ", ".join(wanted.differences(encoder.space))

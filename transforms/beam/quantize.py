@@ -146,11 +146,11 @@ class QuantizeFn(beam.DoFn):
             yield TaggedOutput(PROBLEMS, Problem.of(error))
 
     def _quantized(self, unit: UnitRecord, ranges: Ranges | None) -> UnitRecord:
-        store = UnitStore(self._snapshot.root, self._space, ranges)
+        store = UnitStore(self._snapshot.root, self._space, ranges, self._snapshot.run)
         prepared, rows = read_written(self._snapshot.root, unit, store, self._snapshot.generation)
         counts = UnitCounts.of(unit)
-        standing = store.finished(prepared)
-        if standing is not None:
-            return replace(standing, **vars(counts))
-        floats = stored_vectors(rows, replace(self._space, precision="float32"), final=True)
-        return store.write(prepared, floats, [], counts)
+        made = store.finished(prepared)
+        if made is None:
+            floats = stored_vectors(rows, replace(self._space, precision="float32"), final=True)
+            made = store.write(prepared, floats, [], counts)
+        return replace(made, **vars(counts), run=unit.run)

@@ -61,7 +61,7 @@ class RecalibrateFn(beam.DoFn):
         space = snapshot.first_space
         self._old = Space.from_json(self._job.old)
         ranges = kept_ranges(snapshot.root, snapshot.ranges) if snapshot.ranges else None
-        self._store = UnitStore(snapshot.root, space, ranges)
+        self._store = UnitStore(snapshot.root, space, ranges, snapshot.run)
         self._output = Output(space, partial(kept_calibration, snapshot.root, space.calibration or ""))
         self._renew = Renewal(snapshot.root, snapshot.run)
 

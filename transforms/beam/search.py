@@ -53,7 +53,7 @@ class Searcher:
             model,
             prompt=files.modules.prompts.get("query", space.prompt),
             revision=remembered["revision"],
-            calibration=kept_calibration(self._store.root, space.calibration) if space.calibration else None,
+            calibration=kept_calibration(self._store.root, space.calibration) if space.calibration else "",
             **options,
         )
         differing = [name for name in space.differences(encoder.space) if name not in ("prompt", "precision")]

@@ -74,7 +74,7 @@ class Stages:
         unit = PreparedUnit(rows, hashes, digest)
         record = self.store.finished(unit)
         if record is not None:
-            return reused(record) if record.path in self.last.paths else record
+            return reused(record) if self.last.had(record) else record
         if not rows.ids:
             return self.store.write(unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0))
         first, inverse = collapse(hashes)

@@ -105,9 +105,10 @@ class Encoder:
 
         `pooler` auto: the model's own modules, mean where it has none; `dtype` auto: what the device computes natively;
         `normalize` None: what the modules say for auto, True for every other pooler; `calibration` a folder that `fit`
-        made, or what was read from one. It must have been fitted on vectors pooled as these are, but for the prompt,
-        since queries may have one of their own. `deterministic`: a text's vector is the same to the bit whatever its
-        neighbours and the number of threads. A folder that `export` made has its own values for what is not given.
+        made, or what was read from one, "" for none, also where an export has one. It must have been fitted on vectors
+        pooled as these are, but for the prompt, since queries may have one of their own. `deterministic`: a text's
+        vector is the same to the bit whatever its neighbours and the number of threads. A folder that `export` made
+        has its own values for what is not given.
         Raises `OptionError` for options or files that do not work.
         """
         place, files = resolve_device(device), resolve_model(model, revision)
@@ -190,7 +191,9 @@ class Encoder:
 
 
 def _loaded(calibration: str | Path | Calibration | None) -> Calibration | None:
-    return load_calibration(str(calibration)) if isinstance(calibration, str | Path) else calibration
+    if isinstance(calibration, str | Path):
+        return load_calibration(str(calibration)) if calibration != "" else None
+    return calibration
 
 
 def _budget(tokens_per_batch: int | None, device: torch.device, pads: bool) -> int:

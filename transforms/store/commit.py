@@ -213,6 +213,7 @@ def _committed(snapshot: Snapshot, settled: tuple[Plan, list[UnitRecord], Ledger
         damaged=sorted({path for unit in units for path in unit.damaged}),
         truncated=sum(unit.truncated for unit in units),
         spared=max(sum(unit.tokens - unit.lost for unit in units) - ledger.real, 0),
+        tokens=sum(unit.real for unit in units if unit.run == snapshot.run),
     )
 
 
@@ -234,5 +235,6 @@ def _ended(snapshot: Snapshot, status: str, message: str) -> Result:
         started=snapshot.started,
         previous=snapshot.previous,
         space=snapshot.space["id"],
+        pooled=snapshot.space["pooled_id"],
         price_per_hour=snapshot.price_per_hour,
     )

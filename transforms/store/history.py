@@ -21,7 +21,8 @@ class Night:
     `status` is "committed", "failed", "running" or "unfinished" (it ended without a word). `rows` are those of its
     snapshot, as are `rejected` and `truncated` ones; `embedded`, `reused`, `duplicates` and `carried` say how they came
     by their vectors, `added`, `changed` and `deleted` are against the snapshot before. `tokens` went through the model,
-    `spared` were those of rows that had their vectors already. `damaged` are old shards that could not be reused.
+    `tokens_per_second` of them in this run itself (one that broke off before it may have left some), `spared` were
+    those of rows that had their vectors already. `damaged` are old shards that could not be reused.
     `spent` and `saved` are in the currency of `price_per_hour`.
     """
 
@@ -32,6 +33,7 @@ class Night:
     message: str = ""
     previous: str | None = None
     space: str = ""
+    pooled: str = ""
     rows: int | None = None
     read: int | None = None
     rejected: int | None = None
@@ -66,6 +68,7 @@ class Night:
             "message": "" if result.status == COMMITTED else result.message,
             "previous": result.previous,
             "space": result.space,
+            "pooled": result.pooled,
             "price_per_hour": price,
             "spent": None if price is None else round(price * result.seconds / 3600, 6),
         }
@@ -78,7 +81,7 @@ class Night:
                 "truncated": result.truncated,
                 "tokens": ledger["real"],
                 "spared": result.spared,
-                "tokens_per_second": round(ledger["real"] / max(result.seconds, 1e-9), 1),
+                "tokens_per_second": round(result.tokens / max(result.seconds, 1e-9), 1),
             }
         return cls(**told)
 
@@ -93,6 +96,7 @@ class Night:
             seconds=round(timestamp(data["finished"]) - timestamp(data["started"]), 3),
             previous=data["previous"],
             space=data["space"]["id"],
+            pooled=data["space"]["pooled_id"],
             rows=data["rows"]["written"],
             read=data["rows"]["read"],
             rejected=data["rows"]["rejected"],
@@ -146,13 +150,13 @@ def known_nights(root: str) -> list[Night]:
 def with_savings(ordered: list[Night]) -> list[Night]:
     """The nights with `saved`: the time that the spared tokens would have taken, at the price of the night.
 
-    They are taken to cost what they would have at the best speed of any night so far in that space, since the time of a
-    small night is mostly start-up.
+    They are taken to cost what they would have at the best speed of any night so far with these pooled vectors, since
+    the time of a small night is mostly start-up.
     """
     best: dict[str, float] = {}
     found = []
     for night in ordered:
-        speed = best[night.space] = max(best.get(night.space, 0.0), night.tokens_per_second or 0.0)
+        speed = best[night.pooled] = max(best.get(night.pooled, 0.0), night.tokens_per_second or 0.0)
         priced = night.price_per_hour is not None and night.spared is not None and speed > 0
         saved = night.spared / speed * night.price_per_hour / 3600 if priced else None  # type: ignore[operator]
         found.append(replace(night, saved=None if saved is None else round(saved, 6)))

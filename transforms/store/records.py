@@ -20,8 +20,9 @@ class UnitRecord:
     `path` and `rejects` are relative to the store and None where there is no such file; `range` is [start, stop) in
     rows (Parquet) or bytes of the uncompressed text, stop None for "to the end". `tokens` counts before truncation,
     `lost` is what truncation cut off. `embedded`, `reused`, `duplicates` sum to `rows`. `real` and `padded` are
-    tokens that went through the model, without and with padding. `worker` is host and process id. `damaged` are old
-    shards (by path) whose vectors could not be reused.
+    tokens that went through the model, without and with padding. `worker` is host and process id, `run` the run that
+    computed it ("" where only the shard is left to tell). `damaged` are old shards (by path) whose vectors could not
+    be reused.
     """
 
     path: str | None
@@ -47,6 +48,7 @@ class UnitRecord:
     oom_splits: int = 0
     worker: str = ""
     damaged: tuple[str, ...] = ()
+    run: str = ""
 
     def to_manifest(self) -> dict[str, Any]:
         """The manifest's entry."""
@@ -72,7 +74,7 @@ def carried(unit: UnitRecord) -> UnitRecord:
 
 
 def reused(unit: UnitRecord) -> UnitRecord:
-    """A unit that was read again and is as the last snapshot has it: nothing of it was computed tonight."""
+    """A unit that was read again and is as an earlier snapshot has it: nothing of it was computed tonight."""
     return replace(unit, embedded=0, duplicates=0, reused=unit.rows, real=0, padded=0, fallbacks=0, oom_splits=0)
 
 

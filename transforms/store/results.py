@@ -17,6 +17,8 @@ class Result:
     `damaged` are shards of the last snapshot that were missing or changed, so that their rows were embedded again.
     `changes` are rows added, changed and deleted since that snapshot (None: not known), `truncated` are rows of this
     one that were cut off, carried ones included, `spared` are tokens of its rows that had their vectors already.
+    `tokens` went through the model in this run; those that the ledger counts may have in one that broke off.
+    `pooled` is the id of the pooled vectors' space.
     """
 
     run: str
@@ -35,6 +37,8 @@ class Result:
     changes: dict[str, int] | None = None
     truncated: int = 0
     spared: int = 0
+    tokens: int = 0
+    pooled: str = ""
     price_per_hour: float | None = None
 
 
@@ -49,3 +53,12 @@ def read_result(root: str, run: str) -> Result | None:
     path = storage.join(root, layout.result(run))
     found = storage.storage_of(path).read_versioned(path)
     return Result(**json.loads(found[0])) if found else None
+
+
+def has_committed(root: str, run: str) -> bool:
+    """Whether a run is on record with a snapshot of its own."""
+    try:
+        result = read_result(root, run) if run else None
+    except (ValueError, TypeError):  # damaged
+        result = None
+    return result is not None and result.status == COMMITTED

@@ -15,6 +15,7 @@ from transforms.store.corpus.buckets import Bucket, parse_name
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.pooled import pooled_vectors
 from transforms.store.records import UnitRecord
+from transforms.store.results import has_committed
 from transforms.store.shards import Vectors, as_hashes, as_matrix, read_checked, read_shard
 
 COLUMNS = ["embedding", "norm", "row_hash", "tokens", "truncated", "pooled"]
@@ -43,6 +44,7 @@ class LastSnapshot:
     def __init__(self, root: str, run: str | None, space: Space):
         self._root, self._run, self._wanted = root, run, space
         self._last: tuple[str, OldShards] | None = None
+        self._committed: dict[str, bool] = {}
 
     @cached_property
     def _manifest(self) -> Manifest | None:
@@ -56,9 +58,17 @@ class LastSnapshot:
         return self._manifest.space.id == self._wanted.id and self._wanted.precision == "float32"
 
     @cached_property
-    def paths(self) -> frozenset[str | None]:
+    def _paths(self) -> frozenset[str | None]:
         """Its shards, by path in the store."""
         return frozenset(unit.path for unit in self._manifest.units) if self._manifest else frozenset()
+
+    def had(self, unit: UnitRecord) -> bool:
+        """Whether a unit that stands is of this snapshot or of one before it, and not of a run that broke off."""
+        if unit.path in self._paths:
+            return True
+        if self._manifest is not None and unit.run not in self._committed:
+            self._committed[unit.run] = has_committed(self._root, unit.run)
+        return self._committed.get(unit.run, False)
 
     @cached_property
     def _by_source(self) -> dict[str | int, list[UnitRecord]]:

@@ -70,10 +70,10 @@ class PreparedUnit:
 
 
 class UnitStore:
-    """The store as one unit sees it: has it been written, and if not, write it."""
+    """The store as one unit sees it: has it been written, and if not, write it, as the work of `run`."""
 
-    def __init__(self, root: str, space: Space, ranges: Ranges | None = None):
-        self._root, self.space, self.ranges = root, space, ranges
+    def __init__(self, root: str, space: Space, ranges: Ranges | None = None, run: str = ""):
+        self._root, self.space, self.ranges, self._run = root, space, ranges, run
         self._storage = storage.storage_of(root)
 
     def finished(self, unit: PreparedUnit) -> UnitRecord | None:
@@ -95,7 +95,7 @@ class UnitStore:
         """
         rows = unit.rows
         rejects = [*rows.rejects, *late]
-        record = _record(unit, vectors, len(rejects), counts)
+        record = replace(_record(unit, vectors, len(rejects), counts), run=self._run)
         if rejects:
             self._put(unit.rejects, shards.rejects_bytes(rejects))
             record = replace(record, rejects=unit.rejects)

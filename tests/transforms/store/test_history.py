@@ -99,25 +99,33 @@ def test_known_nights_are_not_read_again(root: str, monkeypatch: pytest.MonkeyPa
     assert read == []
 
 
+def test_what_a_run_that_broke_off_embedded_makes_no_later_one_fast(root: str) -> None:
+    begin(root, 0, 1)
+    write_unit(root, 0, [("r0", "text 0"), ("r1", "text 1")], run_name(0))
+    result = night(root, 1, numbered(0, 2), numbered(2, 3))
+    assert (result.ledger["real"], result.tokens) == (15, 5)
+    assert night(root, 2, numbered(0, 2)).tokens == 0
+
+
 def priced(number: int, tokens: int, seconds: float, spared: int, **values: Any) -> Night:
     """A committed night at 3.60 an hour, which is a tenth of a cent a second."""
     made = Night(
-        run_name(number), "committed", f"2026-01-0{number + 1}", seconds, space="s", tokens=tokens, spared=spared,
+        run_name(number), "committed", f"2026-01-0{number + 1}", seconds, pooled="p", tokens=tokens, spared=spared,
         tokens_per_second=tokens / seconds, price_per_hour=3.6,
     )  # fmt: skip
     return replace(made, **values)
 
 
-def test_savings_are_at_the_best_speed_so_far_in_the_space() -> None:
+def test_savings_are_at_the_best_speed_so_far_with_these_pooled_vectors() -> None:
     found = with_savings(
         [
             priced(0, 1000, 10, 0),
             priced(1, 10, 5, 2000),  # two tokens a second, which is start-up
-            priced(2, 0, 5, 3000),
+            priced(2, 0, 5, 3000, space="another calibration"),
             priced(3, 4000, 10, 1000),
-            priced(4, 100, 10, 1000, space="another"),
+            priced(4, 100, 10, 1000, pooled="another"),
             priced(5, 0, 5, 1000, price_per_hour=None),
-            priced(6, 0, 5, 1000, space="never measured"),
+            priced(6, 0, 5, 1000, pooled="never measured"),
         ]
     )
     assert [n.saved for n in found] == [0, 0.02, 0.03, 0.0025, 0.1, None, None]
