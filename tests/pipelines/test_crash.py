@@ -143,7 +143,7 @@ def wait_for(store: Path, shards: int) -> None:
 def test_interrupted(model: Path, glob: Path, store: Path, tmp_path: Path) -> None:
     process = FORKS.Process(target=in_child, args=(command(glob, store, model), str(tmp_path / "err")))
     process.start()
-    wait_for(store, 5)
+    wait_for(store, 1)
     os.kill(process.pid, signal.SIGINT)
     process.join(60)
     assert process.exitcode == 1

@@ -1,0 +1,224 @@
+"""What an operator copies for a nightly job: read by what really reads it, and run."""
+
+import http.server
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import urllib.parse
+from pathlib import Path
+
+import pytest
+import yaml
+from helpers.corpora import manifest_of, sentences, write_parquet
+from helpers.tiny_models import save_tiny_model
+
+from pipelines import embed, vacuum, verify
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+NIGHTLY = DEPLOY / "nightly"
+UNITS = sorted((NIGHTLY / "systemd").glob("*.service")) + sorted((NIGHTLY / "systemd").glob("*.timer"))
+PARSERS = {"embed": embed.parser, "verify": verify.parser, "vacuum": vacuum.parser}
+
+
+def tool(name: str) -> str:
+    """A program that reads such files, or a skip."""
+    found = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+def night(**environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the script as a scheduler does."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    run = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.run([NIGHTLY / "nightly.sh"], env=run, capture_output=True, text=True)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, str]:
+    """Two input files and what the script reads."""
+    model = save_tiny_model("bert", tmp_path / "tiny")
+    for name in ("a", "b c"):
+        write_parquet(tmp_path / "in" / f"{name}.parquet", sentences(20, 20 * len(name)))
+    globs = "\n".join(f"{tmp_path}/in/{name}.parquet" for name in ("a", "b c"))
+    options = f"--model {model} --index Flat --dtype float32"
+    return {"INPUT": globs, "STORE": str(tmp_path / "store"), "EMBED_OPTIONS": options, "KEEP": "1", "KEEP_DAYS": "0"}
+
+
+@pytest.mark.slow
+def test_two_nights(settings: dict[str, str]) -> None:
+    first = night(**settings)
+    assert (first.returncode, first.stderr) == (0, "")
+    store = Path(settings["STORE"])
+    manifest = manifest_of(store)
+    assert manifest is not None
+    assert manifest["rows"]["written"] == 40
+    assert night(**settings).returncode == 0
+    later = manifest_of(store)
+    assert later is not None
+    assert later["work"] == {**later["work"], "embedded": 0, "carried": 40}
+    assert len(list((store / "manifests").iterdir())) == 1
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Path:
+    """A `sentence-beam` that writes down how it was called; the command named by FAILS ends with STATUS."""
+    command = tmp_path / "bin" / "sentence-beam"
+    command.parent.mkdir()
+    command.write_text('#!/bin/sh\nprintf "[%s]" "$@"; echo\n[ "$1" != "$FAILS" ] || exit "$STATUS"\n')
+    command.chmod(0o755)
+    return command.parent
+
+
+def called(recorder: Path, **environment: str) -> tuple[int, list[str]]:
+    """The script's exit status and the commands that it ran."""
+    run = {"PATH": f"{recorder}:/usr/bin:/bin", "FAILS": "", "STATUS": "0", **environment}
+    ended = subprocess.run([NIGHTLY / "nightly.sh"], env=run, capture_output=True, text=True)
+    return ended.returncode, ended.stdout.splitlines()
+
+
+def test_what_a_night_runs(recorder: Path) -> None:
+    settings = {
+        "INPUT": "in/a b*.parquet\nmore/*.txt",
+        "STORE": "/st ore",
+        "EMBED_OPTIONS": "--index Flat --id-column *",
+    }
+    embed_line = (
+        "[embed][--input][in/a b*.parquet][--input][more/*.txt][--output][/st ore][--index][Flat][--id-column][*]"
+    )
+    lines = [embed_line, "[verify][--store][/st ore]", "[vacuum][--store][/st ore][--keep][14][--older-than][7d]"]
+    assert called(recorder, **settings) == (0, lines)
+    assert called(recorder, **settings, FAILS="embed", STATUS="3") == (3, lines[:1])
+    assert called(recorder, **settings, FAILS="verify", STATUS="1") == (1, lines[:2])
+    bare = {"INPUT": "a", "STORE": "s", "KEEP": "2", "KEEP_DAYS": "1"}
+    assert called(recorder, **bare)[1][2] == "[vacuum][--store][s][--keep][2][--older-than][1d]"
+    assert called(recorder, STORE="s") == (1, [])
+
+
+@pytest.mark.slow
+def test_a_night_ends_with_the_status_of_what_failed(settings: dict[str, str]) -> None:
+    missing = night(**{**settings, "INPUT": f"{settings['STORE']}/nothing/*.parquet"})
+    assert missing.returncode not in (0, 3, 4)
+    assert len(missing.stderr.splitlines()) == 1
+    assert night(**{**settings, "EMBED_OPTIONS": f"{settings['EMBED_OPTIONS']} --pooler what"}).returncode == 2
+    assert night(**{**settings, "INPUT": ""}).returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(1, "run it again"), (2, "option"), (3, "gate"), (4, "rows"), (137, "outside")]
+)
+def test_an_alert_says_what_the_status_means(status: int, said: str) -> None:
+    posted: list[str] = []
+
+    class Hook(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posted.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Hook) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/hook"
+        run = {**os.environ, "ALERT_URL": url, "STORE": "gs://a/store", "no_proxy": "127.0.0.1"}
+        ended = subprocess.run([NIGHTLY / "alert.sh", str(status)], env=run, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert f"ended with status {status}: " in ended.stderr
+    assert said in ended.stderr
+    assert urllib.parse.parse_qs(posted[0])["text"] == [ended.stderr.strip()]
+
+
+def test_a_good_night_alerts_nobody() -> None:
+    ended = subprocess.run([NIGHTLY / "alert.sh", "0"], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("script", sorted(DEPLOY.rglob("*.sh")), ids=lambda path: path.name)
+def test_scripts_parse(script: Path) -> None:
+    subprocess.run(["bash", "-n", script], check=True)
+    assert os.access(script, os.X_OK)
+
+
+@pytest.mark.parametrize("script", sorted(DEPLOY.rglob("*.sh")), ids=lambda path: path.name)
+def test_scripts_lint(script: Path) -> None:
+    ended = subprocess.run([tool("shellcheck"), script], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout
+
+
+def test_systemd_reads_the_units(tmp_path: Path) -> None:
+    analyze = tool("systemd-analyze")
+    for unit in UNITS:  # the script's place is the operator's, here it is the checkout
+        text = unit.read_text().replace("/opt/sentence-beam/deploy", str(DEPLOY))
+        (tmp_path / unit.name).write_text(text)
+    ended = subprocess.run(
+        [analyze, "verify", *(tmp_path / unit.name for unit in UNITS)], capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_kubernetes_reads_the_job() -> None:
+    validate = pytest.importorskip("kubernetes_validate")
+    documents = list(yaml.safe_load_all((NIGHTLY / "kubernetes" / "cronjob.yaml").read_text()))
+    assert [document["kind"] for document in documents] == ["ConfigMap", "CronJob"]
+    for document in documents:
+        validate.validate(document, validate.latest_version(), strict=True)
+
+
+def test_all_three_try_again_after_the_same_statuses() -> None:
+    unit = (NIGHTLY / "systemd" / "sentence-beam.service").read_text()
+    assert "RestartPreventExitStatus=2 3 4\n" in unit
+    job = list(yaml.safe_load_all((NIGHTLY / "kubernetes" / "cronjob.yaml").read_text()))[1]
+    rules = job["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
+    assert rules[0]["onExitCodes"]["values"] == [2, 3, 4]
+    assert "NOT_AGAIN = (2, 3, 4)\n" in (NIGHTLY / "airflow" / "sentence_beam_nightly.py").read_text()
+
+
+@pytest.mark.parametrize(
+    "path", sorted(path for path in NIGHTLY.rglob("*") if path.is_file()), ids=lambda path: path.name
+)
+def test_options_exist(path: Path) -> None:
+    flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text(encoding="utf8")))
+    ours = {option for make in PARSERS.values() for action in make()._actions for option in action.option_strings}
+    beam = {"--runner", "--flink-master", "--environment-type"}
+    foreign = {"--now", "--system"}
+    assert flags <= ours | beam | foreign
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_airflow_reads_the_dag(tmp_path: Path) -> None:
+    environment = tmp_path / "airflow"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    install = [
+        environment / "bin" / "pip",
+        "install",
+        "--quiet",
+        "apache-airflow>=3,<4",
+        "apache-airflow-providers-standard",
+    ]
+    if subprocess.run(install, capture_output=True).returncode:
+        pytest.skip("apache-airflow cannot be installed here")
+    code = (
+        "from airflow.dag_processing.dagbag import DagBag; "
+        f"bag = DagBag({str(NIGHTLY / 'airflow')!r}, include_examples=False); "
+        "assert not bag.import_errors, bag.import_errors; "
+        "dag = bag.dags['sentence_beam_nightly']; "
+        "print([task.task_id for task in dag.topological_sort()], dag.catchup, dag.max_active_runs)"
+    )
+    run = {**os.environ, "AIRFLOW_HOME": str(tmp_path / "home"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+    ended = subprocess.run([environment / "bin" / "python", "-c", code], env=run, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1] == "['embed', 'verify', 'vacuum'] False 1"
+
+
+def test_the_dag_is_python() -> None:
+    path = NIGHTLY / "airflow" / "sentence_beam_nightly.py"
+    compile(path.read_text(), path, "exec")
+    assert importlib.util.find_spec("sentence_beam_nightly") is None
