@@ -99,6 +99,13 @@ def test_rows_whose_vector_is_not_finite_are_rejected_alone(
     assert all(math.isfinite(x) for vector in vectors_of(store).values() for x in vector)
 
 
+def test_a_model_of_nan_is_named_as_such(run: Run, glob: Path, store: Path, tmp_path: Path) -> None:
+    name = "encoder.layer.0.attention.self.query.weight"
+    folder = _spoilt_model(tmp_path / "nan", lambda weights: weights[name].fill_(float("nan")))
+    run("embed", "--input", glob, "--output", store, "--model", folder, *ALL).failed(2, folder, "NaN", name)
+    assert manifest_of(store) is None
+
+
 def test_zero_vectors_are_rejected(run: Run, store: Path, inputs: Path, tmp_path: Path) -> None:
     def spoil(weights: dict[str, Any]) -> None:
         last = max(name.removesuffix(".weight") for name in weights if name.endswith("output.LayerNorm.weight"))

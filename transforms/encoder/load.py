@@ -15,7 +15,8 @@ _FLOAT32_ONLY = frozenset(("xlnet",))  # its masks and positions are float32 wha
 def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module:
     """The encoder in eval mode.
 
-    Raises `OptionError` where its weights are damaged or do not cover the architecture, or this has no such dtype.
+    Raises `OptionError` where its weights are damaged, not finite or do not cover the architecture, or this has no such
+    dtype.
     """
     if dtype != "float32" and files.family in _FLOAT32_ONLY:
         raise OptionError(f"{files.folder}: {files.family} computes in float32 alone; say --dtype float32")
@@ -39,7 +40,19 @@ def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module
     missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
     if missing:
         raise OptionError(f"{files.folder}: the weights lack {missing[0]}; it would be random, fetch the model again")
+    _check_finite(files, model)
     return model.to(device).eval()
+
+
+def _check_finite(files: ModelFiles, model: nn.Module) -> None:
+    """Rows of the embedding matrix spoil the texts that hold their tokens, all other weights spoil every text."""
+    embedding = model.get_input_embeddings().weight  # type: ignore[operator]
+    for name, weight in model.named_parameters():
+        if weight is not embedding and "pooler" not in name and not bool(torch.isfinite(weight).all()):
+            narrow = "" if weight.dtype == torch.float32 else " or say --dtype float32"
+            raise OptionError(
+                f"{files.folder}: the weights hold NaN or infinity in {name}; fetch the model again{narrow}"
+            )
 
 
 def resolve_device(device: str) -> torch.device:

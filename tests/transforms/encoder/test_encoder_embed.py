@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.tiny_models import TEXTS, edit_json, save_tiny_model
+from safetensors.torch import load_file, save_file
 
 from transforms.encoder import Encoder
 from transforms.encoder.batches import cut_rows, plan_batches
@@ -173,3 +174,17 @@ def test_damaged_models_are_one_line(tmp_path):
     (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(OptionError, match="tokenizer"):
         Encoder.load(str(folder))
+
+
+def test_states_beyond_the_dtype_are_one_line(tmp_path):
+    folder = save_tiny_model("bert", tmp_path / "m")
+    weights = load_file(folder / "model.safetensors")
+    weights["encoder.layer.1.output.LayerNorm.weight"].fill_(60_000)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    for pooler in ("mean:layer=2", "ditto:3-1,states=static"):
+        assert np.isfinite(
+            Encoder.load(str(folder), pooler=pooler, dtype="float32", device="cpu").encode(["dog"])
+        ).all()
+        with pytest.raises(OptionError, match="float16.*say --dtype float32") as caught:
+            Encoder.load(str(folder), pooler=pooler, dtype="float16", device="cpu")
+        assert str(folder) in str(caught.value)
