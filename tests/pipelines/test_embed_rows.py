@@ -127,9 +127,12 @@ def test_only_newlines_are_blank_rows(embed: Run, inputs: Path, store: Path) -> 
     assert manifest_of(store)["shards"][0]["path"] is None
 
 
-def test_utf16_text_is_rejected_row_by_row(embed: Run, inputs: Path, store: Path) -> None:
-    write_bytes(inputs / "a.txt", "one\ntwo\n".encode("utf16"))
-    embed(inputs / "*").failed(3, "--max-rejects", "rejects")
+@pytest.mark.parametrize("suffix", ["txt", "jsonl", "txt.gz"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_text_is_named_as_such(embed: Run, inputs: Path, store: Path, suffix: str, encoding: str) -> None:
+    path = write_bytes(inputs / f"a.{suffix}", "\ufeffone\ntwo\n".encode(encoding))
+    embed(path, *ALL).failed(1, path, "UTF-16", "convert it to UTF-8")
+    embed(path, *ALL, "--limit", 1).failed(1, path, "UTF-16")
     assert manifest_of(store) is None
 
 

@@ -12,18 +12,24 @@ from transforms.store.corpus.files import InputFile, check_unchanged, decompress
 from transforms.store.storage import BLOCK
 
 BOM = b"\xef\xbb\xbf"
+UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[tuple[int, bytes]]]:
     """Blocks of (byte offset, line without its ending) for the lines that start in [start, stop).
 
-    Raises SentenceBeamError where a compressed file is cut short or corrupt.
+    Raises SentenceBeamError where a compressed file is cut short or corrupt, and for text that says it is UTF-16.
     """
     with open_unchanged(file) as raw:
         if file.compression:
-            yield from _checked(file, _blocks_of_lines(decompressed(file, raw), 0, stop))
+            blocks = _checked(file, _blocks_of_lines(decompressed(file, raw), 0, stop))
         else:
-            yield from _blocks_of_lines(raw, _first_line_start(raw, start, stop), stop)
+            blocks = _blocks_of_lines(raw, _first_line_start(raw, start, stop), stop)
+        for block in blocks:
+            # most of its lines would pass for UTF-8 with NUL bytes
+            if block and block[0][0] == 0 and block[0][1].startswith(UTF16_BOMS):
+                raise SentenceBeamError(f"{file.path} is UTF-16 (by its byte order mark); convert it to UTF-8")
+            yield block
 
 
 def line_starts(file: InputFile, start: int, stop: int | None) -> Iterator[int]:
