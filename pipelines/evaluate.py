@@ -3,7 +3,6 @@
 import argparse
 import json
 import math
-import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipelines import heat_map, options
+from pipelines.output import check_file
 from transforms.calibration import Calibration, check_space
 from transforms.calibration.sts import Subset, geometry, score_task
 from transforms.errors import OptionError
@@ -81,7 +81,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _evaluate(argv: list[str]) -> int:
     args, _ = options.parse(parser(), argv)
-    tasks = [read_task(word) for word in args.task]
+    if args.output:
+        check_file(args.output)
+    tasks = read_tasks(args.task)
     poolers, grid = expand(args)
     if grid and args.output:
         heat_map.check_installed()
@@ -94,11 +96,23 @@ def _evaluate(argv: list[str]) -> int:
     return 0
 
 
+def read_tasks(words: list[str]) -> list[Task]:
+    """The tasks that all `--task` name; each name once, as scores are told apart by it."""
+    tasks = [read_task(word) for word in words]
+    names = [task.name for task in tasks]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise OptionError(f"--task {twice} is given twice; say {twice}=PATH,PATH for several files of one task")
+    return tasks
+
+
 def read_task(word: str) -> Task:
     """The task that one `--task` names."""
     name, equals, paths = word.partition("=")
     if not equals or not name or not paths:
         raise OptionError(f"--task {word}: say NAME=PATH, or NAME=PATH,PATH for several files of one task")
+    if "/" in name:  # a picture is named by it
+        raise OptionError(f"--task {word}: the name {name} must not hold a slash")
     return Task(name, tuple(read_pairs(path) for path in paths.split(",")))
 
 
@@ -196,8 +210,6 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def write(path: str, rows: list[dict[str, Any]]) -> None:
     """One JSON object a line."""
-    if not os.path.isdir(os.path.dirname(path) or "."):
-        raise OptionError(f"--output {path}: there is no such folder; make it")
     with open(path, "w", encoding="utf8") as f:
         f.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 

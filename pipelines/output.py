@@ -18,6 +18,13 @@ def check_output(path: str | None, suffixes: tuple[str, ...] = (".parquet", ".js
         return
     if not path.endswith(suffixes):
         raise OptionError(f"--output {path}: the name must end in {' or '.join(suffixes)}")
+    check_file(path)
+
+
+def check_file(path: str) -> None:
+    """Refuse an output that is a folder, or in no folder."""
+    if os.path.isdir(path):
+        raise OptionError(f"--output {path} is a folder; name a file")
     if not os.path.isdir(os.path.dirname(path) or "."):
         raise OptionError(f"--output {path}: there is no such folder; make it")
 

@@ -127,6 +127,17 @@ def test_bad_options(run: Run, model: Path, tasks: tuple[Path, Path], options: l
     run("evaluate", "--model", model, "--task", f"t={tasks[0]}", *options).failed(2, said)
 
 
+def test_bad_places_and_names_are_found_before_anything_is_computed(
+    run: Run, model: Path, tasks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Encoder, "encode", lambda *_: pytest.fail("computed"))
+    named = ["evaluate", "--model", model, "--task", f"t={tasks[0]}"]
+    run(*named, "--output", "/no/such/scores.jsonl").failed(2, "/no/such/scores.jsonl", "no such folder")
+    run(*named, "--output", tasks[0].parent).failed(2, tasks[0].parent, "is a folder")
+    run(*named, "--task", f"t={tasks[1]}").failed(2, "t is given twice", "t=PATH,PATH")
+    run(*named, "--task", f"a/b={tasks[1]}").failed(2, "a/b", "slash")
+
+
 def test_a_table_named_from_here_is_found_from_everywhere(
     run: Run, embed: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
