@@ -63,7 +63,7 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argpars
         raise OptionError(_misspelt(parser, ours) or str(error)) from error
     _, unknown = _beam_parser().parse_known_args(rest)
     if unknown:
-        parser.error(_unknown(parser, unknown[0]))
+        raise OptionError(_unknown(parser, unknown[0]))
     options = PipelineOptions([*rest, *after])
     if options.view_as(StandardOptions).runner is None:
         options.view_as(StandardOptions).runner = RUNNER
@@ -101,7 +101,7 @@ def _subclasses(cls: type) -> set[type]:
 
 def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
     if not flag.startswith("-"):
-        return f"unknown argument {flag} (a pattern needs quotes in the shell)"
+        return f"unknown argument {flag} (a pattern needs quotes in the shell); see --help"
     known = [option for action in parser._actions for option in action.option_strings]
     near = difflib.get_close_matches(flag.split("=")[0], known, n=1)
     return f"unknown option {flag}" + (f"; did you mean {near[0]}?" if near else "; see --help")

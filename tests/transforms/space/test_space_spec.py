@@ -1,7 +1,7 @@
 """Pooler SPECs."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from transforms.errors import OptionError
@@ -49,6 +49,7 @@ def part_specs(draw, name):
     return ":".join([name, ",".join(items)]) if items else name
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_every_spec_survives_text_and_json(data):
     names = data.draw(st.lists(st.sampled_from(sorted(set(POOLERS) - {"auto"})), min_size=1, max_size=3))
