@@ -6,12 +6,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.commands import Run
-from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, sentences, write_lines, write_parquet
+from helpers.corpora import (
+    check_ledger,
+    files_in,
+    ids_of,
+    manifest_of,
+    sentences,
+    vectors_of,
+    write_lines,
+    write_parquet,
+)
 from helpers.tiny_models import save_tiny_model
+
+from pipelines.embed import parser
+from pipelines.plan import plan_files
+from pipelines.resolve import resolve
+from transforms.encoder import Encoder
 
 READERS = {
     "search": ("--query", "dog", "--store"),
@@ -304,6 +319,27 @@ def test_search_with_another_model_is_refused(run: Run, made: Path, tmp_path: Pa
     run("search", "--store", made, "--query", "x", "--model", tmp_path / "none").failed(2, tmp_path / "none")
 
 
+def test_queries_get_the_models_prompt_for_queries(run: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
+    folder = save_tiny_model("bert", tmp_path / "own")
+    modules = [{"path": "", "type": "sentence_transformers.models.Transformer"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    prompts = {"prompts": {"query": "the red dog ", "passage": "a cat "}, "default_prompt_name": "passage"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    write_lines(inputs / "a.txt", sentences(5))
+    options = ("--model", folder, "--dtype", "float32", "--normalize")
+    run("embed", "--input", inputs / "*", "--output", store, *options).ok()
+    run("search", "--store", store, "--query", "horse", "-k", 5, "--output", tmp_path / "o.jsonl").ok()
+    rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    scores = {}
+    for prompt in ("the red dog ", "a cat ", ""):
+        query = Encoder.load(str(folder), prompt=prompt, dtype="float32", normalize=True).encode(["horse"])[0]
+        scores[prompt] = [float(query @ np.array(vectors_of(store)[row["id"]])) for row in rows]
+    found = [row["score"] for row in rows]
+    assert np.allclose(found, scores["the red dog "], atol=1e-5)
+    assert not np.allclose(found, scores["a cat "], atol=1e-3)
+    assert not np.allclose(found, scores[""], atol=1e-3)
+
+
 def test_search_where_the_model_has_gone(run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
     own = save_tiny_model("bert", tmp_path / "own")
     write_lines(inputs / "a.txt", sentences(3))
@@ -421,6 +457,18 @@ def test_plan_counts_what_embed_then_does(run: Run, inputs: Path, store: Path, m
     out = run("plan", *arguments).ok().out
     assert "1 unchanged" in out
     assert f"{units} carried over" in out
+
+
+def test_planning_reads_footers_alone(
+    run: Run, inputs: Path, store: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_parquet(inputs / "a.parquet", sentences(30), row_group_size=5)
+    for name in ("iter_batches", "read", "read_row_group", "read_row_groups"):
+        monkeypatch.setattr(pq.ParquetFile, name, lambda *_, **__: pytest.fail("rows were read"))
+    arguments = ["--input", str(inputs / "*"), "--output", str(store), "--model", str(model), "--unit-tokens", "100"]
+    planned = plan_files(resolve(parser().parse_args(arguments), None, "run", True).job)
+    assert sum(span.rows for item in planned for span in item.spans) == 30
+    assert sum(len(item.spans) for item in planned) > 1
 
 
 def test_plan_meets_the_same_mistakes(run: Run, inputs: Path, store: Path, model: Path) -> None:

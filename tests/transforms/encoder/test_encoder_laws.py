@@ -8,6 +8,7 @@ from helpers.tiny_models import FAMILIES, LAYERS, TEXTS, WITHOUT_POOLER
 from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 
 from transforms.encoder import Encoder
+from transforms.encoder.batches import plan_batches
 from transforms.errors import OptionError
 
 POOLERS = {
@@ -123,3 +124,15 @@ def test_albert_stops_its_loop_early(tiny):
     model.encoder.albert_layer_groups[0].register_forward_pre_hook(lambda *_: calls.append(1))
     encoder.encode(["the dog"])
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("family", ["bert", "albert", "mpnet", "t5", "xlnet"])
+@pytest.mark.parametrize("pooler", ["mean:layer=1", "first-last", "last2+ditto:2-1,states=static"])
+def test_no_state_is_held_that_nobody_asked_for(tiny, family, pooler):
+    encoder = Encoder.load(str(tiny[family]), pooler=pooler, dtype="float32", device="cpu")
+    (batch,) = plan_batches(encoder.tokenize(["the dog is riding"]), 100)
+    with torch.inference_mode():
+        states, needs = encoder._forward(batch), encoder._pooler.needs
+    assert set(states.hidden) == needs.layers
+    assert set(states.own_attention) == needs.heads
+    assert (states.raw is not None) == needs.raw

@@ -47,6 +47,16 @@ def test_exact_kinds_agree_with_brute_force_ties_included(factory: str, metric: 
     np.testing.assert_array_equal(found.scores[:, :n], scores)
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="tells what is mapped on Linux alone")
+@pytest.mark.parametrize("factory", ["Flat", "IVF4,SQ8"])
+def test_an_opened_segment_is_mapped_and_not_copied(factory: str, tmp_path: Path) -> None:
+    vectors = unit_vectors(3000, DIM)
+    index = open_cut(tmp_path, trained(factory, "ip", DIM), vectors, [])
+    (segment,) = tmp_path.rglob("*.faiss")
+    assert str(segment) in Path("/proc/self/maps").read_text()
+    assert index.search(vectors[:1], 1, nprobe=4).row[0, 0] == 0
+
+
 @pytest.mark.parametrize("metric", ["ip", "l2"])
 @pytest.mark.parametrize("factory", FACTORIES)
 def test_scores_and_order_are_those_of_faiss(factory: str, metric: str, tmp_path: Path) -> None:
