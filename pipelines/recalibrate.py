@@ -2,12 +2,12 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import apache_beam as beam
 
-from pipelines import options
+from pipelines import engines, options
 from pipelines.index import record_plan, snapshot_of
 from pipelines.resolve import new_run
 from pipelines.summary import index_lines
@@ -18,8 +18,9 @@ from transforms.calibration import Calibration, check_space
 from transforms.store import open_store, storage
 from transforms.store.calibrations import keep_calibration, read_calibration
 from transforms.store.commit import Snapshot
-from transforms.store.manifest import Manifest
+from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.ranges import fitting
+from transforms.store.records import UnitRecord
 from transforms.store.results import Result
 
 
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _recalibrate(argv: list[str]) -> int:
     args, beam_options = options.parse(parser(), argv)
     root, run = storage.absolute(args.store), new_run()
+    engines.check_shared(beam_options, store=root)
     calibration = read_calibration(args.calibration)
     check_space(calibration.info, open_store(root).space, args.calibration)
     with writing(root, run, beam_options, "--store") as writer:
@@ -50,9 +52,10 @@ def _recalibrate(argv: list[str]) -> int:
         keep_calibration(root, calibration)
         record_plan(manifest, run)
         with recorded(snapshot), writer.pipeline() as pipeline:
-            build(pipeline, manifest, snapshot)
-        result = result_of(root, run)
-    print("\n".join(summary(result, calibration, root)))
+            build(pipeline, manifest, snapshot, raises=not writer.waits)
+        result = result_of(root, run, writer)
+    if result is not None:
+        print("\n".join(summary(result, calibration, root)))
     return 0
 
 
@@ -64,15 +67,21 @@ def recalibrated(manifest: Manifest, run: str, calibration: Calibration) -> Snap
     return replace(snapshot_of(manifest, run), space=space.to_json(), options=chosen, ranges=ranges)
 
 
-def build(pipeline: beam.Pipeline, manifest: Manifest, snapshot: Snapshot) -> beam.PCollection:
+def build(pipeline: beam.Pipeline, manifest: Manifest, snapshot: Snapshot, raises: bool = False) -> beam.PCollection:
     """The whole graph; gives the one Result. An index is built again, like the one there is."""
-    units = pipeline | "Units" >> beam.Create(manifest.units)
+    units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(units_of, manifest.root)
     made = units | "Recalibrate" >> Recalibrate(RecalibrateJob(snapshot, manifest.data["space"]))
     known = [made.units, made.problems, *([made.ranges] if made.ranges else [])]
     if manifest.data["index"]:
         request = IndexRequest(**manifest.data["index"]["request"])
         known.append((made.units, made.problems) | "Index" >> BuildIndex(snapshot, request))
-    return tuple(known) | "Commit" >> Commit(snapshot)
+    return tuple(known) | "Commit" >> Commit(snapshot, raises)
+
+
+def units_of(run: str, root: str) -> Iterator[UnitRecord]:
+    """A snapshot's units."""
+    manifest = read_manifest(root, run)
+    yield from manifest.units if manifest else ()
 
 
 def summary(result: Result, calibration: Calibration, root: str) -> list[str]:

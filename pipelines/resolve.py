@@ -123,6 +123,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
         max_drift=MAX_DRIFT[space.dtype] if args.max_drift is None else args.max_drift,
         buckets=_buckets(args, snapshot, previous),
         text_limit=_memory() // 4 if local and partition == "content" else None,
+        retried=not local,
     )
     return Resolved(job, _index(args, previous), previous, calibration)
 

@@ -7,7 +7,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.runner import PipelineState
 
-from pipelines import options
+from pipelines import engines
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import lease
 from transforms.store.commit import Snapshot, failed
@@ -23,6 +23,11 @@ class Writer:
         self._options = options
         self._pipeline: beam.Pipeline | None = None
 
+    @property
+    def waits(self) -> bool:
+        """Whether this process stays until the job has ended."""
+        return engines.waits(self._options)
+
     def pipeline(self) -> beam.Pipeline:
         """The run's pipeline, to be filled and run in a `with`."""
         self._pipeline = beam.Pipeline(options=self._options)
@@ -31,8 +36,10 @@ class Writer:
     def is_elsewhere(self) -> bool:
         """Whether an engine has taken the job and is not known to have ended it."""
         result = getattr(self._pipeline, "result", None)  # there once the job was submitted
-        if result is None or options.in_process(self._options):
+        if result is None or engines.in_process(self._options):
             return False
+        if not self.waits:
+            return True
         try:
             return not PipelineState.is_terminal(result.state)
         except Exception:  # the engine cannot be asked any more
@@ -46,7 +53,7 @@ def writing(root: str, run: str, beam_options: PipelineOptions, flag: str) -> It
     Such a job outlives this process, and only its own end gives the lease back. `flag` is the option that names the
     store.
     """
-    local, writer = options.in_process(beam_options), Writer(beam_options)
+    local, writer = engines.in_process(beam_options), Writer(beam_options)
     runner = beam_options.view_as(StandardOptions).runner
     try:
         lease.acquire(root, lease.Lease.of_this_process(run, runner, run, local))
@@ -55,6 +62,13 @@ def writing(root: str, run: str, beam_options: PipelineOptions, flag: str) -> It
     try:
         with lease.kept_alive(root, run):
             yield writer
+    except KeyboardInterrupt as stop:
+        if not writer.is_elsewhere():
+            raise
+        raise SentenceBeamError(
+            f"interrupted; the job goes on without this process ({runner}) and commits by itself, unless it is "
+            "cancelled on the engine"
+        ) from stop
     finally:
         if not writer.is_elsewhere():
             with contextlib.suppress(OSError):  # a full disk must not hide what went wrong
@@ -65,7 +79,8 @@ def writing(root: str, run: str, beam_options: PipelineOptions, flag: str) -> It
 def recorded(snapshot: Snapshot) -> Iterator[None]:
     """Put a pipeline that breaks down on record, if the store still takes it."""
     try:
-        yield
+        with engines.explained():
+            yield
     except Exception as error:
         with contextlib.suppress(Exception):
             standing = read_manifest(snapshot.root)
@@ -74,8 +89,13 @@ def recorded(snapshot: Snapshot) -> Iterator[None]:
         raise
 
 
-def result_of(root: str, run: str) -> Result:
-    """How a run that has ended ended; raises the error that a failed run's result is."""
+def result_of(root: str, run: str, writer: Writer) -> Result | None:
+    """How the run ended, None where nobody waits for that; raises the error that a failed run's result is."""
+    if writer.is_elsewhere():
+        print(
+            f"submitted   run {run}; it commits by itself, and sentence-beam history --store {root} says how it ended"
+        )
+        return None
     result = read_result(root, run)
     if result is None:
         raise SentenceBeamError(f"run {run} ended without a result; see the runner's log")

@@ -6,7 +6,8 @@ from typing import Any
 
 import apache_beam as beam
 
-from transforms.beam.changes import CountChanges, total
+from transforms.beam.changes import Changes, CountChanges, Unknown, total
+from transforms.beam.job import Merge
 from transforms.beam.quantize import RangesRecord
 from transforms.store import storage
 from transforms.store.commit import Snapshot, finish
@@ -31,27 +32,34 @@ class DuplicateIds:
 
 
 class Commit(beam.PTransform):
-    """Units, problems and whatever else is known of a run -> its one Result, once it is on record."""
+    """Units, problems and whatever else is known of a run -> its one Result, once it is on record.
 
-    def __init__(self, snapshot: Snapshot):
+    Where nobody waits for the job, `raises` makes a failed run a failed job; the result is on record before.
+    """
+
+    def __init__(self, snapshot: Snapshot, raises: bool = False):
         super().__init__()
-        self._snapshot = snapshot
+        self._snapshot, self._raises = snapshot, raises
 
     def expand(self, parts: Any) -> beam.PCollection:
         # A run without a single unit must commit too, and grouping nothing gives nothing.
         start = parts[0].pipeline | "Start" >> beam.Create([None])
-        known = (start, *parts) | "All" >> beam.Flatten()
+        known = (start, *parts) | "All" >> Merge()
         changes = known | "Changes" >> CountChanges(self._snapshot)
-        return (
-            (known, changes)
-            | "AndChanges" >> beam.Flatten()
+        result = (
+            known
             | "OneKey" >> beam.Map(lambda item: (None, item))
             | "Together" >> beam.GroupByKey()
-            | "Finish" >> beam.Map(commit_together, self._snapshot)
+            # At the side, since it is made of the collection that it would have to be merged with.
+            | "Finish" >> beam.Map(commit_together, self._snapshot, beam.pvalue.AsIter(changes))
         )
+        # A stage of its own: what raises is tried again, and the commit should not be.
+        return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(succeeded) if self._raises else result
 
 
-def commit_together(grouped: tuple[None, Iterable[Any]], snapshot: Snapshot) -> Result:
+def commit_together(
+    grouped: tuple[None, Iterable[Any]], snapshot: Snapshot, changes: Iterable[Changes | Unknown] = ()
+) -> Result:
     """Sort what came in and finish the run."""
     found = list(grouped[1])
     index = next((item for item in found if isinstance(item, IndexRecord)), None)
@@ -64,10 +72,17 @@ def commit_together(grouped: tuple[None, Iterable[Any]], snapshot: Snapshot) -> 
         [item for item in found if isinstance(item, Problem)],
         index.data if index else None,
         sum(item.rows for item in found if isinstance(item, DuplicateIds)),
-        total(found),
+        total(changes),
     )
     for path in index.scratch if index else ():
         storage.storage_of(path).delete(path)
+    return result
+
+
+def succeeded(result: Result) -> Result:
+    """The result; raises SentenceBeamError where it is a failure."""
+    if result.exit_code:
+        raise Problem(result.message, result.exit_code).error()
     return result
 
 

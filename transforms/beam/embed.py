@@ -1,7 +1,8 @@
 """Embed: lists of spans -> written units."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,8 +12,9 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.shared import Shared
 
 from transforms.beam import progress
+from transforms.beam.alone import marked
 from transforms.beam.content import Block, Group, Key, ReadRowsFn, piece_unit
-from transforms.beam.job import PROBLEMS, EmbedJob
+from transforms.beam.job import PROBLEMS, EmbedJob, check_worker
 from transforms.beam.output import Output
 from transforms.beam.quantize import quantized
 from transforms.beam.stages import Stages, encoded
@@ -20,7 +22,7 @@ from transforms.errors import DataGateError, SentenceBeamError, SpaceMismatchErr
 from transforms.space import Space
 from transforms.store.calibrations import read_calibration
 from transforms.store.canary import TEXTS, Canary
-from transforms.store.corpus import Span, UnitRows, read_span
+from transforms.store.corpus import Columns, Span, UnitRows, read_span
 from transforms.store.lease import Renewal
 from transforms.store.ranges import kept_ranges, of_floats
 from transforms.store.records import Problem, UnitRecord
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from transforms.encoder import Encoder
 
 NAMESPACE = "embed"
+Units = Callable[[], Iterator[UnitRows]]  # reads an element's units, as often as it is called
 PIECES = "pieces"
 COUNTED = (
     "rows", "rejected", "tokens", "truncated", "lost", "embedded", "reused", "duplicates",
@@ -50,6 +53,7 @@ class Embed(beam.PTransform):
     def __init__(self, job: EmbedJob, hints: dict[str, str] | None = None):
         super().__init__()
         self._job, self._hints = job, hints or {}
+        self._shared = Shared()  # one for all steps: a process that does several of them loads one model
 
     def expand(self, spans: beam.PCollection) -> Any:
         # Without it a runner may fuse planning and embedding, and one worker would do everything.
@@ -58,21 +62,21 @@ class Embed(beam.PTransform):
         return quantized(made, self._job.snapshot)
 
     def _by_file(self, spans: beam.PCollection) -> Any:
-        return spans | "EmbedUnits" >> self._step(EmbedSpansFn(self._job)).with_outputs(PROBLEMS, main="units")
+        return spans | "EmbedUnits" >> self._step(EmbedSpansFn).with_outputs(PROBLEMS, main="units")
 
     def _by_content(self, spans: beam.PCollection) -> "Embedded":
         read = spans | "ReadRows" >> beam.ParDo(ReadRowsFn(self._job)).with_outputs(PROBLEMS, main="blocks")
-        buckets = self._step(EmbedBucketsFn(self._job)).with_outputs(PROBLEMS, PIECES, main="units")
+        buckets = self._step(EmbedBucketsFn).with_outputs(PROBLEMS, PIECES, main="units")
         light = read.blocks | "Group" >> beam.GroupByKey() | "EmbedUnits" >> buckets
         # Only what a bucket has too much of travels again, to be shared among workers.
-        pieces = self._step(EmbedPieceFn(self._job)).with_outputs(PROBLEMS, main="units")
+        pieces = self._step(EmbedPieceFn).with_outputs(PROBLEMS, main="units")
         heavy = light.pieces | "GroupPieces" >> beam.GroupByKey() | "EmbedUnitsOfPieces" >> pieces
         units = (light.units, heavy.units) | "Units" >> beam.Flatten()
         problems = (read.problems, light.problems, heavy.problems) | "Problems" >> beam.Flatten()
         return Embedded(units, problems)
 
-    def _step(self, fn: "EmbedFn") -> Any:
-        return beam.ParDo(fn).with_resource_hints(**self._hints)
+    def _step(self, fn: "type[EmbedFn]") -> Any:
+        return beam.ParDo(fn(self._job, self._shared)).with_resource_hints(**self._hints)
 
 
 class Embedded(NamedTuple):
@@ -85,9 +89,8 @@ class Embedded(NamedTuple):
 class EmbedFn(beam.DoFn):
     """Encodes and writes units; one model a process, loaded once there is work."""
 
-    def __init__(self, job: EmbedJob):
-        self._job = job
-        self._shared = Shared()
+    def __init__(self, job: EmbedJob, shared: Shared):
+        self._job, self._shared = job, shared
         self._counters = {name: Metrics.counter(NAMESPACE, name) for name in ("units", *COUNTED)}
 
     def setup(self) -> None:
@@ -101,19 +104,32 @@ class EmbedFn(beam.DoFn):
         store, output = UnitStore(job.root, space, ranges, job.run), Output(space, partial(calibration_of, job))
         self._stages = Stages(job, store, self._load, self._on_batch, last, output)
 
-    def embed(self, units: Iterator[UnitRows]) -> Iterator[Any]:
-        """The records of units as they are written, or the problem that ends the run."""
+    def embed(self, name: str, units: Units) -> Iterator[Any]:
+        """The records of an element's units as they are written, or the problem that ends the run."""
         if self._problem is not None:  # the run is lost already; a rerun takes up from what stands
             yield TaggedOutput(PROBLEMS, self._problem)  # again: what a bundle that is retried said is forgotten
             return
         try:
-            for record in self._stages.run(units):
-                self._renew()
-                self._count(record)
-                yield record
+            with self._marked(name, units):
+                for record in self._stages.run(units()):
+                    self._renew()
+                    self._count(record)
+                    yield record
         except SentenceBeamError as error:
             self._problem = Problem.of(error)
             yield TaggedOutput(PROBLEMS, self._problem)
+
+    def embed_one_by_one(self, units: Units, tell: Callable[[str], None]) -> None:
+        """Write the units, nothing at once, and tell each before it is begun."""
+        for rows in units():
+            tell(f"unit {rows.name}" + (f" ({rows.relative}, {rows.start} to {rows.stop})" if rows.file else ""))
+            for _ in self._stages.run(iter([rows])):
+                self._renew()
+
+    def _marked(self, name: str, units: Units) -> AbstractContextManager[None]:
+        if not self._job.retried:
+            return nullcontext()
+        return marked(self._job.root, self._job.run, name, partial(one_by_one, self._job, units))
 
     def _load(self) -> "Encoder":
         # Held on self too: Shared keeps only the last model acquired.
@@ -123,6 +139,7 @@ class EmbedFn(beam.DoFn):
             return self._encoder
 
     def _checked_encoder(self) -> "Encoder":
+        check_worker(self._job)
         encoder = load_encoder(self._job)
         check_canary(self._job, encoder)
         return encoder
@@ -142,7 +159,7 @@ class EmbedSpansFn(EmbedFn):
 
     def process(self, spans: list[Span]) -> Iterator[Any]:
         columns, size = self._job.columns, self._job.snapshot.unit_tokens
-        yield from self.embed(rows for span in spans for rows in read_span(span, columns, size))
+        yield from self.embed(spans[0].name, partial(read_spans, spans, columns, size))
 
 
 class EmbedBucketsFn(EmbedFn):
@@ -152,14 +169,33 @@ class EmbedBucketsFn(EmbedFn):
         key, blocks = grouped
         group = Group.of(key, blocks)
         yield from (TaggedOutput(PIECES, piece) for piece in group.pieces(blocks))
-        yield from self.embed(group.units(group.light(blocks)))
+        name = f"group-{group.number:x}"
+        yield from self.embed(name, partial(group.units, group.light(blocks)))
 
 
 class EmbedPieceFn(EmbedFn):
     """(piece of a heavy bucket, its blocks) -> its unit."""
 
     def process(self, grouped: tuple[tuple[str, int], Iterable[bytes]]) -> Iterator[Any]:
-        yield from self.embed(iter([piece_unit(*grouped)]))
+        (name, _), blocks = grouped
+        yield from self.embed(name, partial(read_piece, grouped[0], list(blocks)))
+
+
+def one_by_one(job: EmbedJob, units: Units, tell: Callable[[str], None]) -> None:
+    """An element's work as a process does it that has nothing else to do."""
+    fn = EmbedFn(job, Shared())
+    fn.setup()
+    fn.embed_one_by_one(units, tell)
+
+
+def read_spans(spans: list[Span], columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
+    """The units of the spans, in order."""
+    return (rows for span in spans for rows in read_span(span, columns, unit_tokens))
+
+
+def read_piece(key: tuple[str, int], blocks: list[bytes]) -> Iterator[UnitRows]:
+    """The one unit that a piece is."""
+    yield piece_unit(key, blocks)
 
 
 def check_canary(job: EmbedJob, encoder: "Encoder") -> None:

@@ -1,8 +1,12 @@
 """What every worker of a run is told: plain values that pickle small."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import apache_beam as beam
+
+from transforms.errors import SentenceBeamError
 from transforms.store.commit import Snapshot
 from transforms.store.corpus import Columns
 from transforms.store.corpus.buckets import Buckets
@@ -21,7 +25,8 @@ class EmbedJob:
     submitting machine's path. `carry` says that unchanged files are taken over unread from the last snapshot, `reuse`
     that texts which it holds take their vectors from it. `calibration` is the folder of the one to apply, `max_drift`
     the cosine distance by which the canary's vectors may have moved. `buckets` are the last snapshot's where they are
-    to be kept, `text_limit` the bytes of text that may be grouped in memory.
+    to be kept, `text_limit` the bytes of text that may be grouped in memory. `retried` says that an engine does work
+    again whose worker died.
     """
 
     snapshot: Snapshot
@@ -36,6 +41,7 @@ class EmbedJob:
     max_drift: float = 0.0
     buckets: Buckets | None = None
     text_limit: int | None = None
+    retried: bool = False
 
     @property
     def by_content(self) -> bool:
@@ -51,6 +57,28 @@ class EmbedJob:
     def run(self) -> str:
         """The run's id."""
         return self.snapshot.run
+
+
+class Merge(beam.PTransform):
+    """Collections of a few descriptions each -> one.
+
+    Where one of them is made of another, Flink's translation refuses a bare Flatten: some of these must then be
+    materialised, and it takes that only if all are.
+    """
+
+    def expand(self, parts: Sequence[beam.PCollection]) -> beam.PCollection:
+        apart = [part | f"Apart{i}" >> beam.Reshuffle() for i, part in enumerate(parts)]
+        return apart | "Flatten" >> beam.Flatten()
+
+
+def check_worker(job: EmbedJob) -> None:
+    """Raises SentenceBeamError where this worker has another Beam than the machine that submitted the job."""
+    wanted, found = job.snapshot.versions.get("apache-beam"), beam.__version__
+    if wanted not in (None, found):
+        raise SentenceBeamError(
+            f"a worker has apache-beam {found}, the machine that submitted the job {wanted}; "
+            "install one version on both (workers: in their image or environment)"
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
 from transforms.beam import content, progress
-from transforms.beam.job import CARRIED, PROBLEMS, EmbedJob, spans_per_element
+from transforms.beam.job import CARRIED, PROBLEMS, EmbedJob, check_worker, spans_per_element
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import storage
 from transforms.store.corpus import InputFile, limit_spans, match_inputs, plan_file
@@ -91,6 +91,7 @@ class PlanFileFn(beam.DoFn):
             yield file
             return
         try:
+            check_worker(self._job)
             yield self._plan(file)
         except SentenceBeamError as error:
             yield Problem.of(error)

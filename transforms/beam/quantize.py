@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 
-from transforms.beam.job import PROBLEMS
+from transforms.beam.job import PROBLEMS, Merge
 from transforms.calibration.precision import Ranges
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
@@ -90,7 +90,7 @@ class Quantize(beam.PTransform):
                 PROBLEMS, main="units"
             )
         )
-        everything = (problems, fitted[PROBLEMS], made[PROBLEMS]) | "Problems" >> beam.Flatten()
+        everything = (problems, fitted[PROBLEMS], made[PROBLEMS]) | "Problems" >> Merge()
         return Made(made.units, everything, fitted.ranges)
 
 

@@ -1,0 +1,221 @@
+"""Engines: what a runner needs that nobody should have to know, and what its failures mean, in one line."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+import urllib.request
+from collections.abc import Iterator, Sequence
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    FlinkRunnerOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    PortableOptions,
+    SetupOptions,
+    StandardOptions,
+    WorkerOptions,
+)
+
+from transforms.errors import OptionError, SentenceBeamError
+from transforms.store import storage
+
+RUNNER = "FnApiRunner"
+HERE = ("fnapirunner", "directrunner", "inprocessrunner", "prismrunner")
+FLINK_HERE = ("[local]", "[auto]")
+WORKER = "sentence-beam-worker"
+CACHE_MILLIS = 24 * 3600 * 1000  # longer than any stage waits for the next
+ANSWER_SECONDS = 15
+ONE_PROCESS = "no_use_multiple_sdk_containers"
+GPU_THREADS = 2  # an element overlaps reading, encoding and writing by itself; a second one fills its beginning and end
+
+# What an engine says -> what it means and what mends it. A group of the pattern may be named in the line.
+MEANINGS = (
+    (
+        r'Cannot run program "([^"]+)"|Process died.*?command[^\n]*?(/\S+)',
+        "a worker could not be started by {0}: install sentence-beam on every TaskManager, or name the launcher there "
+        """by --environment_config='{{"command": "/path/to/sentence-beam-worker"}}'""",
+    ),
+    (
+        r"No module named '(transforms|pipelines)[^']*'",
+        "the workers' Python has no module {0}: install sentence-beam for the interpreter that runs them",
+    ),
+    (
+        r"No module named '([^']+)'",
+        "the workers' Python has no module {0}: install there what is installed here (pip install -c constraints.txt)",
+    ),
+    (r"in state CANCELLED", "the job was cancelled on the engine; finished work is kept, run again to go on"),
+    (
+        r"NoResourceAvailableException",
+        "the engine has fewer free slots than --parallelism wants: add TaskManagers, or wait for other jobs",
+    ),
+    (
+        r"(?:Unable to fetch remote prism binary|Unable to parse binary URL)[^\n]*",
+        "Prism could not be fetched or started: name a binary by --prism_location, or leave --runner out",
+    ),
+    (
+        r"Process died with exit code (\d+)|Task manager failed|TaskManager with id|heartbeat of TaskManager",
+        "workers or TaskManagers died more often than the engine's restart strategy allows; finished work is kept, run "
+        "again to go on, with more memory for workers if that is why",
+    ),
+)
+
+
+def in_process(options: PipelineOptions) -> bool:
+    """Whether the pipeline runs inside the submitting process (or in workers that die with it)."""
+    runner = _runner(options)
+    portable = options.view_as(PortableOptions)
+    if runner == "flinkrunner" and not portable.environment_type:
+        return options.view_as(FlinkRunnerOptions).flink_master in FLINK_HERE
+    if runner in HERE[:3]:
+        return True
+    return (portable.environment_type or ("LOOPBACK" if runner in HERE else "")) == "LOOPBACK"
+
+
+def waits(options: PipelineOptions) -> bool:
+    """Whether the submitting process stays until the job has ended."""
+    template = options.view_as(GoogleCloudOptions).template_location
+    return not template and not options.view_as(StandardOptions).no_wait_until_finish
+
+
+def prepare(options: PipelineOptions, given: Sequence[str], accelerator: str | None = None) -> None:
+    """Set what the runner needs and the command line left open.
+
+    `given` are Beam's flags as they were typed, `accelerator` is the hint for the embedding step. Raises OptionError
+    where they do not fit each other, or the engine does not answer.
+    """
+    if not _is_given(given, "save_main_session", "no_save_main_session"):
+        options.view_as(SetupOptions).save_main_session = False  # all code is in installed packages
+    if in_process(options):
+        return
+    portable = options.view_as(PortableOptions)
+    if not _is_given(given, "environment_cache_millis"):
+        portable.environment_cache_millis = CACHE_MILLIS  # or the model is loaded again for every stage
+    if portable.environment_type == "PROCESS":
+        _check_process(portable)
+    if _runner(options) == "flinkrunner" and not portable.job_endpoint:
+        _prepare_flink(options, given)
+    if _runner(options) == "dataflowrunner":
+        _prepare_dataflow(options, given, accelerator)
+
+
+def _prepare_dataflow(options: PipelineOptions, given: Sequence[str], accelerator: str | None) -> None:
+    setup, debug = options.view_as(SetupOptions), options.view_as(DebugOptions)
+    image = options.view_as(WorkerOptions).sdk_container_image
+    if not (image or setup.setup_file or setup.extra_packages or setup.prebuild_sdk_container_engine):
+        raise OptionError(
+            "--runner DataflowRunner: workers need an image that holds sentence-beam and this Beam; "
+            "name it by --sdk_container_image (deploy/dataflow/README.md)"
+        )
+    if image and not _is_given(given, "sdk_location"):
+        setup.sdk_location = "container"
+    if not accelerator:
+        return
+    services = options.view_as(GoogleCloudOptions).dataflow_service_options or []
+    if any(service.startswith("worker_accelerator") for service in services):
+        raise OptionError(
+            "--accelerator gives a GPU to the embedding step, --dataflow_service_options=worker_accelerator to all "
+            "workers; leave one of them out"
+        )
+    if debug.lookup_experiment("use_multiple_sdk_containers", None) is None:
+        debug.add_experiment(ONE_PROCESS)  # else a process, and a model, for each core
+    if not _is_given(given, "number_of_worker_harness_threads"):
+        debug.number_of_worker_harness_threads = GPU_THREADS
+
+
+def _prepare_flink(options: PipelineOptions, given: Sequence[str]) -> None:
+    flink = options.view_as(FlinkRunnerOptions)
+    slots = _slots(flink.flink_master)
+    if not _is_given(given, "parallelism") and slots:
+        flink.parallelism = slots
+    flink.flink_submit_uber_jar = True  # the job must not end with the process that submitted it
+    jar = flink.flink_job_server_jar
+    if jar and "://" not in jar and not os.path.isfile(jar):
+        raise OptionError(f"--flink_job_server_jar {jar} is not there; correct the path")
+
+
+def _slots(master: str) -> int:
+    """Slots of the cluster. Raises OptionError where no Flink answers at the address."""
+    address = master if "://" in master else f"http://{master}"
+    try:
+        with urllib.request.urlopen(f"{address}/v1/overview", timeout=ANSWER_SECONDS) as answer:
+            return int(json.loads(answer.read())["slots-total"])
+    except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise OptionError(
+            f"--flink_master {master} does not answer as Flink's REST interface does ({reason}); "
+            "give host:port of the JobManager (8081 unless rest.port says otherwise)"
+        ) from error
+
+
+def _check_process(portable: PortableOptions) -> None:
+    """The worker launcher: ours, unless another one is named."""
+    if not portable.environment_config and not portable.environment_options:
+        portable.environment_config = json.dumps({"command": _launcher()})
+    if portable.environment_config:
+        try:
+            json.loads(portable.environment_config)["command"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise OptionError(
+                f"--environment_config {portable.environment_config} is not what PROCESS needs; "
+                """write '{"command": "/path/to/sentence-beam-worker"}'"""
+            ) from error
+
+
+def _launcher() -> str:
+    """Where the launcher is on this machine; workers are expected to have it at the same place."""
+    beside = Path(sys.executable).with_name(WORKER)
+    return str(beside) if beside.is_file() else shutil.which(WORKER) or WORKER
+
+
+def check_shared(options: PipelineOptions, **paths: str) -> None:
+    """Warn where workers on other machines are to read or write a folder of this one; names are options."""
+    local = [f"--{name} {path}" for name, path in paths.items() if storage.is_local(path)]
+    if local and not in_process(options):
+        print(
+            f"warning: {', '.join(local)}: every worker must see the same folder at this path (a shared disk); "
+            "a store on gs:// or s3:// needs none",
+            file=sys.stderr,
+        )
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Turn what an engine complains of into one line, where its meaning is known."""
+    try:
+        yield
+    except SentenceBeamError:
+        raise
+    except Exception as error:
+        line = meaning(str(error))
+        if line is None:
+            raise
+        raise SentenceBeamError(line) from error
+
+
+def meaning(text: str) -> str | None:
+    """What an engine's message means, and what mends it; None for one that nobody foresaw.
+
+    >>> meaning("ModuleNotFoundError: No module named 'transforms.beam'")
+    "the workers' Python has no module transforms: install sentence-beam for the interpreter that runs them"
+    """
+    for pattern, line in MEANINGS:
+        found = re.search(pattern, text, flags=re.DOTALL)
+        if found:
+            return line.format(next((group for group in found.groups() if group), ""))
+    return None
+
+
+def _runner(options: PipelineOptions) -> str:
+    name: Any = options.view_as(StandardOptions).runner
+    return str(name or RUNNER).rpartition(".")[2].lower()
+
+
+def _is_given(given: Sequence[str], *names: str) -> bool:
+    return any(word.split("=")[0] in {f"--{name}" for name in names} for word in given)

@@ -1,0 +1,116 @@
+"""Commands on a Flink cluster leave the store that they leave in process, to the bit."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.corpora import check_ledger, sentences, write_parquet
+from helpers.engines import OPTIONS, Flink, sidecars, start, the_same, workers
+from helpers.flink import wait
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+def embed(corpus: str, store: Path, model: Path, *options: object) -> list[object]:
+    return ["embed", "--input", corpus, "--output", store, "--model", model, *OPTIONS, *options]
+
+
+def test_both_task_managers_embed_and_the_loss_of_one_changes_nothing(
+    on_flink: Flink, corpus: str, model: Path, tmp_path: Path
+) -> None:
+    here, there, lossy = (tmp_path / name for name in ("here", "there", "lossy"))
+    start(embed(corpus, here, model)).ended().ok()
+    on_flink.pace(0.1)  # a worker that starts late must find work left
+    outcome = on_flink.run(*embed(corpus, there, model)).ok()
+    assert "360 written of 360 read" in outcome.out
+    assert the_same(there) == the_same(here)
+    assert len(workers(there)) == 2
+    loads = on_flink.seen("loads")
+    assert len(loads) == len(set(loads)) == 2, "one model a process"
+    assert len(on_flink.seen("forwards")) == sidecars(here) + len(loads)  # each process embeds the canary
+    check_ledger(there, 360, embedded=360)
+
+    on_flink.forget()
+    on_flink.pace(0.3)
+    running = on_flink.start(*embed(corpus, lossy, model))
+    wait(lambda: sidecars(lossy) >= 5, "five units")
+    on_flink.cluster.kill(on_flink.cluster.task_managers()[0])
+    on_flink.cluster.start_task_manager()
+    wait(lambda: sidecars(lossy) >= 10, "five more")
+    on_flink.pace(0.0)
+    running.ended().ok()
+    assert the_same(lossy) == the_same(here)
+    check_ledger(lossy, 360, embedded=360)
+    again = len(on_flink.seen("forwards")) - sidecars(here) - len(on_flink.seen("loads"))
+    assert again <= 8, "more than the units that were in flight"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_nights_with_an_index(on_flink: Flink, corpus: str, model: Path, tmp_path: Path, partition: str) -> None:
+    stores = {name: tmp_path / name for name in ("here", "there")}
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(2):
+        ids = [f"{number}-{n}" for n in range(180)]
+        write_parquet(folder / f"{number}.parquet", sentences(180, 180 * number), row_group_size=30, id=ids)
+    glob = str(folder / "*.parquet")
+
+    def run(where: str, *arguments: object) -> None:
+        (on_flink.run(*arguments) if where == "there" else start(arguments).ended()).ok()
+
+    for where, store in stores.items():
+        run(where, *embed(glob, store, model, "--partition", partition, "--index", "Flat"))
+    assert the_same(stores["there"]) == the_same(stores["here"])
+    loads = on_flink.seen("loads")
+    assert len(loads) == len(set(loads))
+
+    texts = [*sentences(360)[90:180], *sentences(90, 500)]  # half of a file is new
+    write_parquet(folder / "0.parquet", texts, row_group_size=30, id=[f"0-{n}" for n in range(90, 270)])
+    for where, store in stores.items():
+        run(where, *embed(glob, store, model))
+        check_ledger(store, 360, embedded=90)
+    assert the_same(stores["there"]) == the_same(stores["here"])
+
+    for where, store in stores.items():
+        run(where, "index", "--input", store, "--index", "Flat", "--merge")
+    assert the_same(stores["there"]) == the_same(stores["here"])
+    for where, store in stores.items():
+        start(["verify", "--store", store]).ended().ok()
+        run(where, *embed(glob, store, model))
+        check_ledger(store, 360, embedded=0)
+
+
+@pytest.mark.slow
+def test_a_fit(on_flink: Flink, corpus: str, model: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    start(embed(corpus, store, model)).ended().ok()
+    fit = ("fit", "--input", store, "--method", "whitening:8", "--output")
+    start([*fit, tmp_path / "here"]).ended().ok()
+    on_flink.run(*fit, tmp_path / "there").ok()
+    here, there = (json.loads((tmp_path / name / "fit.json").read_text()) for name in ("here", "there"))
+    assert here["n"] == there["n"] == 360
+    assert np.allclose(here["explained_variance"], there["explained_variance"], rtol=1e-9)
+    assert np.allclose(here["mean_cosine"]["after"], there["mean_cosine"]["after"], atol=1e-6)
+    assert not on_flink.seen("loads"), "a fit needs no model"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_gates_and_bad_rows_end_in_one_attempt(on_flink: Flink, model: Path, tmp_path: Path, partition: str) -> None:
+    store = tmp_path / "store"
+    glob = write_parquet(tmp_path / "in" / "a.parquet", [*sentences(40), "", None], id=[f"i{n}" for n in range(42)])
+    arguments = embed(str(glob), store, model, "--partition", partition)
+    on_flink.run(*arguments).failed(3, "2 of 42 rows rejected")
+    on_flink.run(*arguments, "--text-column", "body").failed(2, "a.parquet", "body")
+    assert not (store / "manifest.json").exists()
+    on_flink.run(*arguments, "--max-rejects", "0.1").ok()
+    check_ledger(store, 40, 2)
+    jobs = on_flink.cluster.jobs()
+    assert set(jobs.values()) == {"FINISHED"}
+    assert all(on_flink.cluster.restarts(job) == 0 for job in list(jobs)[-3:])
+    (on_flink.hooks / "drift").touch()
+    write_parquet(tmp_path / "in" / "a.parquet", sentences(40, 900), id=[f"i{n}" for n in range(40)])
+    on_flink.run(*arguments).failed(3, "the model's vectors of", "moved")

@@ -1,0 +1,69 @@
+"""The worker launcher: what it asks an engine, and what it becomes."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+from apache_beam.portability.api import beam_provision_api_pb2 as api
+from apache_beam.portability.api import beam_provision_api_pb2_grpc as service
+from apache_beam.runners.worker import sdk_worker_main
+from google.protobuf import text_format
+
+from transforms.beam import worker
+
+
+class Provision(service.ProvisionServiceServicer):
+    """An engine that knows one worker."""
+
+    def GetProvisionInfo(self, request: Any, context: grpc.ServicerContext) -> api.GetProvisionInfoResponse:
+        if ("worker_id", "1-1") not in [(item.key, item.value) for item in context.invocation_metadata()]:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "who asks?")
+        info = api.ProvisionInfo(runner_capabilities=["beam:protocol:x:v1", "beam:protocol:y:v1"])
+        info.pipeline_options.update({"beam:option:job_name:v1": "nightly", "beam:option:number:v1": "2"})
+        return api.GetProvisionInfoResponse(info=info)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    server = grpc.server(ThreadPoolExecutor(1))
+    service.add_ProvisionServiceServicer_to_server(Provision(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None)
+
+
+def arguments(endpoint: str) -> list[str]:
+    return [
+        "--id=1-1", f"--provision_endpoint={endpoint}", "--control_endpoint=localhost:1",
+        "--logging_endpoint=localhost:2", "--artifact_endpoint=localhost:3",
+    ]  # fmt: skip
+
+
+def test_it_becomes_beams_worker_with_the_jobs_options(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[Any] = []
+    monkeypatch.setattr(os, "execve", lambda *call: became.extend(call))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    worker.main(arguments(endpoint))
+    program, command, env = became
+    assert program == command[0] == sys.executable
+    assert command[1:] == ["-m", sdk_worker_main.__name__]
+    assert env["WORKER_ID"] == "1-1"
+    assert env["RUNNER_CAPABILITIES"].split() == ["beam:protocol:x:v1", "beam:protocol:y:v1"]
+    assert env["OMP_NUM_THREADS"] == "1", "it keeps what it was started in"
+    assert sdk_worker_main._load_pipeline_options(env["PIPELINE_OPTIONS"]) == {"job_name": "nightly", "number": "2"}
+    assert json.loads(env["PIPELINE_OPTIONS"])
+    for name, port in (("CONTROL", 1), ("LOGGING", 2)):
+        descriptor = sdk_worker_main.endpoints_pb2.ApiServiceDescriptor()
+        text_format.Merge(env[f"{name}_API_SERVICE_DESCRIPTOR"], descriptor)
+        assert descriptor.url == f"localhost:{port}"
+
+
+def test_an_engine_that_does_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert worker.main(arguments("127.0.0.1:1")) == 1
+    assert "sentence-beam-worker: 127.0.0.1:1 does not answer" in capsys.readouterr().err

@@ -1,0 +1,69 @@
+"""`sentence-beam-worker`: starts Beam's Python worker where an engine runs workers as plain processes, not containers.
+
+An engine calls it with the addresses of its services; it asks for the job's options and becomes the worker, so that
+the process the engine knows is the worker itself.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import grpc
+from apache_beam.portability.api import beam_provision_api_pb2 as provision_api
+from apache_beam.portability.api import beam_provision_api_pb2_grpc as provision_service
+from apache_beam.runners.job.utils import struct_to_dict
+
+WORKER = "apache_beam.runners.worker.sdk_worker_main"
+SECONDS = 60.0  # for an answer on the same machine
+
+
+def parser() -> argparse.ArgumentParser:
+    """What an engine says."""
+    p = argparse.ArgumentParser(
+        prog="sentence-beam-worker",
+        description="Start a Beam worker. Engines call it (Flink with --environment_type=PROCESS), people do not.",
+        allow_abbrev=False,
+    )
+    p.add_argument("--id", required=True, help="the worker's name")
+    p.add_argument("--provision_endpoint", required=True, metavar="HOST:PORT", help="who says what the job is")
+    for service in ("control", "logging"):
+        p.add_argument(f"--{service}_endpoint", default="", metavar="HOST:PORT", help="default: as it says")
+    p.add_argument("--artifact_endpoint", metavar="HOST:PORT", help="not asked: the package is installed here")
+    return p
+
+
+def provision(endpoint: str, worker: str) -> provision_api.ProvisionInfo:
+    """What the engine tells a worker of its job. Raises grpc.RpcError where nobody answers."""
+    with grpc.insecure_channel(endpoint) as channel:
+        service = provision_service.ProvisionServiceStub(channel)
+        request = provision_api.GetProvisionInfoRequest()
+        # An engine knows who asks by the call's metadata.
+        return service.GetProvisionInfo(request, timeout=SECONDS, metadata=[("worker_id", worker)]).info
+
+
+def environment(args: argparse.Namespace, info: provision_api.ProvisionInfo) -> dict[str, str]:
+    """The variables by which Beam's worker learns all that."""
+    return {
+        "WORKER_ID": args.id,
+        "PIPELINE_OPTIONS": json.dumps(struct_to_dict(info.pipeline_options)),
+        "CONTROL_API_SERVICE_DESCRIPTOR": f'url: "{args.control_endpoint or info.control_endpoint.url}"',
+        "LOGGING_API_SERVICE_DESCRIPTOR": f'url: "{args.logging_endpoint or info.logging_endpoint.url}"',
+        "RUNNER_CAPABILITIES": " ".join(info.runner_capabilities),
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Become the worker; comes back with exit status 1 only where the engine does not answer."""
+    args = parser().parse_args(argv)
+    try:
+        info = provision(args.provision_endpoint, args.id)
+    except grpc.RpcError as error:
+        print(f"sentence-beam-worker: {args.provision_endpoint} does not answer ({error})", file=sys.stderr)
+        return 1
+    os.execve(sys.executable, [sys.executable, "-m", WORKER], {**os.environ, **environment(args, info)})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
