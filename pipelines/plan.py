@@ -66,7 +66,9 @@ def show(args: argparse.Namespace, beam_options: PipelineOptions) -> int:
     root = storage.absolute(args.output)
     resolved = resolve(args, read_manifest(root), new_run(), engines.in_process(beam_options))
     job, planned = resolved.job, plan_files(resolved.job)
-    standing = content.taken_over(planned, job) if job.by_content else None
+    standing = content.unchanged(planned, job) if job.by_content else None
+    if job.by_content and standing is None:
+        planned = content.to_read(planned, job)
     spans = [span for item in planned for span in item.spans] if standing is None else []
     # The store has no copy yet of a calibration that is new to it.
     pace = measure(replace(job, calibration=args.calibration) if args.calibration else job, spans) if spans else None

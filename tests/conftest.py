@@ -2,6 +2,8 @@
 
 import os
 import random
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -9,6 +11,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 import numpy as np
 import pytest
+from helpers.gcs import BUCKET, SERVER, Gcs, running
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -25,3 +28,19 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"reference data folder {SHARED} is not there")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gcs]:
+    """A Google Cloud Storage service of the session's own; skipped where its server is missing."""
+    server = os.environ.get(SERVER, "")
+    if not os.access(server, os.X_OK):
+        pytest.skip(f"{SERVER} does not name fake-gcs-server ({server or 'not set'})")
+    with running(tmp_path_factory.mktemp("gcs"), server) as found:
+        yield found
+
+
+@pytest.fixture
+def gs(gcs: Gcs) -> str:
+    """A folder of the service's bucket that no other test uses."""
+    return f"gs://{BUCKET}/{uuid.uuid4().hex[:12]}"

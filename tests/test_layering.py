@@ -15,7 +15,7 @@ THIRD_PARTY = {
     "pooling": {"torch", "numpy", "safetensors"},
     "calibration": {"numpy", "torch", "safetensors"},
     "encoder": {"torch", "transformers", "tokenizers", "numpy", "safetensors"},
-    "store": {"pyarrow", "numpy", "apache_beam", "zstandard"},
+    "store": {"pyarrow", "numpy", "apache_beam", "zstandard", "google"},
     "index": {"numpy", "faiss"},
     "beam": {"apache_beam", "grpc", "numpy", "pyarrow"},
 }

@@ -17,6 +17,10 @@ class MissingExtraError(OptionError):
     """An optional dependency that is not installed; the message holds the pip line that installs it."""
 
 
+class InputChangedError(SentenceBeamError):
+    """An input file is no longer the one that was planned."""
+
+
 class DataGateError(SentenceBeamError):
     """The data failed a gate (too many rejected rows, drift); exit status 3."""
 

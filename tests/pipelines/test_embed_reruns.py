@@ -336,7 +336,7 @@ def test_a_file_that_goes_between_listing_and_planning(
 ) -> None:
     path = inputs / name
     _ = write_parquet(path, sentences(10)) if name == "a.parquet" else write_lines(path, sentences(10))
-    _once_before(monkeypatch, "transforms.beam.plan.kept_types", path.unlink)
+    _once_before(monkeypatch, "transforms.beam.footers.kept_types", path.unlink)
     embed(inputs / "*").failed(1, path)
     assert manifest_of(store) is None
 

@@ -5,9 +5,7 @@ What travels here is text, packed; the units that come of it are embedded as all
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, replace
-from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -15,6 +13,7 @@ import numpy as np
 from apache_beam.pvalue import TaggedOutput
 
 from transforms.beam import progress
+from transforms.beam.footers import check_types, read_footers
 from transforms.beam.job import CARRIED, PROBLEMS, EmbedJob
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store.corpus import Columns, Span, UnitRows, read_span
@@ -27,12 +26,11 @@ from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, carried
 from transforms.store.renamed import content_of
-from transforms.store.units import stands
+from transforms.store.units import Standing
 
 READ_TOKENS = 16_000_000  # in one element at most, so that blocks become large
 READS_WANTED = 64
 COUNT_AGAIN = 1.5  # times the tokens that the buckets were chosen for: the corpus may have doubled
-STATS_AT_ONCE = 16
 
 Key = tuple[int, ...]
 
@@ -56,11 +54,12 @@ class ToRead:
 
 def begin(planned: list[PlannedFile], job: EmbedJob) -> Iterator[Any]:
     """All units as `carried` where the corpus is as it was; else files and what there is to count in them."""
-    standing = taken_over(planned, job)
+    standing = unchanged(planned, job)
     if standing is not None:
         write_plan(job.root, job.run, [replace(item, spans=()) for item in planned], standing.buckets)
         yield from (TaggedOutput(CARRIED, carried(unit)) for unit in standing.units)
         return
+    planned = to_read(planned, job)
     tokens = sum(span.tokens for item in planned for span in item.spans)
     exact = job.buckets is None or tokens > COUNT_AGAIN * job.buckets.chosen_tokens
     for item in planned:
@@ -68,19 +67,17 @@ def begin(planned: list[PlannedFile], job: EmbedJob) -> Iterator[Any]:
         yield from (ToCount(span, exact) for span in item.spans)
 
 
-def taken_over(planned: list[PlannedFile], job: EmbedJob) -> Manifest | None:
-    """The last snapshot where the corpus is as it was; None where it is to be read.
-
-    Raises OptionError where its text is then more than this process may group in memory.
-    """
-    standing = unchanged(planned, job)
+def to_read(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+    """All files with their spans. Raises OptionError where their text is more than this process may group in memory."""
+    planned = read_footers(planned, job)
+    check_types(planned, job)
     text = BYTES_PER_TOKEN * sum(span.tokens for item in planned for span in item.spans)
-    if standing is None and job.text_limit is not None and text > job.text_limit:
+    if job.text_limit is not None and text > job.text_limit:
         raise OptionError(
             f"--partition content groups the text in memory here: about {text / 1e9:,.1f} GB, more than a quarter of "
             "this machine's; say --partition file, or run it on a cluster (--runner)"
         )
-    return standing
+    return planned
 
 
 def unchanged(planned: list[PlannedFile], job: EmbedJob) -> Manifest | None:
@@ -95,8 +92,7 @@ def unchanged(planned: list[PlannedFile], job: EmbedJob) -> Manifest | None:
     now = [(f.relative, content_of(f.relative, f.format, f.size, f.checksum)) for f in files]
     if Counter(file if named else file[1] for file in before) != Counter(file if named else file[1] for file in now):
         return None
-    with ThreadPoolExecutor(STATS_AT_ONCE) as executor:
-        return manifest if all(executor.map(partial(stands, job.root), manifest.units)) else None
+    return manifest if all(map(Standing(job.root), manifest.units)) else None
 
 
 class CountFn(beam.DoFn):

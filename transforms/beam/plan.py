@@ -2,24 +2,23 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
 from transforms.beam import content, progress
+from transforms.beam.footers import check_types, read_footer
 from transforms.beam.job import CARRIED, PROBLEMS, EmbedJob, check_worker, spans_per_element
-from transforms.errors import OptionError, SentenceBeamError
+from transforms.errors import SentenceBeamError
 from transforms.store import storage
-from transforms.store.corpus import InputFile, limit_spans, match_inputs, plan_file
+from transforms.store.corpus import InputFile, limit_spans, match_inputs
 from transforms.store.corpus.files import check_distinct
-from transforms.store.corpus.spans import check_columns
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.renamed import carry_renamed, of_files_read
-from transforms.store.units import stands
+from transforms.store.units import Standing
 
 
 class Plan(beam.PTransform):
@@ -84,6 +83,7 @@ class PlanFileFn(beam.DoFn):
         self._job = job
 
     def setup(self) -> None:
+        self._stands = Standing(self._job.root)
         self._known: dict[str, tuple[dict[str, Any], list[UnitRecord]]] | None = None
 
     def process(self, file: InputFile | Problem) -> Iterator[PlannedFile | Problem]:
@@ -97,18 +97,15 @@ class PlanFileFn(beam.DoFn):
             yield Problem.of(error)
 
     def _plan(self, file: InputFile) -> PlannedFile:
-        columns = self._job.columns
-        kept = kept_types(file, self._job)
         checked, units = self._unchanged(file)
-        if units is not None and not self._job.by_content:
-            return PlannedFile(checked, carried=tuple(units), kept=kept)
-        spans = plan_file(checked, columns.text, self._job.snapshot.unit_tokens)
-        return PlannedFile(checked, spans=tuple(spans), kept=kept)
+        if units is not None:
+            return PlannedFile(checked, carried=tuple(units))
+        return read_footer(PlannedFile(checked), self._job)
 
     def _unchanged(self, file: InputFile) -> tuple[InputFile, list[UnitRecord] | None]:
         """The file with its checksum, and the last snapshot's units of it where the bytes are the same."""
         old, units = self._last_snapshot().get(file.relative, ({}, []))
-        if not all(stands(self._job.root, unit) for unit in units):
+        if not all(map(self._stands, units)):
             old = {}  # a shard is gone: its rows are read again, the other units are found finished
         if old and old["version"] == file.version:
             return replace(file, checksum=old["checksum"]), units
@@ -127,7 +124,7 @@ class PlanFileFn(beam.DoFn):
 def checksum_of(file: InputFile) -> str:
     """The checksum of an input's content. Raises SentenceBeamError for a file that may not be read or is gone."""
     try:
-        return storage.checksum_of(storage.Entry(file.path, file.size, file.checksum, file.version))
+        return storage.checksum_of(file.entry)
     except (FileNotFoundError, PermissionError) as error:
         raise SentenceBeamError(
             f"{file.path} cannot be read ({error.strerror}); mend that or leave it out of --input"
@@ -140,18 +137,6 @@ def units_by_file(manifest: Manifest) -> dict[str, tuple[dict[str, Any], list[Un
     for unit in manifest.units if manifest.buckets is None else ():
         files[unit.file][1].append(unit)
     return files
-
-
-def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
-    """Type of each kept column; raises OptionError where the file lacks a named column or has it in a wrong type."""
-    columns = job.columns
-    if file.format == "parquet":
-        schema = check_columns(file, columns.text, columns.id, columns.keep)
-        return tuple((name, str(schema.field(name).type)) for name in columns.keep)
-    if file.format == "text" and (set(columns.keep) - {columns.text} or columns.id):
-        option, name = ("--id-column", columns.id) if columns.id else ("--keep-columns", ",".join(columns.keep))
-        raise OptionError(f"{file.path} is plain text and has no column {name} ({option}); leave the option out")
-    return tuple((name, "string") for name in columns.keep)
 
 
 Found = tuple[None, Iterable[PlannedFile | Problem]]
@@ -204,12 +189,7 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
     files = list(once.values())
     if job.carry and job.columns.id is not None and not job.by_content:
         files = with_renamed(files, job)
-    for item in files[1:]:
-        if item.kept != files[0].kept:
-            raise OptionError(
-                f"--keep-columns: {files[0].file.path} has {_types(files[0])}, {item.file.path} has {_types(item)}; "
-                "cast them to one type"
-            )
+    check_types(files, job)
     return _limited(files, job.limit) if job.limit is not None else files
 
 
@@ -218,20 +198,11 @@ def with_renamed(files: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     manifest = read_manifest(job.root, job.snapshot.previous) if any(item.spans for item in files) else None
     if manifest is None:
         return files
-    files = carry_renamed(files, manifest, partial(stands, job.root))
+    files = carry_renamed(files, manifest, Standing(job.root))
     while moving := of_files_read(files):
         paths = {item.file.path for item in moving}
-        files = [read_again(item, job) if item.file.path in paths else item for item in files]
+        files = [read_footer(item, job) if item.file.path in paths else item for item in files]
     return files
-
-
-def read_again(item: PlannedFile, job: EmbedJob) -> PlannedFile:
-    """A file that is not carried after all."""
-    return replace(item, carried=(), spans=tuple(plan_file(item.file, job.columns.text, job.snapshot.unit_tokens)))
-
-
-def _types(item: PlannedFile) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in item.kept)
 
 
 def _limited(files: list[PlannedFile], limit: int) -> list[PlannedFile]:

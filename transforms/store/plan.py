@@ -36,12 +36,15 @@ BUCKETS = b"buckets"  # in the file's metadata
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """A file and what to do with it: spans to embed, or last snapshot's units to carry; `kept` are types by column."""
+    """A file and what to do with it: spans to embed, or last snapshot's units to carry.
+
+    `kept` are types by column, None for a file that was not opened, since it has not changed.
+    """
 
     file: InputFile
     spans: tuple[Span, ...] = ()
     carried: tuple[UnitRecord, ...] = ()
-    kept: tuple[tuple[str, str], ...] = ()
+    kept: tuple[tuple[str, str], ...] | None = None
 
     @property
     def planned(self) -> list[tuple[PlannedSpan, int]]:

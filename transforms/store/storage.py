@@ -1,8 +1,8 @@
 """The one module that touches storage: list, read, write once, replace or delete if unchanged, delete.
 
-Local folders get atomic writes and real conditions (a hard link that must not exist, a comparison under a file lock).
-Every other scheme goes through Beam's filesystems, which can create and delete but have no conditional write: there
-`put_if_absent`, `replace_if` and `delete_if` look first and write then.
+Local folders get atomic writes and real conditions (a hard link that must not exist, a comparison under a file lock),
+gs:// has them itself (see `gcs`). Every other scheme goes through Beam's filesystems, which can create and delete but
+have no conditional write: there `put_if_absent`, `replace_if` and `delete_if` look first and write then.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from typing import BinaryIO, Protocol, cast
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileSystem
 from apache_beam.io.filesystems import FileSystems
 
-from transforms.errors import SentenceBeamError
+from transforms.errors import MissingExtraError, SentenceBeamError
 
 BLOCK = 1 << 20
 LITERAL = re.compile(r"[^\[*?]*")
@@ -44,7 +44,14 @@ class Entry:
 
 
 class Storage(Protocol):
-    """What the rest of the project may do with files; paths are full paths or URLs."""
+    """What the rest of the project may do with files; paths are full paths or URLs.
+
+    `pins` says that `open` reads the very version it is given, whatever is written over it meanwhile; elsewhere the
+    versions before and after reading have to be compared.
+    """
+
+    @property
+    def pins(self) -> bool: ...
 
     def match(self, pattern: str) -> list[Entry]:
         """Files that a glob names, sorted by path; `*` stays inside a folder, `**` does not.
@@ -53,13 +60,16 @@ class Storage(Protocol):
         """
 
     def below(self, folder: str) -> list[Entry]:
-        """Every file below a folder, sorted by path, without checksums and versions: a listing, no request a file."""
+        """Every file below a folder, sorted by path, in one listing: checksums and versions only where it has them."""
 
     def stat(self, path: str) -> Entry | None:
         """The file's entry, or None where there is no file."""
 
-    def open(self, path: str) -> BinaryIO:
-        """A seekable binary reader of the bytes as stored (nothing decompressed)."""
+    def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
+        """A seekable binary reader of the bytes as stored (nothing decompressed); `entry` is the file's, if known.
+
+        Raises FileNotFoundError; InputChangedError where storage pins and that version is gone.
+        """
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
         """The bytes and their version for `replace_if`, or None where there is no file."""
@@ -80,6 +90,8 @@ class Storage(Protocol):
 class LocalStorage:
     """Files of this machine. A reader sees a whole file or none; a crash leaves at most a `.tmp-` file behind."""
 
+    pins = False
+
     def match(self, pattern: str) -> list[Entry]:
         return [self._entry(path) for path in sorted(_matching(pattern)) if _is_file(path)]
 
@@ -95,7 +107,7 @@ class LocalStorage:
     def stat(self, path: str) -> Entry | None:
         return self._entry(path) if os.path.isfile(path) else None
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
         return open(path, "rb")
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
@@ -174,7 +186,7 @@ class LocalStorage:
 
 def _matching(pattern: str) -> Iterator[str]:
     """Paths that a pattern names, as Beam matches; unlike there, links to nothing are among those that a glob names."""
-    literal = LITERAL.match(pattern)[0]  # type: ignore[index]
+    literal = literal_part(pattern)
     if literal == pattern:
         yield from [pattern] if os.path.exists(pattern) else []
         return
@@ -192,6 +204,8 @@ def _is_file(path: str) -> bool:
 class BeamStorage:
     """Any scheme that Beam has a filesystem for."""
 
+    pins = False
+
     def match(self, pattern: str) -> list[Entry]:
         found = FileSystems.match([pattern])[0].metadata_list
         return sorted((self._entry(m.path, m.size_in_bytes) for m in found), key=lambda e: e.path)
@@ -205,7 +219,7 @@ class BeamStorage:
         found = FileSystems.match([path])[0].metadata_list
         return self._entry(path, found[0].size_in_bytes) if found else None
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
         return cast(BinaryIO, FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED))
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
@@ -258,18 +272,29 @@ def is_local(path: str) -> bool:
 
 
 def storage_of(path: str) -> Storage:
-    """The storage that holds a path. Raises SentenceBeamError where no filesystem is installed for its scheme."""
+    """The storage that holds a path. Raises MissingExtraError where no filesystem is installed for its scheme."""
     if is_local(path):
         return LocalStorage()
     try:
+        if path.startswith("gs://"):
+            from transforms.store.gcs import GcsStorage  # only where the extra is installed
+
+            return GcsStorage()
         FileSystems.get_filesystem(path)
-    except (ValueError, BeamIOError) as error:
-        scheme = path.split("://")[0]
-        extra = {"gs": "gcp", "s3": "aws"}.get(scheme, scheme)
-        raise SentenceBeamError(
-            f"{path}: no filesystem for {scheme}:// here; pip install 'apache-beam[{extra}]'"
-        ) from error
+    except (ImportError, ValueError, BeamIOError) as error:
+        raise _no_filesystem(path) from error
     return BeamStorage()
+
+
+def _no_filesystem(path: str) -> MissingExtraError:
+    scheme = path.split("://")[0]
+    extra = {"gs": "sentence-beam[gcp]", "s3": "sentence-beam[aws]"}.get(scheme, f"apache-beam[{scheme}]")
+    return MissingExtraError(f"{path}: no filesystem for {scheme}:// here; pip install '{extra}'")
+
+
+def literal_part(pattern: str) -> str:
+    """What stands before a pattern's first wildcard."""
+    return LITERAL.match(pattern)[0]  # type: ignore[index]
 
 
 def absolute(path: str) -> str:

@@ -5,6 +5,7 @@ import json
 import os
 import socket
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 from transforms.calibration.precision import Ranges
 from transforms.errors import SentenceBeamError
@@ -15,13 +16,19 @@ from transforms.store.corpus import Rejected, UnitRows
 from transforms.store.records import UnitRecord
 
 
-def stands(root: str, unit: UnitRecord) -> bool:
-    """Whether a unit's shard is there, by its size."""
-    if unit.path is None:
-        return True
-    path = storage.join(root, unit.path)
-    entry = storage.storage_of(path).stat(path)
-    return entry is not None and entry.size == unit.bytes
+class Standing:
+    """Whether a unit's shard is there, by its size; the store is listed once, when that is first asked."""
+
+    def __init__(self, root: str):
+        self._root = root
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        folder = storage.join(self._root, layout.EMBEDDINGS)
+        return {entry.path: entry.size for entry in storage.storage_of(folder).below(folder)}
+
+    def __call__(self, unit: UnitRecord) -> bool:
+        return unit.path is None or self._sizes.get(storage.join(self._root, unit.path)) == unit.bytes
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,8 @@ class UnitStore:
 
     def finished(self, unit: PreparedUnit) -> UnitRecord | None:
         """The record of a unit that stands whole in the store, checked byte for byte; None where work is left."""
+        if unit.rows.ids and self._storage.stat(storage.join(self._root, unit.shard)) is None:
+            return None
         record = self._sidecar(unit)
         if record is None or record.read != unit.rows.read:
             return self._adopt(unit) if unit.rows.ids else None
@@ -138,9 +147,8 @@ class UnitStore:
             return False
         if record.path is None:
             return True
-        path = storage.join(self._root, record.path)
-        entry = self._storage.stat(path)
-        return entry is not None and entry.size == record.bytes and storage.sha256_of(path)[0] == record.sha256
+        found = self._storage.read_versioned(storage.join(self._root, record.path))
+        return found is not None and len(found[0]) == record.bytes and _sha256(found[0]) == record.sha256
 
     def _adopt(self, unit: PreparedUnit) -> UnitRecord | None:
         """The record of a shard that stands without one, rebuilt from the shard; None if it fails the check."""

@@ -92,10 +92,12 @@ class MemoryFileSystem(FileSystem):
             raise BeamIOError("Delete operation failed", dict.fromkeys(missing, FileNotFoundError()))
 
 
-@pytest.fixture(params=["local", "mem"])
+@pytest.fixture(params=["local", "mem", "gs"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A folder to write in, on each kind of storage."""
     BLOBS.clear()
+    if request.param == "gs":
+        return request.getfixturevalue("gs")
     return str(tmp_path) if request.param == "local" else "mem://bucket"
 
 
@@ -152,7 +154,7 @@ def test_below_lists_everything_in_one_go(root: str, monkeypatch: pytest.MonkeyP
 def test_delete_if_needs_the_version_that_was_read(root: str) -> None:
     path = storage.join(root, "pointer.json")
     store = storage.storage_of(path)
-    assert not store.delete_if(path, "none")
+    assert not store.delete_if(path, "1")
     store.put_if_absent(path, b"one")
     _, first = store.read_versioned(path) or (b"", "")
     store.replace_if(path, b"two", first)

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, cast
 import zstandard
 from apache_beam.io.filesystems import FileSystems
 
-from transforms.errors import OptionError, SentenceBeamError
+from transforms.errors import InputChangedError, OptionError
 from transforms.store import storage
 
 FORMATS = {
@@ -27,10 +27,6 @@ FORMATS = {
 }
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
 WILDCARD = re.compile(r"[*?\[]")
-
-
-class InputChangedError(SentenceBeamError):
-    """An input file is no longer the one that was planned."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +44,11 @@ class InputFile:
     size: int
     checksum: str
     version: str
+
+    @property
+    def entry(self) -> storage.Entry:
+        """The file as its storage listed it."""
+        return storage.Entry(self.path, self.size, self.checksum, self.version)
 
     @property
     def key(self) -> str:
@@ -140,16 +141,19 @@ def check_distinct(files: list[InputFile]) -> None:
 def overlaps(pattern: str, folder: str) -> bool:
     """Whether a pattern names files inside a folder now, or would once a store writes there."""
     pattern, folder = storage.absolute(pattern), storage.absolute(folder) + "/"
-    entries = storage.storage_of(pattern).match(pattern)
+    if not folder.startswith(fixed_part(pattern)) and not pattern.startswith(folder):
+        return False
     would_be = folder + "embeddings/0123456789abcdef-000000000000-0123456789abcdef.parquet"
     expression = FileSystems.get_filesystem(pattern).translate_pattern(pattern)
     if re.match(expression, would_be):
         return True
-    return any(entry.path.startswith(folder) for entry in entries)
+    return any(entry.path.startswith(folder) for entry in storage.storage_of(pattern).match(pattern))
 
 
 def check_unchanged(file: InputFile) -> None:
-    """Raise InputChangedError where the file is not the one planned any more."""
+    """Raise InputChangedError where the file may not be the one planned any more."""
+    if storage.storage_of(file.path).pins:
+        return  # whoever read it read that one
     entry = storage.storage_of(file.path).stat(file.path)
     if entry is None:
         raise InputChangedError(f"{file.path} was removed while the run read it; run again on a settled input")
@@ -161,7 +165,7 @@ def check_unchanged(file: InputFile) -> None:
 def open_unchanged(file: InputFile) -> Iterator[BinaryIO]:
     """The file's bytes as stored; raises InputChangedError if it is replaced before or while it is read."""
     check_unchanged(file)
-    with storage.storage_of(file.path).open(file.path) as f:
+    with storage.storage_of(file.path).open(file.path, file.entry) as f:
         yield f
     check_unchanged(file)
 

@@ -3,6 +3,7 @@
 Tokens are estimated: four bytes of UTF-8 a token and two more a row.
 """
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -64,7 +65,7 @@ def _byte_ranges(file: InputFile, unit_tokens: int) -> Iterator[Span]:
 
 
 def _parquet_spans(file: InputFile, text_column: str, unit_tokens: int) -> Iterator[Span]:
-    footer = parquet_file(file).metadata
+    footer = _footer(file)
     column = _leaf(footer, text_column)
     groups: list[int] = []
     first_row = rows = tokens = 0
@@ -80,6 +81,13 @@ def _parquet_spans(file: InputFile, text_column: str, unit_tokens: int) -> Itera
         yield Span(file, groups[0], first_row, first_row + rows, tuple(groups), rows, tokens)
 
 
+@functools.lru_cache(16)
+def _footer(file: InputFile) -> pq.FileMetaData:
+    """Read once for the columns and the spans of a file."""
+    with parquet_file(file) as parquet:
+        return parquet.metadata
+
+
 def _leaf(footer: pq.FileMetaData, name: str) -> int:
     for i in range(footer.num_columns):
         if footer.schema.column(i).path == name:
@@ -90,7 +98,7 @@ def _leaf(footer: pq.FileMetaData, name: str) -> int:
 def parquet_file(file: InputFile) -> pq.ParquetFile:
     """The file's footer, read. Raises SentenceBeamError where it is not Parquet or cut short."""
     try:
-        source = file.path if storage.is_local(file.path) else storage.storage_of(file.path).open(file.path)
+        source = file.path if storage.is_local(file.path) else storage.storage_of(file.path).open(file.path, file.entry)
         return pq.ParquetFile(source)
     except (pa.ArrowException, OSError) as error:
         raise SentenceBeamError(
@@ -107,7 +115,7 @@ def check_columns(file: InputFile, text: str, id_column: str | None, keep: tuple
 
     Raises OptionError naming the file, the column, what was found and the option that mends it.
     """
-    schema = parquet_file(file).schema_arrow
+    schema = _footer(file).schema.to_arrow_schema()
     for option, name in [("--text-column", text), ("--id-column", id_column), *(("--keep-columns", k) for k in keep)]:
         if name is not None and name not in schema.names:
             columns = ", ".join(schema.names) or "none"

@@ -1,0 +1,116 @@
+"""gs:// against a real server: one winner of many, one generation read throughout, refusals and faults in one line."""
+
+import os
+import threading
+
+import pytest
+from helpers.gcs import Gcs
+
+from transforms.errors import InputChangedError, MissingExtraError, SentenceBeamError
+from transforms.store import storage
+
+
+def put(path: str, data: bytes) -> storage.Storage:
+    """Write a file; gives its storage."""
+    place = storage.storage_of(path)
+    assert place.put_if_absent(path, data)
+    return place
+
+
+def test_of_many_writers_at_once_exactly_one_wins(gs: str) -> None:
+    wins: list[tuple[str, int]] = []
+    start, place = threading.Barrier(8), storage.storage_of(gs)
+
+    def write(number: int) -> None:
+        start.wait()
+        if number < 4 and place.put_if_absent(f"{gs}/once", b"%d" % number):
+            wins.append(("once", number))
+        if number >= 4 and place.replace_if(f"{gs}/pointer", b"%d" % number, None):
+            wins.append(("pointer", number))
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert sorted(name for name, _ in wins) == ["once", "pointer"]
+    assert all(storage.read_bytes(f"{gs}/{name}") == b"%d" % number for name, number in wins)
+
+
+def test_a_write_whose_answer_was_lost_is_known_by_its_bytes(gs: str) -> None:
+    place = put(f"{gs}/a", b"mine")
+    assert place.replace_if(f"{gs}/a", b"mine", None)
+    assert not place.replace_if(f"{gs}/a", b"other", None)
+
+
+def test_a_reader_keeps_to_the_version_that_was_listed(gs: str) -> None:
+    place = put(f"{gs}/a.bin", b"x" * 3_000_000)
+    (entry,) = place.match(f"{gs}/*.bin")
+    with place.open(entry.path, entry) as f:
+        assert f.read(10) == b"x" * 10
+        found = place.read_versioned(entry.path)
+        assert found is not None
+        assert found[1] == entry.version
+        assert place.replace_if(entry.path, b"y" * 3_000_000, entry.version)
+        f.seek(2_000_000)
+        with pytest.raises(InputChangedError, match=r"a\.bin was replaced or removed"):
+            f.read(10)
+
+
+def test_a_listing_has_checksums_sizes_and_times_in_one_request(gs: str, gcs: Gcs) -> None:
+    for number in range(5):
+        put(f"{gs}/in/{number}.txt", b"%d" % number)
+    with gcs.counted() as requests:
+        entries = storage.storage_of(gs).match(f"{gs}/in/*.txt")
+    assert len(requests) == 1
+    assert len({entry.checksum for entry in entries}) == 5
+    assert all(entry.size == 1 and entry.modified > 1e9 and entry.version.isdecimal() for entry in entries)
+    with gcs.counted() as requests:
+        assert storage.storage_of(gs).stat(f"{gs}/in/9.txt") is None
+    assert len(requests) == 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 100_000, 5_000_001])
+def test_any_part_reads_as_it_was_written(gs: str, gcs: Gcs, size: int) -> None:
+    data = os.urandom(size)
+    place = put(f"{gs}/a", data)
+    with gcs.counted() as requests, place.open(f"{gs}/a") as f:
+        assert f.read() == data
+        for start in (size - 10, 0, size // 2, size + 5):
+            f.seek(max(start, 0))
+            assert f.read(100) == data[max(start, 0) :][:100]
+    assert len(requests) <= (2 if size < 1 << 20 else 5)
+
+
+def test_large_files_are_read_in_few_large_parts(gs: str, gcs: Gcs) -> None:
+    data = os.urandom(20 << 20)
+    place = put(f"{gs}/a", data)
+    with gcs.counted() as requests, place.open(f"{gs}/a") as f:
+        assert b"".join(iter(lambda: f.read(1 << 20), b"")) == data
+    assert len(requests) <= 7
+
+
+def test_faults_in_between_do_not_show(gs: str, gcs: Gcs) -> None:
+    data = os.urandom(300_000)
+    with gcs.failing(unavailable=0.2, cut=0.2, slow=0.1, wait=0.2):
+        for number in range(10):
+            assert storage.storage_of(gs).put_if_absent(f"{gs}/{number}", data)
+            assert storage.read_bytes(f"{gs}/{number}") == data
+        assert len(storage.storage_of(gs).below(gs)) == 10
+        storage.storage_of(gs).delete(*(f"{gs}/{number}" for number in range(10)))
+    assert storage.storage_of(gs).below(gs) == []
+
+
+def test_a_missing_bucket_and_a_refusal_say_what_mends_them(gs: str, gcs: Gcs) -> None:
+    place = storage.storage_of(gs)
+    for act in (lambda: place.put_if_absent("gs://nowhere/a", b""), lambda: place.match("gs://nowhere/*")):
+        with pytest.raises(SentenceBeamError, match=r"there is no bucket gs://nowhere \(404\); create it"):
+            act()
+    with gcs.failing(refused="."):
+        for act in (lambda: place.stat(f"{gs}/a"), lambda: place.below(gs), lambda: place.put_if_absent(gs, b"")):
+            with pytest.raises(SentenceBeamError, match=r"permission denied \(403\); the account needs"):
+                act()
+
+
+def test_without_the_extra_the_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "transforms.store.gcs", None)
+    with pytest.raises(MissingExtraError, match=r"no filesystem for gs://.*pip install 'sentence-beam\[gcp\]'"):
+        storage.storage_of("gs://bucket/a")
