@@ -165,7 +165,7 @@ def build(
     if resolved.index is not None:
         known.append((units, problems) | "Index" >> BuildIndex(job.snapshot, resolved.index))
     if job.columns.id is not None:
-        known.append(units | "DuplicateIds" >> CountDuplicateIds(job.root))
+        known.append(units | "DuplicateIds" >> CountDuplicateIds(job.snapshot))
     return tuple(known) | "Commit" >> Commit(job.snapshot, raises)
 
 

@@ -15,7 +15,7 @@ THIRD_PARTY = {
     "pooling": {"torch", "numpy", "safetensors"},
     "calibration": {"numpy", "torch", "safetensors"},
     "encoder": {"torch", "transformers", "tokenizers", "numpy", "safetensors"},
-    "store": {"pyarrow", "numpy", "apache_beam", "zstandard", "google"},
+    "store": {"pyarrow", "numpy", "apache_beam", "zstandard", "google", "boto3"},
     "index": {"numpy", "faiss"},
     "beam": {"apache_beam", "grpc", "numpy", "pyarrow"},
 }

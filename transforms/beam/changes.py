@@ -25,9 +25,10 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard to read, and into how many buckets of ids its rows go."""
+    """A shard to read, of `size` bytes, and into how many buckets of ids its rows go."""
 
     path: str
+    size: int
     is_new: bool
     buckets: int
 
@@ -79,13 +80,13 @@ def choose(grouped: tuple[None, Iterable[Any]], snapshot: Snapshot) -> Iterator[
     old, new = differing(previous.units, units), differing(units, previous.units)
     buckets = 1 + sum(unit.rows for unit in (*old, *new)) // BUCKET_ROWS
     for shards, is_new in ((old, False), (new, True)):
-        yield from (Shard(storage.join(snapshot.root, unit.path or ""), is_new, buckets) for unit in shards)
+        yield from (Shard(storage.join(snapshot.root, unit.path or ""), unit.bytes, is_new, buckets) for unit in shards)
 
 
 def hash_shard(shard: Shard) -> Iterator[tuple[int, Side | Unknown]]:
     """The hashes of a shard's rows, by bucket."""
     try:
-        yield from read_side(shard.path, shard.is_new, shard.buckets)
+        yield from read_side(shard.path, shard.is_new, shard.buckets, shard.size)
     except SentenceBeamError:
         yield 0, Unknown()
 

@@ -5,15 +5,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.pvalue import TaggedOutput
 
-from transforms.beam.changes import Changes, CountChanges, Unknown, total
+from transforms.beam.changes import KNOWN, Changes, CountChanges, Unknown, total
 from transforms.beam.job import Merge
 from transforms.beam.quantize import RangesRecord
+from transforms.errors import SentenceBeamError
 from transforms.store import storage
+from transforms.store.changes import differing
 from transforms.store.commit import Snapshot, finish
 from transforms.store.duplicates import id_hashes, repeated
+from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.results import Result
+from transforms.store.results import Result, read_result
 
 
 @dataclass(frozen=True)
@@ -71,12 +75,22 @@ def commit_together(
         [item for item in found if isinstance(item, UnitRecord)],
         [item for item in found if isinstance(item, Problem)],
         index.data if index else None,
-        sum(item.rows for item in found if isinstance(item, DuplicateIds)),
+        _duplicate_ids([item.rows for item in found if isinstance(item, DuplicateIds)], snapshot),
         total(changes),
     )
     for path in index.scratch if index else ():
         storage.storage_of(path).delete(path)
     return result
+
+
+def _duplicate_ids(counted: list[int], snapshot: Snapshot) -> int:
+    """Their sum; those of the last snapshot where the run left the ids as they were, and so counted none."""
+    return sum(counted) if counted or not snapshot.options.get("id_column") else _standing(snapshot)
+
+
+def _standing(snapshot: Snapshot) -> int:
+    last = read_result(snapshot.root, snapshot.previous) if snapshot.previous else None
+    return last.duplicate_ids if last else 0
 
 
 def succeeded(result: Result) -> Result:
@@ -87,20 +101,44 @@ def succeeded(result: Result) -> Result:
 
 
 class CountDuplicateIds(beam.PTransform):
-    """Units -> DuplicateIds; eight bytes a row travel, packed by bucket."""
+    """Units -> DuplicateIds to sum up; eight bytes a row travel, packed by bucket.
 
-    def __init__(self, root: str):
+    Nothing is read where the last snapshot has the same rows.
+    """
+
+    def __init__(self, snapshot: Snapshot):
         super().__init__()
-        self._root = root
+        self._snapshot = snapshot
 
     def expand(self, units: beam.PCollection) -> beam.PCollection:
-        return (
+        chosen = (
             units
+            | "OneKey" >> beam.Map(lambda unit: (None, unit))
+            | "Together" >> beam.GroupByKey()
+            | "Choose" >> beam.FlatMap(choose_ids, self._snapshot).with_outputs(KNOWN, main="units")
+        )
+        counted = (
+            chosen.units
             | "Spread" >> beam.Reshuffle()
-            | "Hash" >> beam.FlatMap(hash_ids, self._root)
+            | "Hash" >> beam.FlatMap(hash_ids, self._snapshot.root)
             | "Buckets" >> beam.GroupByKey()
             | "Count" >> beam.Map(lambda bucket: DuplicateIds(repeated(bucket[1])))
         )
+        return (chosen[KNOWN], counted) | "Counts" >> Merge()
+
+
+def choose_ids(grouped: tuple[None, Iterable[UnitRecord]], snapshot: Snapshot) -> Iterator[Any]:
+    """Units whose ids are to be counted; on the `known` output what needs no reading."""
+    units = list({unit.unit: unit for unit in grouped[1]}.values())
+    try:
+        previous = read_manifest(snapshot.root, snapshot.previous) if snapshot.previous else None
+    except SentenceBeamError:
+        previous = None
+    if previous and not differing(previous.units, units) and not differing(units, previous.units):
+        yield TaggedOutput(KNOWN, DuplicateIds(_standing(snapshot)))
+        return
+    yield TaggedOutput(KNOWN, DuplicateIds(0))
+    yield from units
 
 
 def hash_ids(unit: UnitRecord, root: str) -> Iterator[tuple[int, bytes]]:

@@ -14,6 +14,7 @@ from transforms.errors import SentenceBeamError, SpaceMismatchError
 from transforms.index import SegmentedIndex, SegmentFile, exact_search, rerank
 from transforms.space import resolve_model
 from transforms.store import locators, storage
+from transforms.store.cache import cached
 from transforms.store.calibrations import kept_calibration
 from transforms.store.open import Store
 from transforms.store.shards import as_matrix, open_shard, read_shard, take_rows
@@ -90,18 +91,14 @@ class Searcher:
     @cached_property
     def _locators(self) -> list[pa.Table]:
         segments = self._store.manifest.data["index"]["segments"]
-        return [locators.from_bytes(storage.read_bytes(self._path(segment["locator"]))) for segment in segments]
+        paths = [cached(self._path(segment["locator"]), segment["locator_sha256"]) for segment in segments]
+        return [locators.from_bytes(storage.read_bytes(path)) for path in paths]
 
     @cached_property
     def _index(self) -> SegmentedIndex:
         segments = self._store.manifest.data["index"]["segments"]
         masks = [locators.keep_mask(table) for table in self._locators]
-        paths = [self._path(segment["path"]) for segment in segments]
-        for path in paths:
-            if not storage.is_local(path):
-                raise SentenceBeamError(
-                    f"{path}: an index is opened from local disk; copy the store, or search with --exact"
-                )
+        paths = [cached(self._path(segment["path"]), segment["sha256"]) for segment in segments]
         return SegmentedIndex.open([SegmentFile(p, mask) for p, mask in zip(paths, masks, strict=True)])
 
     def _path(self, relative: str) -> str:

@@ -50,10 +50,10 @@ def differing(units: Iterable[UnitRecord], others: Iterable[UnitRecord]) -> list
     return found
 
 
-def read_side(path: str, is_new: bool, buckets: int) -> Iterator[tuple[int, Side]]:
-    """The rows of a shard, by a bucket of their id."""
+def read_side(path: str, is_new: bool, buckets: int, size: int | None = None) -> Iterator[tuple[int, Side]]:
+    """The rows of a shard (of `size` bytes, if known), by a bucket of their id."""
     ids, rows = [], []
-    for batch in read_shard(path, ["id", "row_hash"]):
+    for batch in read_shard(path, ["id", "row_hash"], size):
         ids.append(hash_ids(batch.column(0).to_pylist()))
         rows.append(np.ascontiguousarray(as_hashes(batch.column(1))[:, :8]).view(np.uint64).reshape(-1))
     all_ids = np.concatenate(ids) if ids else np.empty(0, np.uint64)

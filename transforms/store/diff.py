@@ -45,7 +45,7 @@ def _spill(sides: list[tuple[str, UnitRecord, int]], paths: list[str]) -> None:
     """Write every row into the file of its bucket."""
     writers = [pa.ipc.new_file(path, _ROWS) for path in paths]
     for root, unit, sign in sides:
-        for batch in read_shard(storage.join(root, unit.path or ""), ["id", "row_hash"]):
+        for batch in read_shard(storage.join(root, unit.path or ""), ["id", "row_hash"], unit.bytes):
             bucket = hash_ids(batch.column(0).to_pylist()) % np.uint64(len(paths))
             signs = pa.array(np.full(batch.num_rows, sign, np.int8))
             rows = pa.record_batch([*batch.columns, signs], schema=_ROWS)

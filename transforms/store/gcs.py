@@ -6,6 +6,7 @@ one generation. Client and credentials are Beam's (`--project`, `--impersonate_s
 
 import base64
 import contextlib
+import errno
 import functools
 import hashlib
 import mimetypes
@@ -56,7 +57,7 @@ class GcsStorage:
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
         entry = entry or self.stat(path)
         if entry is None:
-            raise FileNotFoundError(path)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         bucket, name = _split(path)
         blob = _bucket(bucket).blob(name, generation=int(entry.version))
         return cast(BinaryIO, RangedReader(entry.size, functools.partial(_part, path, blob)))
@@ -148,7 +149,7 @@ def _bucket(name: str) -> Any:
 @functools.lru_cache(1)
 def _client(process: int) -> Any:
     """The process's client; a forked child must not share its parent's connections."""
-    options = FileSystems._pipeline_options or PipelineOptions()
+    options = FileSystems._pipeline_options or PipelineOptions([])
     if not os.environ.get("STORAGE_EMULATOR_HOST"):
         google.auth.default()  # fails at once, where Beam would try for half a minute and go on without credentials
     client = create_storage_client(options)

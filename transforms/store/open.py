@@ -39,7 +39,11 @@ class Store:
         paths = self.manifest.shard_paths
         if not paths:
             return ds.dataset(pa.table({"id": pa.array([], pa.string())}))
-        return ds.dataset(paths, format="parquet")
+        if storage.is_local(self.root):
+            return ds.dataset(paths, format="parquet")
+        kind = ds.ParquetFileFormat()
+        fragments = [kind.make_fragment(storage.storage_of(path).open(path)) for path in paths]
+        return ds.FileSystemDataset(fragments, fragments[0].physical_schema, kind)
 
     def vectors(self, column: pa.ChunkedArray | pa.FixedSizeListArray) -> np.ndarray:
         """Vectors float32 [n, dim] of rows of the column `embedding`, whatever the precision."""

@@ -19,6 +19,7 @@ from transforms.store.results import has_committed
 from transforms.store.shards import Vectors, as_hashes, as_matrix, read_checked, read_shard
 
 COLUMNS = ["embedding", "norm", "row_hash", "tokens", "truncated", "pooled"]
+FEW_BYTES = 64 << 20
 ALWAYS_READ = 16  # shards that a unit may take from however few rows they give
 ROWS_FOR_ONE = 256  # beyond those, a shard is read whole only where it gives one row in so many
 
@@ -113,14 +114,17 @@ class LastSnapshot:
 class OldShards:
     """Rows of some shards of one space by row hash: their final vectors, or else their pooled ones.
 
-    Holds 16 bytes a row. A shard is read whole when rows are taken from it, and only once its sha256 is the one it was
-    written with.
+    Holds 16 bytes a row, or all rows of a few shards that are far away. A shard is read whole when rows are taken from
+    it, and only once its sha256 is the one it was written with.
     """
 
     def __init__(self, root: str, space: Space, units: Iterable[UnitRecord], final: bool = True):
         self._root, self._space, self._final = root, space, final
         self._units = [unit for unit in units if unit.path]
         self._damaged: set[str] = set()
+        # Far away a request takes longer than a megabyte: a few shards are fetched whole, once.
+        self._few = not storage.is_local(root) and sum(unit.bytes for unit in self._units) <= FEW_BYTES
+        self._tables: dict[int, pa.Table] = {}
         self._keys, self._shard, self._row = self._index()
 
     def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -135,7 +139,8 @@ class OldShards:
     def _rows_by_key(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         try:
             path = storage.join(self._root, self._units[number].path or "")
-            hashes = np.concatenate([as_hashes(b.column("row_hash")) for b in read_shard(path, ["row_hash"])])
+            rows = self._table(number).to_batches() if self._few else read_shard(path, ["row_hash"])
+            hashes = np.concatenate([as_hashes(batch.column("row_hash")) for batch in rows])
         except Exception:  # a damaged footer, which has no checksum, raises what it likes
             hashes = np.empty((0, 16), np.uint8)
         if len(hashes) != self._units[number].rows:
@@ -143,6 +148,16 @@ class OldShards:
             hashes = hashes[:0]
         keys, row = np.unique(_keys(hashes), return_index=True)
         return keys, row.astype(np.int32)
+
+    def _table(self, number: int) -> pa.Table:
+        """The rows of a shard, checked."""
+        unit = self._units[number]
+        table = self._tables.get(number)
+        if table is None:
+            table = read_checked(storage.join(self._root, unit.path or ""), unit.sha256, COLUMNS)
+        if self._few:
+            self._tables[number] = table
+        return table
 
     def _set_aside(self, number: int) -> None:
         self._damaged.add(self._units[number].path or "")
@@ -180,9 +195,8 @@ class OldShards:
 
     def _take(self, number: int, rows: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, Vectors] | None:
         """Which of the rows have these hashes indeed, and their vectors; None for a shard that cannot be trusted."""
-        unit = self._units[number]
         try:
-            table = read_checked(storage.join(self._root, unit.path or ""), unit.sha256, COLUMNS)
+            table = self._table(number)
         except SentenceBeamError:
             self._set_aside(number)
             return None

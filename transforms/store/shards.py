@@ -21,6 +21,7 @@ from transforms.store.coding import Coding, embedding_type
 from transforms.store.corpus import Rejected, UnitRows
 
 ROW_GROUP_ROWS = 25_000
+FETCHED_WHOLE = 16 << 20
 OWN_COLUMNS = ("id", "embedding", "norm", "row_hash", "tokens", "truncated", "pooled", "piece")
 REJECTS_SCHEMA = pa.schema(
     [("id", pa.string()), ("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("excerpt", pa.string())]
@@ -233,10 +234,18 @@ def inspect_shard(data: bytes) -> ShardInfo:
 
 
 @contextlib.contextmanager
-def open_shard(path: str) -> Iterator[pq.ParquetFile]:
-    """A shard to read from. Raises SentenceBeamError naming it where it is missing or damaged."""
+def open_shard(path: str, size: int | None = None) -> Iterator[pq.ParquetFile]:
+    """A shard to read from. Raises SentenceBeamError naming it where it is missing or damaged.
+
+    `size` says that much of it will be read: far away, a shard of ordinary size is then fetched in one go.
+    """
     try:
-        source = path if storage.is_local(path) else storage.storage_of(path).open(path)
+        if storage.is_local(path):
+            source: Any = path
+        elif size is not None and size <= FETCHED_WHOLE:
+            source = pa.BufferReader(storage.read_bytes(path))
+        else:
+            source = storage.storage_of(path).open(path)
         with pq.ParquetFile(source, page_checksum_verification=True) as parquet:
             yield parquet
     except (pa.ArrowException, OSError) as error:
@@ -246,9 +255,9 @@ def open_shard(path: str) -> Iterator[pq.ParquetFile]:
         ) from error
 
 
-def read_shard(path: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def read_shard(path: str, columns: list[str], size: int | None = None) -> Iterator[pa.RecordBatch]:
     """Blocks of at most one row group with the named columns, in row order; `embedding` as float32 vectors."""
-    with open_shard(path) as parquet:
+    with open_shard(path, size) as parquet:
         decode = decoder(parquet.schema_arrow, path, columns)
         for group in range(parquet.num_row_groups):
             for batch in parquet.iter_batches(ROW_GROUP_ROWS, row_groups=[group], columns=columns):
@@ -275,8 +284,7 @@ def read_checked(path: str, sha256: str | None, columns: list[str] | None = None
     Raises SentenceBeamError where the shard is missing or changed.
     """
     try:
-        with storage.storage_of(path).open(path) as f:
-            data = f.read()
+        data = storage.read_bytes(path)
     except OSError as error:
         raise SentenceBeamError(f"{path} cannot be read ({error})") from error
     if hashlib.sha256(data).hexdigest() != sha256:

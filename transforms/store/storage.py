@@ -280,6 +280,10 @@ def storage_of(path: str) -> Storage:
             from transforms.store.gcs import GcsStorage  # only where the extra is installed
 
             return GcsStorage()
+        if path.startswith("s3://"):
+            from transforms.store.s3 import S3Storage
+
+            return S3Storage()
         FileSystems.get_filesystem(path)
     except (ImportError, ValueError, BeamIOError) as error:
         raise _no_filesystem(path) from error
@@ -311,7 +315,7 @@ def read_bytes(path: str) -> bytes:
     """A whole file. Raises FileNotFoundError."""
     found = storage_of(path).read_versioned(path)
     if found is None:
-        raise FileNotFoundError(path)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     return found[0]
 
 

@@ -1,13 +1,19 @@
 """gs:// against a real server: one winner of many, one generation read throughout, refusals and faults in one line."""
 
+import hashlib
 import os
 import threading
+from pathlib import Path
 
 import pytest
 from helpers.gcs import Gcs
+from helpers.snapshots import begin, write_unit
 
 from transforms.errors import InputChangedError, MissingExtraError, SentenceBeamError
-from transforms.store import storage
+from transforms.store import lease, open_store, storage
+from transforms.store.cache import cached
+from transforms.store.commit import finish
+from transforms.store.verify import faults
 
 
 def put(path: str, data: bytes) -> storage.Storage:
@@ -33,6 +39,41 @@ def test_of_many_writers_at_once_exactly_one_wins(gs: str) -> None:
     [thread.join() for thread in threads]
     assert sorted(name for name, _ in wins) == ["once", "pointer"]
     assert all(storage.read_bytes(f"{gs}/{name}") == b"%d" % number for name, number in wins)
+
+
+def test_of_two_runs_that_began_alike_the_second_harms_nothing(gs: str) -> None:
+    first, second = begin(gs, 1, 1), begin(gs, 2, 1)
+    assert finish(first, [write_unit(gs, 0, [("a", "one")])], []).status == "committed"
+    late = finish(second, [write_unit(gs, 0, [("a", "other")])], [])
+    assert (late.exit_code, f"run {first.run} committed while this run worked" in late.message) == (1, True)
+    store = open_store(gs)
+    assert store.manifest.run == first.run
+    assert list(faults(store.manifest)) == []
+    assert store.dataset().to_table(columns=["id"]).to_pydict() == {"id": ["a"]}
+
+
+def test_of_many_leases_at_once_one_is_given(gs: str) -> None:
+    refused: list[str] = []
+    start = threading.Barrier(6)
+
+    def take(number: int) -> None:
+        start.wait()
+        try:
+            lease.acquire(gs, lease.Lease.of_this_process(f"run{number}", "FnApiRunner", "job", True))
+        except SentenceBeamError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in range(6)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    (holder,) = (number for number in range(6) if lease.holds(gs, f"run{number}"))
+    assert len(refused) == 5
+    assert all(f"is being written by run run{holder}" in line for line in refused)
+    lease.renew(gs, f"run{holder}")
+    lease.release(gs, f"run{(holder + 1) % 6}")
+    assert lease.holds(gs, f"run{holder}")
+    lease.release(gs, f"run{holder}")
+    assert storage.storage_of(gs).stat(f"{gs}/lease.json") is None
 
 
 def test_a_write_whose_answer_was_lost_is_known_by_its_bytes(gs: str) -> None:
@@ -108,6 +149,29 @@ def test_a_missing_bucket_and_a_refusal_say_what_mends_them(gs: str, gcs: Gcs) -
         for act in (lambda: place.stat(f"{gs}/a"), lambda: place.below(gs), lambda: place.put_if_absent(gs, b"")):
             with pytest.raises(SentenceBeamError, match=r"permission denied \(403\); the account needs"):
                 act()
+
+
+def test_a_cached_file_is_fetched_once_and_only_if_it_is_the_right_one(
+    gs: str, gcs: Gcs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    data = os.urandom(2_000_000)
+    sha256 = hashlib.sha256(data).hexdigest()
+    put(f"{gs}/index/{sha256}.faiss", data)
+    path = cached(f"{gs}/index/{sha256}.faiss", sha256)
+    assert Path(path).read_bytes() == data
+    assert tmp_path / "cache" in Path(path).parents
+    with gcs.counted() as requests:
+        assert cached(f"{gs}/index/{sha256}.faiss", sha256) == path
+    assert requests == []
+    with pytest.raises(SentenceBeamError, match="was changed after it was written"):
+        cached(f"{gs}/index/{sha256}.faiss", "0" * 64)
+    with pytest.raises(SentenceBeamError, match="is missing"):
+        cached(f"{gs}/index/none.faiss", "1" * 64)
+    assert [found.name for found in Path(path).parent.iterdir()] == [f"{sha256}.faiss"]
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
+    with pytest.raises(SentenceBeamError, match="cannot be written .*; set XDG_CACHE_HOME"):
+        cached(f"{gs}/index/{sha256}.faiss", sha256)
 
 
 def test_without_the_extra_the_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

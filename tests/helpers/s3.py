@@ -1,0 +1,30 @@
+"""s3:// on this machine: moto's server in a process of its own."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+from helpers.gcs import environment, free_port, process
+
+BUCKET = "corpus"
+
+
+@contextlib.contextmanager
+def running() -> Iterator[str]:
+    """The service with one empty bucket, and the environment in which clients find it; gives its address."""
+    import boto3
+
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(process([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port))
+        stack.enter_context(
+            environment(
+                AWS_ENDPOINT_URL=address,
+                AWS_ACCESS_KEY_ID="key",
+                AWS_SECRET_ACCESS_KEY="secret",
+                AWS_DEFAULT_REGION="us-east-1",
+            )
+        )
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        yield address

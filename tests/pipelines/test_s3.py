@@ -1,0 +1,86 @@
+"""Stores and inputs on s3://, through Beam's filesystem, against a real server."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers import s3
+from helpers.commands import Run
+from helpers.corpora import manifest_of, sentences, write_lines, write_parquet
+
+from transforms.store import lease, open_store, storage
+
+pytest.importorskip("boto3", reason="the extra aws is not installed")
+pytest.importorskip("moto", reason="moto is not installed")
+
+
+@pytest.fixture(scope="session")
+def service() -> Iterator[str]:
+    """The service; gives its address."""
+    with s3.running() as address:
+        yield address
+
+
+@pytest.fixture
+def bucket(service: str) -> str:
+    """A folder of the service's bucket that no other test uses."""
+    return f"s3://{s3.BUCKET}/{uuid.uuid4().hex[:12]}"
+
+
+def test_storage_writes_lists_and_removes(bucket: str) -> None:
+    place = storage.storage_of(bucket)
+    assert place.put_if_absent(f"{bucket}/a.txt", b"one")
+    assert not place.put_if_absent(f"{bucket}/a.txt", b"two")
+    found = place.read_versioned(f"{bucket}/a.txt")
+    assert found is not None
+    assert not place.replace_if(f"{bucket}/a.txt", b"three", "other")
+    assert place.replace_if(f"{bucket}/a.txt", b"three", found[1])
+    assert place.put_if_absent(f"{bucket}/deep/b.txt", b"b")
+    assert [(e.path, e.size) for e in place.below(bucket)] == [(f"{bucket}/a.txt", 5), (f"{bucket}/deep/b.txt", 1)]
+    (entry,) = place.match(f"{bucket}/*.txt")
+    assert entry == place.stat(f"{bucket}/a.txt")
+    place.delete(f"{bucket}/a.txt", f"{bucket}/none")
+    assert place.match(f"{bucket}/*.txt") == []
+
+
+def test_a_listing_has_etags_without_a_request_a_file(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = storage.storage_of(bucket)
+    for number in range(3):
+        place.put_if_absent(f"{bucket}/{number}", b"%d" % number)
+    monkeypatch.setattr(storage.FileSystems, "checksum", lambda path: pytest.fail("a request for every file"))
+    assert len({entry.checksum for entry in place.match(f"{bucket}/*")}) == 3
+
+
+def test_a_store_on_s3_is_the_one_on_disk(
+    run: Run, model: Path, inputs: Path, store: Path, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_parquet(inputs / "a.parquet", sentences(200), row_group_size=50)
+    write_lines(inputs / "b.txt", sentences(50, 200))
+    for path in inputs.iterdir():
+        storage.overwrite(f"{bucket}/in/{path.name}", path.read_bytes())
+    there, how = f"{bucket}/store", ("--model", model, "--unit-tokens", 1000, "--index", "auto")
+    run("embed", "--input", inputs / "*", "--output", store, *how).ok()
+    run("embed", "--input", f"{bucket}/in/*", "--output", there, *how).ok()
+    here = manifest_of(store)
+    assert here is not None
+    names = ("unit", "path", "sha256", "rows")
+    made = json.loads(storage.read_bytes(f"{there}/manifest.json"))
+    assert [[u[n] for n in names] for u in made["shards"]] == [[u[n] for n in names] for u in here["shards"]]
+
+    run("embed", "--input", f"{bucket}/in/*", "--output", there).ok()
+    made = json.loads(storage.read_bytes(f"{there}/manifest.json"))
+    assert made["work"] == {"embedded": 0, "reused": 0, "duplicates": 0, "carried": 250}
+    run("verify", "--store", there).ok()
+    query = ("--query", sentences(1, 40)[0], "-k", 5)
+    assert run("search", "--store", there, *query).ok().out == run("search", "--store", store, *query).ok().out
+    assert open_store(there).dataset().count_rows() == 250
+
+
+def test_a_second_writer_ends_with_one_line(run: Run, model: Path, bucket: str) -> None:
+    storage.overwrite(f"{bucket}/in/a.txt", b"a text\n")
+    lease.acquire(f"{bucket}/store", lease.Lease.of_this_process("run1", "FnApiRunner", "job", True))
+    embed = ("embed", "--input", f"{bucket}/in/*", "--output", f"{bucket}/store", "--model", model)
+    run(*embed).failed(1, f"{bucket}/store is being written by run run1")
