@@ -147,7 +147,14 @@ def _prompt(part: PoolerPart, shape: ModelShape) -> Pooler:
 
 def _tfidf(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
     idf = inverse_frequencies(_table(part, lexicon), str(part.option("idf")), str(part.option("unseen")))
-    return TfIdf(idf, (0, shape.layers), shape.hidden, str(part.option("scale")), _count(part))
+    return TfIdf(
+        idf,
+        (0, shape.layers),
+        shape.hidden,
+        scale=str(part.option("scale")),
+        count=_count(part),
+        weight=str(part.option("weight")),
+    )
 
 
 def _remove_biases(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:

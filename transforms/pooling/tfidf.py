@@ -17,9 +17,10 @@ from transforms.pooling.token_statistics import TokenStatistics
 class TfIdf:
     """e = sum_t idf(t) x_t / Z, x_t the mean of the states of `layers` ("first-last TF-IDF", Ditto, arXiv:2305.10786).
 
-    `idf` [V] float32; special tokens weigh nothing. `scale` is Z: `sum` of the weights, `norm` the length of the
-    sentence's tf-idf vector, `none` 1. Where all weights together are at most 1e-12 the sentence is the mean of its
-    tokens without the special ones, and a fallback.
+    `idf` [V] float32; special tokens weigh nothing. `weight` is that of each occurrence: `idf`, so that a token's
+    together weigh tf * idf, or `tf-idf`, so that its frequency counts twice. `scale` is Z: `sum` of the weights, `norm`
+    the length of the sentence's tf-idf vector, `none` 1. Where all weights together are at most 1e-12 the sentence is
+    the mean of its tokens without the special ones, and a fallback.
     """
 
     idf: Tensor
@@ -27,6 +28,7 @@ class TfIdf:
     dim: int
     scale: str = "sum"
     count: str = "all"
+    weight: str = "idf"
 
     @property
     def needs(self) -> Needs:
@@ -34,17 +36,18 @@ class TfIdf:
 
     def __call__(self, states: TokenStates) -> Pooled:
         counted = count_tokens(states, self.count)
-        weights = self._weights(states, counted)
+        idf, ids = self._idf(states, counted), states.token_ids[counted.index]
+        weights = idf * _frequencies(ids, counted) if self.weight == "tf-idf" else idf
         total = counted.totals(weights)
         weak = total <= 1e-12
-        divisor = {"sum": total, "norm": _lengths(weights, states.token_ids[counted.index], counted)}.get(self.scale)
+        divisor = {"sum": total, "norm": _lengths(idf, ids, counted)}.get(self.scale)
         weighted = weighted_sum(states, self.layers, counted, weights)
         vectors = weighted if divisor is None else weighted / divisor.unsqueeze(1)
         if bool(weak.any()):
             vectors = torch.where(weak.unsqueeze(1), self._plain(states), vectors)
         return graded(vectors, counted.fallback | weak)
 
-    def _weights(self, states: TokenStates, counted: Counted) -> Tensor:
+    def _idf(self, states: TokenStates, counted: Counted) -> Tensor:
         idf = self.idf.to(states.token_ids.device)[states.token_ids[counted.index]]
         return idf.masked_fill(_special(states)[counted.index], 0)
 
@@ -66,13 +69,25 @@ def inverse_frequencies(statistics: TokenStatistics, idf: str = "log2", unseen: 
     return torch.from_numpy(np.where(np.abs(weights) <= 1e-12, 0.0, weights)).float()
 
 
-def _lengths(weights: Tensor, ids: Tensor, counted: Counted) -> Tensor:
+def _frequencies(ids: Tensor, counted: Counted) -> Tensor:
+    """How often each counted token's id occurs in its sentence, [M]."""
+    _, inverse, times = torch.unique(_terms(ids, counted)[0], return_inverse=True, return_counts=True)
+    return times[inverse]
+
+
+def _lengths(idf: Tensor, ids: Tensor, counted: Counted) -> Tensor:
     """Euclidean length of each sentence's vector of tf * idf over its distinct tokens, [B]."""
+    terms, size = _terms(ids, counted)
+    pairs, inverse = torch.unique(terms, return_inverse=True)
+    weights = idf.new_zeros(len(pairs)).index_add_(0, inverse, idf)
+    squares = idf.new_zeros(counted.lengths.numel())
+    return squares.index_add_(0, pairs // size, weights.square()).sqrt()
+
+
+def _terms(ids: Tensor, counted: Counted) -> tuple[Tensor, int]:
+    """sentence * size + id of each counted token [M], and the size."""
     size = int(ids.max()) + 1 if ids.numel() else 1
-    pairs, inverse = torch.unique(counted.sentences * size + ids, return_inverse=True)
-    terms = weights.new_zeros(len(pairs)).index_add_(0, inverse, weights)
-    squares = weights.new_zeros(counted.lengths.numel())
-    return squares.index_add_(0, pairs // size, terms.square()).sqrt()
+    return counted.sentences * size + ids, size
 
 
 def _special(states: TokenStates) -> Tensor:

@@ -79,6 +79,7 @@ POOLERS: dict[str, dict[str, Option]] = {
         "table": PATH,
         "idf": Option(("log2", "smooth"), "log2"),
         "unseen": Option(("zero", "max"), "zero"),
+        "weight": Option(("idf", "tf-idf"), "idf"),
         "scale": Option(("sum", "none", "norm"), "sum"),
         "count": COUNT,
     },

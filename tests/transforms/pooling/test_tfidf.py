@@ -58,6 +58,16 @@ def test_scale_is_the_divisor():
         assert torch.allclose(found, vector, atol=1e-6)
 
 
+def test_a_frequency_can_count_twice():
+    drawn, x = _sentences([B, C, B], [B, C])
+    fitted = _fitted([A, B], [A, C], [A], [A])  # idf 2 for B and C
+    twice = 2 * (2 * x[1] + x[2] + 2 * x[3])
+    for scale, divisor in {"none": 1, "sum": 10, "norm": np.sqrt(4**2 + 2**2)}.items():
+        found = _pool(fitted, drawn, f",weight=tf-idf,scale={scale}").vectors
+        assert torch.allclose(found[0].double(), twice / divisor, atol=1e-6)
+        assert torch.equal(found[1], _pool(fitted, drawn, f",scale={scale}").vectors[1])
+
+
 def test_nothing_known_falls_back_to_the_words_mean():
     drawn, x = _sentences([UNSEEN, 7], [A], [])
     pooled = _pool(_fitted([A, B], [A, C]), drawn)
