@@ -86,6 +86,7 @@ def snapshot_of(manifest: Manifest, run: str) -> Snapshot:
         generation=data.get("generation", 0),
         canary=data.get("canary"),
         ranges=data.get("ranges"),
+        price_per_hour=data["options"].get("price_per_hour"),
         max_rejects=1.0,  # these rows passed the gate the night they came in
         leased=True,
     )

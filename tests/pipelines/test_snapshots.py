@@ -181,6 +181,7 @@ def test_the_report_of_nights(run: Run, embed: Run, inputs: Path, store: Path) -
     run("index", "--input", store).ok()
     for found in report_of(store)["nights"][3:]:
         assert (found["added"], found["changed"], found["deleted"]) == (0, 0, 0)
+        assert found["spent"] == pytest.approx(10 * found["seconds"])
     assert len(report_of(store)["nights"]) == 5
 
 

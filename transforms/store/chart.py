@@ -63,11 +63,11 @@ def linear_axis(values: Sequence[float], from_zero: bool, whole: bool = False, t
     low, high = (0.0 if from_zero else min(values)), max(values)
     span = high - low if high - low > 1e-6 * abs(high) else abs(high) * 0.1 or 1.0  # rounding is no span
     if not from_zero:
-        low, high = low - span * 0.1, high + span * 0.1
+        low, high = max(low - span * 0.1, min(low, 0.0)), high + span * 0.1  # counts have nothing below zero
     if top is not None:
         high = min(high, top)
     step = max(_round_step((high - low or 1.0) / 2), 1.0 if whole else 1e-9)
-    first = math.floor(low / step) if from_zero or low < 0 else max(math.floor(low / step), 0)
+    first = math.floor(low / step)
     last = max(math.ceil(high / step - 1e-9), first + 1)
     ticks = tuple(round(step * i, 10) for i in range(first, last + 1))
     return Axis(ticks[0], ticks[-1], ticks)

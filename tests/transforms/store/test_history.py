@@ -262,6 +262,11 @@ def test_axes_hold_their_values_between_round_marks() -> None:
     assert axis.y(0) > axis.y(3) > axis.y(50_000) >= axis.y(100_000)
 
 
+def test_an_axis_of_zeros_has_nothing_below_them() -> None:
+    assert linear_axis([0, 0], from_zero=False, whole=True).ticks == (0, 1)
+    assert linear_axis([1, 40], from_zero=False, whole=True).low == 0
+
+
 def test_values_that_differ_by_rounding_alone_have_an_axis() -> None:
     axis = linear_axis([0.96, 0.96 + 1e-12], from_zero=False, top=1.0)
     assert axis.low < 0.96 < axis.high
