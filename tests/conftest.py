@@ -12,6 +12,10 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 import numpy as np
 import pytest
 from helpers.gcs import BUCKET, SERVER, Gcs, running
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)  # how long an example takes says how busy the machine is
+settings.load_profile("patient")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

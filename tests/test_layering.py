@@ -1,6 +1,7 @@
 """The layers: who may import whom, read from the source."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,13 @@ def test_only_the_storage_module_opens_and_writes_files_of_a_store() -> None:
             called = node.func if isinstance(node, ast.Call) else None
             writes = isinstance(called, ast.Name) and called.id == "open" and path.name != "segments.py"
             assert not writes, f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)} opens a file itself"
+
+
+def test_arrow_reads_bytes_without_python_in_between() -> None:
+    """A thread of Arrow's that waits for Python's lock while the interpreter ends aborts the process."""
+    for path in _files("transforms") + _files("pipelines"):
+        source = path.read_text(encoding="utf8")
+        assert not re.search(r"(read_table|ParquetFile|ParquetDataset)\(\s*(io\.)?BytesIO", source), path
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ class Known:
     @classmethod
     def from_bytes(cls, data: bytes) -> "Known":
         """What `to_bytes` gave."""
-        table = pq.read_table(io.BytesIO(data))
+        table = pq.read_table(pa.BufferReader(data))
         depth = int(table.schema.metadata[b"depth"])
         hashes = as_hashes(table.column("row_hash").combine_chunks())
         known = table.column("bound").is_valid().to_numpy()

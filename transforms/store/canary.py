@@ -60,7 +60,7 @@ class Canary:
     @classmethod
     def from_bytes(cls, data: bytes) -> "Canary":
         """The inverse of `to_bytes`."""
-        table = pq.read_table(io.BytesIO(data), page_checksum_verification=True).combine_chunks()
+        table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True).combine_chunks()
         return cls(tuple(table.column("text").to_pylist()), as_matrix(table.column("pooled").chunk(0)))
 
 

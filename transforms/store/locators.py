@@ -64,7 +64,7 @@ def to_bytes(table: pa.Table) -> bytes:
 def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
     """The table of a locator file, or some of its columns."""
     schema = pa.schema([SCHEMA.field(name) for name in columns])
-    return pq.read_table(io.BytesIO(data), columns=list(columns)).cast(schema)
+    return pq.read_table(pa.BufferReader(data), columns=list(columns)).cast(schema)
 
 
 def concat(tables: Iterable[pa.Table]) -> pa.Table:

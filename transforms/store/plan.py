@@ -106,7 +106,7 @@ def read_plan(root: str, run: str) -> Plan:
     data = storage.read_bytes(storage.join(root, layout.plan(run)))
     files: dict[str, dict[str, Any]] = {}
     spans, tokens = [], 0
-    table = pq.read_table(io.BytesIO(data))
+    table = pq.read_table(pa.BufferReader(data))
     for row in table.to_pylist():
         files[row["file"]] = {"path": row["file"], "source": row["path"]} | {
             name: row[name] for name in ("format", "size", "checksum", "version")

@@ -191,7 +191,7 @@ def _leaves(schema: pa.Schema) -> list[str]:
     """Parquet paths of all leaf columns, found by writing an empty table."""
     sink = io.BytesIO()
     pq.write_table(schema.empty_table(), sink)
-    leaves = pq.ParquetFile(sink).schema
+    leaves = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
     return [leaves.column(i).path for i in range(len(leaves))]
 
 
@@ -203,7 +203,7 @@ def rejects_bytes(rejects: list[Rejected]) -> bytes:
 
 def rejects_from_bytes(data: bytes) -> list[Rejected]:
     """The rejected rows of a unit's reject file."""
-    return [Rejected(**row) for row in pq.read_table(io.BytesIO(data)).to_pylist()]
+    return [Rejected(**row) for row in pq.read_table(pa.BufferReader(data)).to_pylist()]
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def inspect_shard(data: bytes) -> ShardInfo:
     if not data.startswith(b"PAR1"):  # pyarrow looks at the end alone, other readers at the start too
         raise SentenceBeamError("not an embedding shard (no magic bytes at its start)")
     try:
-        parquet = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
+        parquet = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         parquet.read()
         metadata = parquet.schema_arrow.metadata or {}
         space, counts = json.loads(metadata[b"space"]), json.loads(metadata[b"counts"])

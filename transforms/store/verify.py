@@ -1,7 +1,6 @@
 """Verification: what a snapshot names against what stands in the store."""
 
 import hashlib
-import io
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -76,7 +75,7 @@ def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
         yield f"{path}: the reject file of unit {unit.unit} is missing"
         return
     try:
-        rows = pq.read_table(io.BytesIO(found[0]), page_checksum_verification=True).num_rows
+        rows = pq.read_table(pa.BufferReader(found[0]), page_checksum_verification=True).num_rows
     except (pa.ArrowException, OSError) as error:
         yield f"{path}: not a readable reject file ({error})"
         return
