@@ -71,7 +71,7 @@ def writing(root: str, run: str, beam_options: PipelineOptions, flag: str) -> It
         ) from stop
     finally:
         if not writer.is_elsewhere():
-            with contextlib.suppress(OSError):  # a full disk must not hide what went wrong
+            with contextlib.suppress(Exception):  # a full disk or a lost connection must not hide what went wrong
                 lease.release(root, run)
 
 

@@ -16,7 +16,7 @@ THIRD_PARTY = {
     "pooling": {"torch", "numpy", "safetensors"},
     "calibration": {"numpy", "torch", "safetensors"},
     "encoder": {"torch", "transformers", "tokenizers", "numpy", "safetensors"},
-    "store": {"pyarrow", "numpy", "apache_beam", "zstandard", "google", "boto3"},
+    "store": {"pyarrow", "numpy", "apache_beam", "zstandard", "google", "botocore"},
     "index": {"numpy", "faiss"},
     "beam": {"apache_beam", "grpc", "numpy", "pyarrow"},
 }

@@ -258,17 +258,20 @@ def running(folder: Path, server: str) -> Iterator[Gcs]:
         # Sessions of large uploads are addresses that the server gives out: they have to be the proxy's.
         where = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(behind), "-external-url", gcs.address]
         stack.enter_context(process([server, *where, "-backend", "memory"], behind))
-        account = credentials(folder, tokens)
-        stack.enter_context(
-            environment(
-                STORAGE_EMULATOR_HOST=gcs.address,
-                GOOGLE_APPLICATION_CREDENTIALS=str(account),
-                GOOGLE_CLOUD_PROJECT="project",
-                NO_GCE_CHECK="true",
-            )
-        )
+        account = str(credentials(folder, tokens))
+        stack.enter_context(environment(GOOGLE_APPLICATION_CREDENTIALS=account, GOOGLE_CLOUD_PROJECT="project"))
+        stack.enter_context(environment(STORAGE_EMULATOR_HOST=gcs.address))
         make_bucket(gcs.address, BUCKET)
         yield gcs
+
+
+@contextlib.contextmanager
+def other_server(command: list[str]) -> Iterator[None]:
+    """Another emulator, without the proxy, in place of the running service."""
+    port = free_port()
+    where = ["start", "--host=127.0.0.1", f"--port={port}", "--in-memory", f"--default-bucket={BUCKET}"]
+    with process([*command, *where], port), environment(STORAGE_EMULATOR_HOST=f"http://127.0.0.1:{port}"):
+        yield
 
 
 def make_bucket(address: str, name: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 from helpers.commands import FORKS, Run, in_child
 from helpers.corpora import manifest_of, sentences, write_lines, write_parquet
-from helpers.gcs import Gcs
+from helpers.gcs import Gcs, other_server
 
 from transforms.store import lease, open_store, storage
 
@@ -215,6 +216,23 @@ def test_faults_on_the_way_change_no_byte(
         embed_gs("--partition", partition, "--index", "auto").ok()
         run("verify", "--store", f"{gs}/store").ok()
     assert shards(manifest(f"{gs}/store")) == standing
+
+
+@pytest.mark.slow
+def test_another_server_gives_the_same(
+    embed_gs: Run, run: Run, model: Path, corpus: Path, store: Path, gs: str
+) -> None:
+    emulator = Path(sys.executable).with_name("gcp-storage-emulator")
+    if not emulator.exists():
+        pytest.skip("gcp-storage-emulator is not installed")
+    run("embed", "--input", corpus / "*.parquet", "--output", store, "--model", model).ok()
+    with other_server([str(emulator)]):
+        upload(corpus, f"{gs}/in")
+        for carried in (0, 300):
+            embed_gs().ok()
+            assert manifest(f"{gs}/store")["work"]["carried"] == carried
+            assert shards(manifest(f"{gs}/store")) == shards(manifest_of(store))
+        run("verify", "--store", f"{gs}/store").ok()
 
 
 @pytest.mark.slow

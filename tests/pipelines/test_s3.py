@@ -49,7 +49,7 @@ def test_a_listing_has_etags_without_a_request_a_file(bucket: str, monkeypatch: 
     place = storage.storage_of(bucket)
     for number in range(3):
         place.put_if_absent(f"{bucket}/{number}", b"%d" % number)
-    monkeypatch.setattr(storage.FileSystems, "checksum", lambda path: pytest.fail("a request for every file"))
+    monkeypatch.setattr(type(place), "stat", lambda self, path: pytest.fail("a request for every file"))
     assert len({entry.checksum for entry in place.match(f"{bucket}/*")}) == 3
 
 
@@ -77,6 +77,12 @@ def test_a_store_on_s3_is_the_one_on_disk(
     query = ("--query", sentences(1, 40)[0], "-k", 5)
     assert run("search", "--store", there, *query).ok().out == run("search", "--store", store, *query).ok().out
     assert open_store(there).dataset().count_rows() == 250
+
+
+def test_a_missing_bucket_is_one_line(run: Run, model: Path, bucket: str) -> None:
+    storage.overwrite(f"{bucket}/in/a.txt", b"a text\n")
+    embed = ("embed", "--input", f"{bucket}/in/*", "--output", "s3://nowhere/store", "--model", model)
+    run(*embed).failed(1, "s3://nowhere/store", "there is no such bucket (404)")
 
 
 def test_a_second_writer_ends_with_one_line(run: Run, model: Path, bucket: str) -> None:

@@ -30,7 +30,7 @@ from transforms.store.ranged import RangedReader
 from transforms.store.storage import Entry, literal_part
 
 FIELDS = "items(name,size,crc32c,generation,updated),nextPageToken"
-DELETES_AT_ONCE = 16
+DELETES_AT_ONCE = 8  # as many connections as the client keeps, about
 
 
 class GcsStorage:
@@ -89,7 +89,7 @@ class GcsStorage:
     def _listed(self, prefix: str) -> list[Entry]:
         bucket, start = _split(prefix)
         with _told(prefix, missing=True):
-            blobs = _client(os.getpid()).list_blobs(bucket, prefix=start, fields=FIELDS, retry=DEFAULT_RETRY)
+            blobs = _client().list_blobs(bucket, prefix=start, fields=FIELDS, retry=DEFAULT_RETRY)
             found = [_entry(bucket, blob) for blob in blobs if not blob.name.endswith("/")]
         return sorted(found, key=lambda entry: entry.path)
 
@@ -143,14 +143,18 @@ def _part(path: str, blob: Any, start: int, stop: int) -> bytes:
 
 
 def _bucket(name: str) -> Any:
-    return _client(os.getpid()).bucket(name)
+    return _client().bucket(name)
+
+
+def _client() -> Any:
+    """The process's client; a forked child must not share its parent's connections."""
+    return _new_client(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST"))
 
 
 @functools.lru_cache(1)
-def _client(process: int) -> Any:
-    """The process's client; a forked child must not share its parent's connections."""
+def _new_client(process: int, emulator: str | None) -> Any:
     options = FileSystems._pipeline_options or PipelineOptions([])
-    if not os.environ.get("STORAGE_EMULATOR_HOST"):
+    if not emulator:
         google.auth.default()  # fails at once, where Beam would try for half a minute and go on without credentials
     client = create_storage_client(options)
     client._bucket_metadata_cache = None  # it asks for the bucket behind every object that is not there

@@ -223,14 +223,14 @@ class BeamStorage:
         return cast(BinaryIO, FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED))
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
-        if not FileSystems.exists(path):
+        if not self._exists(path):
             return None
         with self.open(path) as f:
             data = f.read()
         return data, hashlib.sha256(data).hexdigest()
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        if FileSystems.exists(path):
+        if self._exists(path):
             return False
         self._write(path, data)
         return True
@@ -247,7 +247,7 @@ class BeamStorage:
             if paths:
                 FileSystems.delete(list(paths))
         except BeamIOError:
-            if any(FileSystems.exists(path) for path in paths):
+            if any(map(self._exists, paths)):
                 raise
 
     def delete_if(self, path: str, version: str) -> bool:
@@ -256,6 +256,9 @@ class BeamStorage:
             return False
         self.delete(path)
         return True
+
+    def _exists(self, path: str) -> bool:
+        return FileSystems.exists(path)
 
     def _entry(self, path: str, size: int) -> Entry:
         checksum = str(FileSystems.checksum(path))
