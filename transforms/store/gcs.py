@@ -23,6 +23,7 @@ from apache_beam.io.gcp.gcsio import create_storage_client
 from apache_beam.options.pipeline_options import PipelineOptions
 from google.api_core.exceptions import Forbidden, NotFound, PreconditionFailed, Unauthorized
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
+from google.cloud.storage import Client
 from google.cloud.storage.retry import DEFAULT_RETRY
 
 from transforms.errors import InputChangedError, SentenceBeamError
@@ -49,22 +50,18 @@ class GcsStorage:
         return self._listed(folder.rstrip("/") + "/")
 
     def stat(self, path: str) -> Entry | None:
-        with _told(path):
-            bucket, name = _split(path)
-            blob = _bucket(bucket).get_blob(name, retry=DEFAULT_RETRY)
-        return _entry(bucket, blob) if blob else None
+        blob = _standing(path)
+        return _entry(blob) if blob else None
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
         entry = entry or self.stat(path)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        bucket, name = _split(path)
-        blob = _bucket(bucket).blob(name, generation=int(entry.version))
+        blob = _blob(path, int(entry.version))
         return cast(BinaryIO, RangedReader(entry.size, functools.partial(_part, path, blob)))
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
-        bucket, name = _split(path)
-        blob = _bucket(bucket).blob(name)
+        blob = _blob(path)
         try:
             with _told(path):
                 data = blob.download_as_bytes(raw_download=True, retry=DEFAULT_RETRY)
@@ -90,13 +87,12 @@ class GcsStorage:
         bucket, start = _split(prefix)
         with _told(prefix, missing=True):
             blobs = _client().list_blobs(bucket, prefix=start, fields=FIELDS, retry=DEFAULT_RETRY)
-            found = [_entry(bucket, blob) for blob in blobs if not blob.name.endswith("/")]
+            found = [_entry(blob) for blob in blobs if not blob.name.endswith("/")]
         return sorted(found, key=lambda entry: entry.path)
 
     def _write(self, path: str, data: bytes, generation: int) -> bool:
-        bucket, name = _split(path)
-        blob = _bucket(bucket).blob(name)
-        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        blob = _blob(path)
+        kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
         try:
             with _told(path, missing=True):
                 blob.upload_from_string(data, kind, if_generation_match=generation, retry=DEFAULT_RETRY)
@@ -106,16 +102,17 @@ class GcsStorage:
 
     def _is(self, path: str, data: bytes) -> bool:
         """Whether the object holds these bytes: an answer that was lost makes the client write once more."""
-        with _told(path):
-            bucket, name = _split(path)
-            blob = _bucket(bucket).get_blob(name, retry=DEFAULT_RETRY)
-        return blob is not None and blob.md5_hash == base64.b64encode(hashlib.md5(data).digest()).decode()
+        blob = _standing(path)
+        return (
+            blob is not None
+            and blob.md5_hash == base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+        )
 
     def _delete(self, path: str, generation: int | None = None) -> bool:
-        bucket, name = _split(path)
+        blob = _blob(path)
         try:
             with _told(path):
-                _bucket(bucket).blob(name).delete(if_generation_match=generation, retry=DEFAULT_RETRY)
+                blob.delete(if_generation_match=generation, retry=DEFAULT_RETRY)
         except (NotFound, PreconditionFailed):
             return False
         return True
@@ -126,8 +123,8 @@ def _split(path: str) -> tuple[str, str]:
     return bucket, name
 
 
-def _entry(bucket: str, blob: Any) -> Entry:
-    path, updated = f"gs://{bucket}/{blob.name}", blob.updated
+def _entry(blob: Any) -> Entry:
+    path, updated = f"gs://{blob.bucket.name}/{blob.name}", blob.updated
     return Entry(path, int(blob.size), blob.crc32c, str(blob.generation), updated.timestamp() if updated else 0.0)
 
 
@@ -142,8 +139,17 @@ def _part(path: str, blob: Any, start: int, stop: int) -> bytes:
         ) from error
 
 
-def _bucket(name: str) -> Any:
-    return _client().bucket(name)
+def _blob(path: str, generation: int | None = None) -> Any:
+    bucket, name = _split(path)
+    with _told(path):
+        return _client().bucket(bucket).blob(name, generation=generation)
+
+
+def _standing(path: str) -> Any:
+    """The object with what is known of it, None where there is none."""
+    bucket, name = _split(path)
+    with _told(path):
+        return _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY)
 
 
 def _client() -> Any:
@@ -154,9 +160,13 @@ def _client() -> Any:
 @functools.lru_cache(1)
 def _new_client(process: int, emulator: str | None) -> Any:
     options = FileSystems._pipeline_options or PipelineOptions([])
-    if not emulator:
+    try:
         google.auth.default()  # fails at once, where Beam would try for half a minute and go on without credentials
-    client = create_storage_client(options)
+        client = create_storage_client(options)
+    except DefaultCredentialsError:
+        if not emulator:
+            raise
+        client = Client.create_anonymous_client()
     client._bucket_metadata_cache = None  # it asks for the bucket behind every object that is not there
     return client
 

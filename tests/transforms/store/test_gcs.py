@@ -151,6 +151,13 @@ def test_a_missing_bucket_and_a_refusal_say_what_mends_them(gs: str, gcs: Gcs) -
                 act()
 
 
+def test_without_credentials_the_line_says_where_they_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/none/account.json")
+    with pytest.raises(SentenceBeamError, match="no valid Google credentials; run `gcloud auth"):
+        storage.storage_of("gs://bucket").read_versioned("gs://bucket/a")
+
+
 def test_a_cached_file_is_fetched_once_and_only_if_it_is_the_right_one(
     gs: str, gcs: Gcs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
