@@ -65,6 +65,8 @@ class GcsStorage:
         try:
             with _told(path):
                 data = blob.download_as_bytes(raw_download=True, retry=DEFAULT_RETRY)
+                if blob.generation is None:  # not every emulator says it with the bytes
+                    blob.reload(retry=DEFAULT_RETRY)
         except NotFound:
             return None
         return data, str(blob.generation)
