@@ -35,6 +35,8 @@ ANSWER_SECONDS = 15
 ONE_PROCESS = "no_use_multiple_sdk_containers"
 GPU_THREADS = 2  # an element overlaps reading, encoding and writing by itself; a second one fills its beginning and end
 
+REFUSED = "Pipeline has validations errors:"
+
 # What an engine says -> what it means and what mends it. A group of the pattern may be named in the line.
 MEANINGS = (
     (
@@ -193,6 +195,8 @@ def explained() -> Iterator[None]:
     except SentenceBeamError:
         raise
     except Exception as error:
+        if str(error).startswith(REFUSED):
+            raise OptionError(" ".join(str(error).removeprefix(REFUSED).split())) from error
         line = meaning(str(error))
         if line is None:
             raise

@@ -178,3 +178,9 @@ def test_a_complaint_that_nobody_foresaw_stays_as_it_is() -> None:
     assert engines.meaning("something else") is None
     with pytest.raises(RuntimeError, match="something else"), engines.explained():
         raise RuntimeError("something else")
+
+
+def test_options_that_beam_finds_wrong_when_it_submits() -> None:
+    error = ValueError("Pipeline has validations errors: \nInvalid GCS path (x), given for temp_location.")
+    with pytest.raises(OptionError, match=r"^Invalid GCS path \(x\), given for temp_location.$"), engines.explained():
+        raise error

@@ -1,0 +1,110 @@
+"""The Flex Template's parameters are the command's flags; its scripts are sound."""
+
+import argparse
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.embed import parser
+from pipelines.options import _beam_parser
+
+FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "dataflow"
+METADATA = json.loads((FOLDER / "metadata.json").read_text(encoding="utf8"))
+PARAMETERS: dict[str, dict[str, Any]] = {item["name"]: item for item in METADATA["parameters"]}
+OF_BEAM = {"sdk_container_image"}
+
+
+def flags() -> dict[str, argparse.Action]:
+    """Flags of `embed` that take a value, which is all that a template can give."""
+    taking = (action for action in parser()._actions if action.option_strings and action.nargs != 0)
+    named = {action.option_strings[-1].removeprefix("--"): action for action in taking}
+    return {name: action for name, action in named.items() if not isinstance(action, argparse.BooleanOptionalAction)}
+
+
+def test_every_flag_that_takes_a_value_is_a_parameter_and_no_other() -> None:
+    assert set(PARAMETERS) == set(flags()) | OF_BEAM
+    assert set(_beam_parser()._option_string_actions) >= {f"--{name}" for name in OF_BEAM}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_parameter_says_of_its_flag_what_is_so(name: str) -> None:
+    item = PARAMETERS[name]
+    assert set(item) <= {"name", "label", "helpText", "isOptional", "regexes"}
+    assert item["label"]
+    assert item["helpText"]
+    flag = flags().get(name)
+    assert item.get("isOptional", False) == (flag is not None and not flag.required)
+    patterns = [re.compile(pattern) for pattern in item.get("regexes", [])]
+    for choice in (flag.choices if flag is not None else None) or ():
+        assert all(pattern.fullmatch(choice) for pattern in patterns)
+    if flag is not None and flag.choices:
+        assert not any(pattern.fullmatch("another") for pattern in patterns)
+
+
+VALUES = {
+    "input": "gs://b/in/*.parquet", "output": "gs://b/store", "limit": "10", "max-tokens": "512", "truncate-dim": "64",
+    "unit-tokens": "256k", "tokens-per-batch": "16384", "max-rejects": "0.01", "require-space": "0" * 64,
+    "price-per-hour": "1.20", "max-drift": "1e-7", "sdk_container_image": "a.pkg.dev/p/r/sentence-beam:cuda",
+}  # fmt: skip
+
+
+def test_values_that_patterns_let_through_are_values_that_the_command_takes() -> None:
+    with_patterns = {name for name, item in PARAMETERS.items() if "regexes" in item and not _choices(name)}
+    assert with_patterns == set(VALUES)
+    for name, value in VALUES.items():
+        assert all(re.fullmatch(pattern, value) for pattern in PARAMETERS[name]["regexes"]), name
+    ours = [f"--{name}={value}" for name, value in VALUES.items() if name not in OF_BEAM]
+    assert parser().parse_args(ours).input == [VALUES["input"]]
+
+
+def _choices(name: str) -> Any:
+    flag = flags().get(name)
+    return flag is not None and flag.choices
+
+
+@pytest.fixture
+def gcloud(tmp_path: Path) -> Path:
+    """A folder with a `gcloud` that writes down how it was called, and finds the template in its place."""
+    script = tmp_path / "bin" / "gcloud"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nfor word in "$@"; do echo "$word"; done >> {tmp_path}/calls\n')
+    script.chmod(0o755)
+    return tmp_path
+
+
+def run(gcloud: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    where = {"PROJECT": "p", "REGION": "r", "BUCKET": "b", "IMAGE": "i:cuda"} | environment
+    env = {"PATH": f"{gcloud / 'bin'}:/usr/bin:/bin"} | {name: value for name, value in where.items() if value != "-"}
+    return subprocess.run([str(FOLDER / "run.sh"), *arguments], env=env, capture_output=True, text=True)
+
+
+def test_the_script_hands_its_options_over_as_parameters(gcloud: Path) -> None:
+    done = run(gcloud, "--input", "gs://b/{a,b}/*.parquet", "--output=gs://b/store", "--keep-columns", "a,b")
+    assert (done.returncode, done.stderr) == (0, "")
+    calls = (gcloud / "calls").read_text().splitlines()
+    (given,) = [word for word in calls if word.startswith("^~^")]
+    pairs = dict(pair.split("=", 1) for pair in given.removeprefix("^~^").split("~"))
+    assert pairs["input"] == "gs://b/{a,b}/*.parquet"
+    assert pairs["keep-columns"] == "a,b"
+    assert pairs["accelerator"].startswith("type:nvidia-l4")
+    assert set(pairs) <= set(PARAMETERS)
+    run(gcloud, "--input=gs://b/in", "--output=gs://b/store", ACCELERATOR="")
+    assert "accelerator" not in (gcloud / "calls").read_text().splitlines()[-1]
+
+
+def test_the_script_says_what_it_lacks(gcloud: Path) -> None:
+    assert "the worker image" in run(gcloud, IMAGE="-").stderr
+    stray = run(gcloud, "gs://b/a.parquet")
+    assert (stray.returncode, stray.stderr.count("\n")) == (2, 1)
+    assert not (gcloud / "calls").exists() or "run" not in (gcloud / "calls").read_text().split()
+
+
+def test_the_launcher_runs_embed_from_the_worker_image() -> None:
+    text = (FOLDER / "Dockerfile").read_text(encoding="utf8")
+    assert "FROM ${IMAGE}" in text
+    assert "FLEX_TEMPLATE_PYTHON_PY_FILE=/template/main.py" in text
+    assert (FOLDER / "main.py").is_file()
