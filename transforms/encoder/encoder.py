@@ -1,9 +1,8 @@
 """Texts -> vectors."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,11 @@ from transforms.calibration import Calibration, check_space, load_calibration
 from transforms.encoder.batches import Batch, BatchStats, plan_alike, plan_batches
 from transforms.encoder.cores import Cores
 from transforms.encoder.dense import load_layers
+from transforms.encoder.devices import Devices
 from transforms.encoder.forward import Forward
-from transforms.encoder.load import load_model, resolve_device
-from transforms.encoder.memory import is_out_of_memory, release_memory
+from transforms.encoder.load import load_model, resolve_devices
 from transforms.encoder.output import finish
+from transforms.encoder.replica import Part, Replica
 from transforms.encoder.tables import load_tables
 from transforms.encoder.taps import TIME_FIRST
 from transforms.encoder.tokenize import TextTokenizer, Tokenized
@@ -60,7 +60,7 @@ class Encoder:
         self,
         files: ModelFiles,
         space: Space,
-        device: torch.device,
+        devices: Sequence[torch.device],
         tokens_per_batch: int | None = None,
         tables: Mapping[str, TokenStatistics] | None = None,
         calibration: Calibration | None = None,
@@ -68,19 +68,21 @@ class Encoder:
     ) -> None:
         self.space = space
         self._calibration = calibration
-        self.device = device
+        self.device = devices[0]
         self._tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, space.pooler["parts"][0])
-        model = load_model(files, space.dtype, device)
         shape = ModelShape(files.layers, files.hidden, files.embedding, files.has_pooler_head(), files.heads)
         spec = PoolerSpec.from_json(space.pooler)
         self._pooler = build_pooler(spec, shape, self._lexicon(spec, tables or {}))
-        self._forward = Forward(model, self._tokenizer, self._pooler.needs, shape)
+        replicas = [self._replica(files, shape, device) for device in devices]
+        pads = replicas[0].forward.pads
         self.deterministic = deterministic
-        self.tokens_per_batch = _budget(tokens_per_batch, device, self._forward.pads)
+        self.tokens_per_batch = _budget(tokens_per_batch, self.device, pads)
         if deterministic:
-            self.tokens_per_batch = _budget_alike(tokens_per_batch, device, files.family)
-        self._layers = load_layers(files.modules.layers if "then" in space.pooler else (), device)
-        self._cores = Cores() if device.type == "cpu" else None
+            self.tokens_per_batch = _budget_alike(tokens_per_batch, self.device, files.family)
+        self._alone = replicas[0]
+        on_cores = len(replicas) == 1 and self.device.type == "cpu"
+        self._cores = Cores() if on_cores else None
+        self._devices = None if on_cores else Devices(replicas)
         self._one_at_a_time = threading.Lock()
 
     @classmethod
@@ -111,21 +113,21 @@ class Encoder:
         has its own values for what is not given.
         Raises `OptionError` for options or files that do not work.
         """
-        place, files = resolve_device(device), resolve_model(model, revision)
+        places, files = resolve_devices(device), resolve_model(model, revision)
         given: dict[str, Any] = {"pooler": pooler, "prompt": prompt, "prompt_name": prompt_name}
         given |= {"max_tokens": max_tokens, "normalize": normalize, "truncate_dim": truncate_dim}
         said = files.as_exported({**given, "dtype": dtype, "calibration": calibration})
         fitted, pooler = _loaded(said.pop("calibration")), said["pooler"]
         space = resolve_space(
             files,
-            **{**said, "dtype": resolve_dtype(said["dtype"], place.type)},
+            **{**said, "dtype": resolve_dtype(said["dtype"], places[0].type)},
             calibration=fitted.digest if fitted else None,
             calibrated_dim=fitted.dim if fitted else None,
         )
         if fitted is not None:
             prompt = fitted.info["fitted_on"]["space"]["prompt"]
             check_space(fitted.info, replace(space, prompt=prompt), fitted.info["method"])
-        return cls(files, space, place, tokens_per_batch, load_tables(parse_pooler(pooler)), fitted, deterministic)
+        return cls(files, space, places, tokens_per_batch, load_tables(parse_pooler(pooler)), fitted, deterministic)
 
     @property
     def dim(self) -> int:
@@ -152,34 +154,30 @@ class Encoder:
         stats = BatchStats()
         plan = plan_alike if self.deterministic else plan_batches
         batches = list(plan(tokenized, self.tokens_per_batch))
-        embed_batch = partial(self._embed_batch, pooled=pooled, status=status)
-        # one batch alone has all cores, unless their number must make no difference
-        run = self._cores.map if self._cores is not None and (self.deterministic or len(batches) > 1) else map
-        for batch, done in zip(batches, run(embed_batch, batches), strict=True):
-            stats += done
+        parts = self._parts(batches)
+        for batch, part in zip(batches, parts, strict=True):
+            places = torch.from_numpy(part.rows)
+            pooled[places], status[places] = part.vectors, part.status
+            stats += part.stats
             if progress is not None:
-                progress(len(batch.rows) - batch.fill, done.real)
+                progress(len(batch.rows) - batch.fill, part.stats.real)
         final = finish(pooled, self.space, self._calibration)
         kept = None if final.pooled is None else final.pooled.numpy()
         status = torch.maximum(status, final.status)  # a row can be lost by the calibration too
         return Embedded(final.vectors.numpy(), final.norms.numpy(), kept, status.numpy(), stats)
 
-    def _embed_batch(self, batch: Batch, pooled: torch.Tensor, status: torch.Tensor) -> BatchStats:
-        """Fill the batch's rows of `pooled` and `status`; halve the batch for as long as memory does not suffice."""
-        try:
-            result = self._pooler(self._forward(batch))
-            vectors = self._layers(result.vectors)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error) or len(batch.rows) == 1:
-                raise
-        else:
-            rows = torch.from_numpy(batch.rows)
-            pooled[rows], status[rows] = vectors.cpu(), result.status.cpu()
-            return batch.stats(self._forward.pads)
-        # outside of the handler, so that the failed pass's tensors are free
-        release_memory(self.device)
-        first, second = (self._embed_batch(half, pooled, status) for half in batch.halves())
-        return first + second + BatchStats(oom_splits=1)
+    def _parts(self, batches: list[Batch]) -> Iterator[Part]:
+        if self._devices is not None:
+            return self._devices.map(batches)
+        # one batch alone has all cores, unless their number must make no difference
+        if self._cores is not None and (self.deterministic or len(batches) > 1):
+            return self._cores.map(self._alone, batches)
+        return map(self._alone, batches)
+
+    def _replica(self, files: ModelFiles, shape: ModelShape, device: torch.device) -> Replica:
+        model = load_model(files, self.space.dtype, device)
+        layers = load_layers(files.modules.layers if "then" in self.space.pooler else (), device)
+        return Replica(device, Forward(model, self._tokenizer, self._pooler.needs, shape), self._pooler, layers)
 
     def _lexicon(self, spec: PoolerSpec, tables: Mapping[str, TokenStatistics]) -> Lexicon:
         reads_pieces = any(part.name == "remove-biases" for part in spec.parts)

@@ -7,13 +7,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transforms.encoder import packed
+from transforms.encoder import packed, varlen
 from transforms.encoder.bare_template import BareTemplate
 from transforms.encoder.batches import Batch
 from transforms.encoder.packed import PackedRunner
 from transforms.encoder.padded import PaddedRunner
 from transforms.encoder.taps import LayerTaps, Tapped
 from transforms.encoder.tokenize import TextTokenizer
+from transforms.encoder.transfer import to_device
+from transforms.encoder.varlen import VarlenRunner
 from transforms.pooling.needs import Needs
 from transforms.pooling.states import BareMask, ModelShape, TokenStates
 
@@ -52,20 +54,20 @@ class Forward:
 
     def __call__(self, batch: Batch) -> TokenStates:
         """States of the batch's texts, in its order."""
-        ids = torch.from_numpy(batch.ids).to(self._device)
+        ids = to_device(batch.ids, self._device)
         offsets = np.concatenate([[0], np.cumsum(batch.lengths)])
         found = self._runner.run(batch) if self._runner is not None else Tapped()
         return TokenStates(
             hidden=found.layers,
             token_ids=ids,
-            offsets=torch.from_numpy(offsets).to(self._device),
+            offsets=to_device(offsets, self._device),
             keep=torch.ones(len(batch.ids), dtype=torch.bool, device=self._device),
             raw=self._embedding(ids) if self._raw else None,
-            special=torch.from_numpy(self._special[batch.ids]).to(self._device),
+            special=to_device(self._special[batch.ids], self._device),
             prompt_tokens=self._prompt_tokens,
             head=self._head,
             own_attention=found.heads,
-            mask=None if batch.masks is None else torch.from_numpy(offsets[:-1] + batch.masks).to(self._device),
+            mask=None if batch.masks is None else to_device(offsets[:-1] + batch.masks, self._device),
             bare_mask=self._bare_mask(batch),
         )
 
@@ -74,12 +76,16 @@ class Forward:
 
 
 def make_runner(model: Any, tokenizer: TextTokenizer, needs: Needs, layers: int) -> Runner:
-    """The padding-free pass for the BERT family on a CPU where it agrees with the model's own, else the model's own."""
+    """The padding-free pass for the BERT family where it agrees with the model's own, else the model's own."""
     padded = PaddedRunner(model, LayerTaps(model, needs, layers), tokenizer)
-    if next(model.parameters()).device.type != "cpu" or model.config.model_type not in packed.FAMILIES:
-        return padded
-    unpadded = PackedRunner(model, needs)
-    return unpadded if _agree(padded, unpadded) else padded
+    unpadded = _unpadded(model, needs) if model.config.model_type in packed.FAMILIES else None
+    return unpadded if unpadded is not None and _agree(padded, unpadded) else padded
+
+
+def _unpadded(model: Any, needs: Needs) -> Runner | None:
+    if next(model.parameters()).device.type == "cpu":
+        return PackedRunner(model, needs)
+    return VarlenRunner(model, needs) if varlen.available(model) else None
 
 
 @torch.inference_mode()

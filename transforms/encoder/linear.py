@@ -1,4 +1,4 @@
-"""Linear layers on a CPU with their weights laid out once for the processor's matrix kernels.
+"""Linear layers, on a CPU with their weights laid out once for the processor's matrix kernels.
 
 Laying them out anew for every product costs a tenth of it, and activation and residual go into the same pass over the
 output. Kernels are compiled per shape and kept, so that callers should use few numbers of rows.
@@ -54,6 +54,8 @@ class PackedLinear:
 
 def _pack(weight: Tensor) -> Tensor | None:
     """The weight in oneDNN's own layout. The operators are the ones that torch's compiler emits for a CPU."""
+    if weight.device.type != "cpu":
+        return None
     if weight.dtype not in (torch.float32, torch.bfloat16) or not torch.backends.mkldnn.is_available():
         return None
     if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):

@@ -56,12 +56,20 @@ def _check_finite(files: ModelFiles, model: nn.Module) -> None:
 
 
 def resolve_device(device: str) -> torch.device:
-    """`auto`: the first GPU, else the CPU; `OptionError` for a device that is not there."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if device != "cpu" and not (device.startswith("cuda") and torch.cuda.is_available()):
+    """The first of `resolve_devices`."""
+    return resolve_devices(device)[0]
+
+
+def resolve_devices(device: str) -> list[torch.device]:
+    """`auto`: every GPU, else the CPU; `cuda` every GPU, `cuda:1` that one; `OptionError` for what is not there."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    gpus = [torch.device("cuda", number) for number in range(count)]
+    if device == "cpu" or (device == "auto" and not gpus):
+        return [torch.device("cpu")]
+    found = gpus if device in ("auto", "cuda") else [gpu for gpu in gpus if str(gpu) == device]
+    if not found:
         raise OptionError(f"device {device!r} is not there; allowed here: auto, cpu" + _cuda_word())
-    return torch.device(device)
+    return found
 
 
 def _cuda_word() -> str:

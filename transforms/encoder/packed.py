@@ -30,7 +30,7 @@ ROWS_STEP = 64
 
 
 @dataclass(frozen=True)
-class _Block:
+class Block:
     """One block's weights; `qkv` are query, key and value side by side."""
 
     qkv: PackedLinear
@@ -42,7 +42,7 @@ class _Block:
 
 
 @dataclass(frozen=True)
-class _Head:
+class Head:
     """One head's query and key, each H -> H / heads; `below`: the layer that they see."""
 
     below: int
@@ -62,8 +62,8 @@ class PackedRunner:
         self._heads = model.config.num_attention_heads
         self._activate = model.encoder.layer[0].intermediate.intermediate_act_fn
         self._gelu = isinstance(self._activate, nn.Module) and type(self._activate).__name__ == "GELUActivation"
-        self._blocks = [_read_block(layer) for layer in model.encoder.layer[: needs.deepest]]
-        self._probes = {(block, head): _read_head(model, block, head) for block, head in needs.heads}
+        self._blocks = [read_block(layer) for layer in model.encoder.layer[: needs.deepest]]
+        self._probes = {(block, head): read_head(model, block, head) for block, head in needs.heads}
         self._padding_id = None if model.config.model_type in ("bert", "electra") else self._embeddings.padding_idx
         self._scratch = threading.local()  # batches may run side by side
 
@@ -88,21 +88,21 @@ class PackedRunner:
     def _embed(self, batch: Batch) -> Tensor:
         ids = torch.from_numpy(batch.ids)
         types = torch.zeros_like(ids) if batch.types is None else torch.from_numpy(batch.types)
-        positions = torch.from_numpy(_positions(batch, self._padding_id))
-        state = self._embeddings(input_ids=ids[None], token_type_ids=types[None], position_ids=positions[None])
+        places = torch.from_numpy(positions(batch, self._padding_id))
+        state = self._embeddings(input_ids=ids[None], token_type_ids=types[None], position_ids=places[None])
         return self._project(state).squeeze(0)
 
-    def _run_block(self, block: _Block, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
+    def _run_block(self, block: Block, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
         qkv = self._memory("qkv", state.shape[0], 3 * state.shape[1], state.dtype)
         for part in _parts(state.shape[0]):
             qkv[part] = block.qkv(state[part])
         mixed, after = self._attend(qkv, runs), torch.empty_like(state)
         for part in _parts(state.shape[0]):
-            middle = _normed(block.out_norm, block.out.add(mixed[part], state[part]))
-            after[part] = _normed(block.down_norm, block.down.add(self._rise(block, middle), middle))
+            middle = normed(block.out_norm, block.out.add(mixed[part], state[part]))
+            after[part] = normed(block.down_norm, block.down.add(self._rise(block, middle), middle))
         return after
 
-    def _rise(self, block: _Block, x: Tensor) -> Tensor:
+    def _rise(self, block: Block, x: Tensor) -> Tensor:
         return block.up.gelu(x) if self._gelu else self._activate(block.up(x))
 
     def _attend(self, qkv: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
@@ -148,7 +148,7 @@ def _parts(rows: int) -> Iterator[slice]:
     return (slice(start, min(rows, start + ROWS_HINT)) for start in range(0, rows, ROWS_HINT))
 
 
-def _own_attention(head: _Head, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
+def _own_attention(head: Head, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
     """How much each token attends to itself, [N] float32."""
     query, key = head.query(state), head.key(state)
     found = torch.zeros(len(state), dtype=torch.float32)
@@ -159,17 +159,19 @@ def _own_attention(head: _Head, state: Tensor, runs: list[tuple[int, int, int]])
     return found
 
 
-def _read_head(model: Any, block: int, head: int) -> _Head:
+def read_head(model: Any, block: int, head: int) -> Head:
+    """One head of a block, both counted from 1."""
     attention = model.encoder.layer[block - 1].attention.self
     size = attention.query.weight.shape[0] // model.config.num_attention_heads
     rows = slice((head - 1) * size, head * size)
     query, key = (PackedLinear.pack(part.weight[rows], part.bias[rows]) for part in (attention.query, attention.key))
-    return _Head(block - 1, query, key)
+    return Head(block - 1, query, key)
 
 
-def _read_block(layer: Any) -> _Block:
+def read_block(layer: Any) -> Block:
+    """A block of a model of one of the families."""
     attention = layer.attention.self
-    return _Block(
+    return Block(
         qkv=PackedLinear.of(attention.query, attention.key, attention.value),
         out=PackedLinear.of(layer.attention.output.dense),
         out_norm=layer.attention.output.LayerNorm,
@@ -179,7 +181,8 @@ def _read_block(layer: Any) -> _Block:
     )
 
 
-def _normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:
+def normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:
+    """The layer norm of x."""
     return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
@@ -194,7 +197,7 @@ def _equal_lengths(lengths: np.ndarray) -> Iterator[tuple[int, int, int]]:
             yield int(tokens[first]), min(step, int(stop) - first), length
 
 
-def _positions(batch: Batch, padding_id: int | None) -> np.ndarray:
+def positions(batch: Batch, padding_id: int | None) -> np.ndarray:
     """Position ids of every token; RoBERTa counts from its padding id, and past padding tokens in a text."""
     starts = np.repeat(np.cumsum(batch.lengths) - batch.lengths, batch.lengths)
     if padding_id is None:

@@ -3,12 +3,12 @@
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from transforms.encoder.batches import Batch
 from transforms.encoder.taps import LayerTaps, Tapped
 from transforms.encoder.tokenize import TextTokenizer
+from transforms.encoder.transfer import to_device
 
 
 class PaddedRunner:
@@ -37,8 +37,8 @@ class PaddedRunner:
             inputs["token_type_ids"] = _spread(types, real, shape, self._tokenizer.pad_type)
         if real is not None:
             inputs["attention_mask"] = _spread(np.ones_like(batch.ids), real, shape, 0)
-        moved: dict[str, Any] = {name: tensor.to(self._device) for name, tensor in inputs.items()}
-        return moved, None if real is None else torch.from_numpy(real).to(self._device)
+        moved: dict[str, Any] = {name: to_device(values, self._device) for name, values in inputs.items()}
+        return moved, None if real is None else to_device(real, self._device)
 
 
 def _real(flat: Tensor, real: Tensor | None) -> Tensor:
@@ -54,9 +54,9 @@ def _real_places(lengths: np.ndarray, left: bool) -> np.ndarray | None:
     return np.flatnonzero(mask)
 
 
-def _spread(values: np.ndarray, real: np.ndarray | None, shape: tuple[int, int], padding: int) -> Tensor:
+def _spread(values: np.ndarray, real: np.ndarray | None, shape: tuple[int, int], padding: int) -> np.ndarray:
     if real is None:
-        return torch.from_numpy(values).view(shape)
+        return values.reshape(shape)
     padded = np.full(shape, padding, dtype=np.int64)
     padded.ravel()[real] = values
-    return torch.from_numpy(padded)
+    return padded

@@ -120,7 +120,7 @@ def test_blocks_above_the_deepest_layer_are_not_run(tiny, family, pooler, blocks
 def test_albert_stops_its_loop_early(tiny):
     encoder = Encoder.load(str(tiny["albert"]), pooler="mean:layer=1", dtype="float32", device="cpu")
     calls = []
-    model = encoder._forward._runner._model
+    model = encoder._alone.forward._runner._model
     model.encoder.albert_layer_groups[0].register_forward_pre_hook(lambda *_: calls.append(1))
     encoder.encode(["the dog"])
     assert len(calls) == 1
@@ -132,7 +132,7 @@ def test_no_state_is_held_that_nobody_asked_for(tiny, family, pooler):
     encoder = Encoder.load(str(tiny[family]), pooler=pooler, dtype="float32", device="cpu")
     (batch,) = plan_batches(encoder.tokenize(["the dog is riding"]), 100)
     with torch.inference_mode():
-        states, needs = encoder._forward(batch), encoder._pooler.needs
+        states, needs = encoder._alone.forward(batch), encoder._pooler.needs
     assert set(states.hidden) == needs.layers
     assert set(states.own_attention) == needs.heads
     assert (states.raw is not None) == needs.raw

@@ -48,7 +48,7 @@ def _check(golden, cases: dict[str, tuple[str, float]], rows: list[int], **optio
     """All poolers in one pass, each against its own file."""
     folder, sentences = golden
     encoder = _load("+".join(cases), **options)
-    assert not encoder._forward.pads
+    assert not encoder._alone.forward.pads
     joined = encoder.encode([sentences[row] for row in rows])
     for found, (name, accept) in zip(np.split(joined, len(cases), axis=1), cases.values(), strict=True):
         expected = np.load(folder / f"{name}.npy")[rows]

@@ -1,0 +1,129 @@
+"""The GPU's forward pass, with its attention kernel replaced by a literal one, against the model's own."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers.corpora import sentences
+from helpers.tiny_models import save_tiny_model
+from torch import Tensor
+
+from transforms.encoder import Encoder, forward, varlen
+from transforms.encoder import encoder as encoders
+from transforms.encoder.devices import Devices
+from transforms.encoder.load import resolve_devices
+from transforms.encoder.varlen import VarlenRunner
+from transforms.errors import OptionError
+
+TEXTS = [*sentences(40), "", "one", " ".join(sentences(6))]
+POOLERS = ("mean", "cls", "first-last", "ditto:1-1", "sbert-wk:start=1,window=1", "static")
+
+
+def literal_attention(
+    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, _: Tensor, longest: int, __: int, return_aux: Any = None
+) -> Any:
+    """What the kernel is documented to compute: [N, heads, d] text by text, and the scores' log-sum-exp [heads, N]."""
+    mixed, total = torch.empty_like(value), torch.empty(query.shape[1], len(query))
+    assert bounds.dtype == torch.int32
+    assert int(bounds[-1]) == len(query)
+    assert int(bounds.diff().max()) == longest
+    for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        scores = torch.einsum("qhd,khd->hqk", query[start:stop], key[start:stop])
+        scores = scores * query.shape[2] ** -0.5
+        mixed[start:stop] = torch.einsum("hqk,khd->qhd", scores.softmax(-1), value[start:stop])
+        total[:, start:stop] = scores.logsumexp(-1)
+    return (mixed, total) if return_aux is not None else mixed
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass that a GPU takes."""
+    monkeypatch.setattr(varlen, "varlen_attn", literal_attention)
+    monkeypatch.setattr(forward, "_unpadded", VarlenRunner)
+
+
+@pytest.mark.usefixtures("on_a_gpu")
+@pytest.mark.parametrize("family", ["bert", "roberta", "electra"])
+def test_the_same_vectors_as_the_models_own_pass(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = str(save_tiny_model(family, tmp_path / family))
+    for pooler in POOLERS:
+        encoder = Encoder.load(model, pooler=pooler, dtype="float32")
+        found = encoder.embed(encoder.tokenize(TEXTS))
+        if pooler != "static":
+            assert isinstance(encoder._alone.forward._runner, VarlenRunner), pooler
+            assert found.stats.padded == found.stats.real
+        with monkeypatch.context() as patch:
+            patch.setattr(forward, "_unpadded", lambda *_: None)
+            padded = Encoder.load(model, pooler=pooler, dtype="float32")
+        np.testing.assert_allclose(found.vectors, padded.encode(TEXTS), atol=2e-5, err_msg=pooler)
+
+
+@pytest.mark.usefixtures("on_a_gpu")
+def test_a_pass_that_does_not_agree_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(varlen, "varlen_attn", lambda query, key, value, *_, **__: value)
+    encoder = Encoder.load(str(save_tiny_model("bert", tmp_path / "bert")), pooler="mean", dtype="float32")
+    assert not isinstance(encoder._alone.forward._runner, VarlenRunner)
+
+
+def test_two_devices_share_the_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = str(save_tiny_model("bert", tmp_path / "bert"))
+    one = Encoder.load(model, dtype="float32", tokens_per_batch=32)
+    monkeypatch.setattr(encoders, "resolve_devices", lambda _: [torch.device("cpu")] * 2)
+    two = Encoder.load(model, dtype="float32", tokens_per_batch=32)
+    assert isinstance(two._devices, Devices)
+    first, second = two._devices._replicas
+    assert first.forward is not second.forward
+    seen: list[tuple[str, int]] = []
+    together = threading.Barrier(2, timeout=30)  # passed only where both work at the same time
+    for name, replica in (("first", first), ("second", second)):
+        run = replica.forward._runner.run
+
+        def noted(batch: Any, run: Any = run, name: str = name) -> Any:
+            if name not in {other for other, _ in seen}:
+                seen.append((name, threading.get_ident()))
+                together.wait()
+            seen.append((name, threading.get_ident()))
+            return run(batch)
+
+        monkeypatch.setattr(replica.forward._runner, "run", noted)
+    progress: list[int] = []
+    found = two.embed(two.tokenize(TEXTS), progress=lambda rows, _: progress.append(rows))
+    np.testing.assert_allclose(found.vectors, one.encode(TEXTS), atol=2e-5)
+    assert sum(progress) == len(TEXTS)
+    assert {name for name, _ in seen} == {"first", "second"}
+    assert len({thread for _, thread in seen}) == 2
+    assert len(set(seen)) == 2, "a device has a thread of its own"
+
+
+def test_out_of_memory_on_one_of_two_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = str(save_tiny_model("bert", tmp_path / "bert"))
+    one = Encoder.load(model, dtype="float32", tokens_per_batch=64)
+    monkeypatch.setattr(encoders, "resolve_devices", lambda _: [torch.device("cpu")] * 2)
+    two = Encoder.load(model, dtype="float32", tokens_per_batch=64)
+    assert two._devices is not None
+    for replica in two._devices._replicas:
+        run = replica.forward._runner.run
+
+        def limited(batch: Any, run: Any = run) -> Any:
+            if len(batch.rows) > 1:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return run(batch)
+
+        monkeypatch.setattr(replica.forward._runner, "run", limited)
+    found = two.embed(two.tokenize(TEXTS))
+    assert found.stats.oom_splits > 0
+    np.testing.assert_allclose(found.vectors, one.encode(TEXTS), atol=2e-5)
+
+
+def test_which_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    assert [str(device) for device in resolve_devices("auto")] == ["cuda:0", "cuda:1", "cuda:2"]
+    assert [str(device) for device in resolve_devices("cuda")] == ["cuda:0", "cuda:1", "cuda:2"]
+    assert [str(device) for device in resolve_devices("cuda:1")] == ["cuda:1"]
+    assert [str(device) for device in resolve_devices("cpu")] == ["cpu"]
+    with pytest.raises(OptionError, match="cuda:7"):
+        resolve_devices("cuda:7")
