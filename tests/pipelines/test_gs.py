@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from helpers.commands import FORKS, Run, in_child
 from helpers.corpora import manifest_of, sentences, write_lines, write_parquet
 from helpers.gcs import Gcs, other_server
 
+from transforms.beam import plan
 from transforms.store import lease, open_store, storage
 
 FIELDS = ("unit", "path", "rows", "read", "rejected", "tokens", "bytes", "sha256", "rejects")
@@ -203,6 +205,23 @@ def test_input_that_may_not_be_read_is_one_line(embed_gs: Run, inputs: Path, gs:
         embed_gs().failed(1, f"{gs}/in/001.parquet: permission denied (403)")
 
 
+def test_input_that_is_replaced_meanwhile_is_one_line(
+    embed_gs: Run, inputs: Path, gs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night(inputs, f"{gs}/in", 2)
+    path, write_plan = f"{gs}/in/001.parquet", plan.write_plan
+
+    def replace(*arguments: Any) -> None:
+        storage.overwrite(path, (inputs / "000.parquet").read_bytes())
+        write_plan(*arguments)
+
+    monkeypatch.setattr(plan, "write_plan", replace)
+    embed_gs().failed(1, f"{path} was replaced or removed while it was read; run again")
+    assert storage.storage_of(gs).stat(f"{gs}/store/manifest.json") is None
+    monkeypatch.undo()
+    embed_gs().ok()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("partition", ["file", "content"])
 def test_faults_on_the_way_change_no_byte(
@@ -233,6 +252,24 @@ def test_another_server_gives_the_same(
             assert manifest(f"{gs}/store")["work"]["carried"] == carried
             assert shards(manifest(f"{gs}/store")) == shards(manifest_of(store))
         run("verify", "--store", f"{gs}/store").ok()
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_taken_up_where_it_ended(embed_gs: Run, model: Path, inputs: Path, gs: str) -> None:
+    night(inputs, f"{gs}/in", 40)
+    place, arguments = storage.storage_of(gs), ["embed", "--input", f"{gs}/in/*.parquet", "--output", f"{gs}/store"]
+    child = FORKS.Process(target=in_child, args=([*arguments, "--model", str(model)],))
+    child.start()
+    while child.is_alive() and len(place.below(f"{gs}/store/sidecars")) < 3:
+        time.sleep(0.05)
+    child.kill()
+    child.join()
+    before = {entry.path: entry.version for entry in place.below(f"{gs}/store/embeddings")}
+    assert 3 <= len(before) < 40
+    embed_gs().ok()
+    after = {entry.path: entry.version for entry in place.below(f"{gs}/store/embeddings")}
+    assert {path: after[path] for path in before} == before
+    assert manifest(f"{gs}/store")["work"]["embedded"] == 40 * ROWS
 
 
 @pytest.mark.slow
