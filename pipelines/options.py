@@ -151,13 +151,15 @@ def _one_line(error: BaseException) -> str:
 
 def quiet_logs() -> None:
     """Only what a person has to act on; libraries' chatter stays out of the terminal."""
-    logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.ERROR)  # Prism's logger has a level of its own
+    handler.addFilter(_not_of_an_engine)
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s", handlers=[handler])
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
-    # Beam writes an engine's whole stack traces straight to the root logger.
-    logging.getLogger().addFilter(_not_of_an_engine)
 
 
 def _not_of_an_engine(record: logging.LogRecord) -> bool:
+    """Beam writes an engine's whole stack traces straight to the root logger."""
     return record.module != "portable_runner" or bool(os.environ.get(DEBUG))
 
 

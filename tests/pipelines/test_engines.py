@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -184,3 +186,13 @@ def test_options_that_beam_finds_wrong_when_it_submits() -> None:
     error = ValueError("Pipeline has validations errors: \nInvalid GCS path (x), given for temp_location.")
     with pytest.raises(OptionError, match=r"^Invalid GCS path \(x\), given for temp_location.$"), engines.explained():
         raise error
+
+
+def test_an_engines_chatter_stays_out_of_the_terminal() -> None:
+    code = (
+        "import logging; from pipelines.options import quiet_logs; quiet_logs(); "
+        "prism = logging.getLogger('PrismJobServer'); prism.setLevel(logging.INFO); prism.info('chatter'); "
+        "prism.error('a reason')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "ERROR: a reason\n"
