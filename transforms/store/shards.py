@@ -260,7 +260,8 @@ def read_shard(path: str, columns: list[str], size: int | None = None) -> Iterat
     with open_shard(path, size) as parquet:
         decode = decoder(parquet.schema_arrow, path, columns)
         for group in range(parquet.num_row_groups):
-            for batch in parquet.iter_batches(ROW_GROUP_ROWS, row_groups=[group], columns=columns):
+            threads = storage.threads_may_read(path)
+            for batch in parquet.iter_batches(ROW_GROUP_ROWS, [group], columns, use_threads=threads):
                 yield decode(batch)
 
 
@@ -305,7 +306,7 @@ def take_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
         starts = np.concatenate([[0], np.cumsum(sizes)])
         group = np.searchsorted(starts, rows, side="right") - 1
         wanted = np.unique(group)
-        table = parquet.read_row_groups(wanted.tolist(), columns=columns)
+        table = parquet.read_row_groups(wanted.tolist(), columns, use_threads=storage.threads_may_read(path))
         offsets = np.cumsum([0, *(sizes[g] for g in wanted[:-1])])
         return decode(table.take(pa.array(rows - starts[group] + offsets[np.searchsorted(wanted, group)])))
 

@@ -274,6 +274,11 @@ def is_local(path: str) -> bool:
     return FileSystems.get_scheme(path) is None
 
 
+def threads_may_read(path: str) -> bool:
+    """Whether Arrow may read a file on threads of its own: what is far away is read by Python, which may be ending."""
+    return is_local(path)
+
+
 def storage_of(path: str) -> Storage:
     """The storage that holds a path. Raises MissingExtraError where no filesystem is installed for its scheme."""
     if is_local(path):

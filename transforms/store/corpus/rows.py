@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.errors import SentenceBeamError
+from transforms.store import storage
 from transforms.store.corpus.files import InputFile, check_unchanged, is_utf8
 from transforms.store.corpus.lines import read_lines
 from transforms.store.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, Span, parquet_file
@@ -175,7 +176,8 @@ def _parquet_blocks(span: Span, columns: Columns) -> Iterator[_Rows]:
     position, left = span.start, span.rows or 0
     with parquet_file(span.file) as parquet:
         try:
-            for batch in parquet.iter_batches(READ_ROWS, row_groups=list(span.row_groups), columns=columns.wanted):
+            names, threads = columns.wanted, storage.threads_may_read(span.file.path)
+            for batch in parquet.iter_batches(READ_ROWS, list(span.row_groups), names, use_threads=threads):
                 batch = batch.slice(0, left)
                 if batch.num_rows:
                     yield _parquet_rows(span.file, columns, batch, position)
