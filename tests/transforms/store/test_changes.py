@@ -91,7 +91,7 @@ def test_a_diff_says_what_became_of_each_id(root: str) -> None:
 def test_what_both_snapshots_have_is_not_read(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
     original = diffs.read_shard
-    monkeypatch.setattr(diffs, "read_shard", lambda path, columns: read.append(path) or original(path, columns))
+    monkeypatch.setattr(diffs, "read_shard", lambda path, *rest: read.append(path) or original(path, *rest))
     listed(root)
     assert len(read) == 2
     same = open_store(root, run_name(1)).manifest
