@@ -1,0 +1,99 @@
+"""Flink on machines of one's own and on Kubernetes: the script with stand-ins, the application's job on a real cluster."""
+
+import http.server
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipelines import embed, options
+
+FLINK = Path(__file__).resolve().parents[2] / "deploy" / "flink"
+
+
+@pytest.fixture
+def jobmanager() -> Iterator[http.server.HTTPServer]:
+    """A REST interface of a cluster with four slots."""
+
+    class Overview(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(
+                json.dumps({"taskmanagers": 2, "slots-total": 4, "slots-available": 4}, separators=(",", ":")).encode()
+            )
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Overview) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def script(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def night(tmp_path: Path, master: str, slots: int, status: int = 0) -> tuple[int, list[str], str]:
+    """Exit status, what was started in which order, and stderr; a wait for slots takes no time."""
+    home, log = tmp_path / "flink", tmp_path / "log"
+    script(home / "bin" / "start-cluster.sh", f"echo start >> {log}")
+    script(home / "bin" / "stop-cluster.sh", f"echo stop >> {log}")
+    script(tmp_path / "bin" / "sentence-beam", f'echo "$@" >> {log}; exit {status}')
+    script(tmp_path / "bin" / "sleep", "exit 0")
+    run = {
+        "FLINK_HOME": str(home), "MASTER": master, "SLOTS": str(slots),
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "no_proxy": "127.0.0.1",
+    }  # fmt: skip
+    ended = subprocess.run([FLINK / "bare-metal.sh", "--output", "/a store"], env=run, capture_output=True, text=True)
+    return ended.returncode, log.read_text().splitlines(), ended.stderr
+
+
+def test_a_cluster_for_a_night(jobmanager: http.server.HTTPServer, tmp_path: Path) -> None:
+    master = f"127.0.0.1:{jobmanager.server_port}"
+    command = f"embed --runner=FlinkRunner --flink_master={master} --environment_type=PROCESS --output /a store"
+    assert night(tmp_path / "well", master, 4)[:2] == (0, ["start", command, "stop"])
+    assert night(tmp_path / "gate", master, 4, status=3)[:2] == (3, ["start", command, "stop"])
+
+
+def test_a_cluster_that_does_not_come_up_is_stopped(jobmanager: http.server.HTTPServer, tmp_path: Path) -> None:
+    status, ran, said = night(tmp_path, f"127.0.0.1:{jobmanager.server_port}", 8)
+    assert (status, ran) == (1, ["start", "stop"])
+    assert "has 4 of 8 slots" in said
+
+
+def application() -> tuple[dict[str, object], list[str]]:
+    """The application's specification, and the command that it runs."""
+    (found,) = yaml.safe_load_all((FLINK / "flinkdeployment.yaml").read_text())
+    flag, command = found["spec"]["job"]["args"]
+    assert flag == "--driver-cmd"
+    return found["spec"], command.split()
+
+
+def test_the_applications_command_is_one_that_embed_takes() -> None:
+    spec, command = application()
+    assert command[:2] == ["sentence-beam", "embed"]
+    args, beam = options.parse(embed.parser(), command[2:])
+    told = beam.get_all_options()
+    assert args.output == "gs://my-bucket/reviews-store"
+    assert told["parallelism"] == spec["job"]["parallelism"]  # type: ignore[index]
+    assert told["no_wait_until_finish"]
+    worker = spec["taskManager"]["podTemplate"]["spec"]["containers"][1]  # type: ignore[index]
+    assert (worker["name"], worker["args"]) == ("worker", ["--worker_pool"])
+    assert told["environment_config"] == "localhost:50000"  # where Beam's worker pool listens
+    assert not any(" " in word or "'" in word for word in command), "the entry point hands the line to a shell"
+
+
+def test_clusters_start_again_what_was_lost() -> None:
+    spec, _ = application()
+    own = yaml.safe_load((FLINK / "config.yaml").read_text())
+    assert spec["flinkConfiguration"]["restart-strategy.type"] == own["restart-strategy"]["type"] == "fixed-delay"  # type: ignore[index]
