@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,11 @@ BOUNDARY = "jar-jar-jar"
 
 def post(address: str, path: str, body: bytes, kind: str) -> Any:
     request = urllib.request.Request(f"http://{address}/{path}", body, {"Content-Type": kind}, method="POST")
-    with urllib.request.urlopen(request, timeout=300) as response:
-        return json.loads(response.read())
+    try:
+        with urllib.request.urlopen(request, timeout=300) as response:
+            return json.loads(response.read())
+    except urllib.error.HTTPError as error:
+        raise AssertionError(error.read().decode()) from error
 
 
 def upload(address: str, jar: str) -> str:
