@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 import urllib.error
 import urllib.request
@@ -38,15 +39,20 @@ def upload(address: str, jar: str) -> str:
     return str(found["filename"]).rpartition("/")[2]
 
 
+def command_of(arguments: list[str]) -> str:
+    """What the JobManager is told to run."""
+    return arguments[arguments.index("--driver-cmd") + 1]
+
+
 def test_the_application_of_the_kubernetes_operator(on_flink: Flink, corpus: str, model: Path, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     start(["embed", "--input", corpus, "--output", here, "--model", model, *OPTIONS]).ended().ok()
     (found,) = yaml.safe_load_all(APPLICATION.read_text())
     job = found["spec"]["job"]
-    words = job["args"][1].split()
+    words = shlex.split(command_of(job["args"]))
     assert words[:2] == ["sentence-beam", "embed"]
     kept = words[words.index("--runner") : words.index("--environment_type")]
-    own = ["--input", corpus, "--output", there, "--model", model, *OPTIONS]
+    own = ["--input", f"'{corpus}'", "--output", there, "--model", model, *OPTIONS]
     # processes of the TaskManagers' own stand in for containers beside them
     launcher = Path(sys.executable).with_name("sentence-beam-worker")
     engine = [*kept, "--parallelism", 2, "--no_wait_until_finish", "--environment_type", "PROCESS"]
@@ -55,7 +61,8 @@ def test_the_application_of_the_kubernetes_operator(on_flink: Flink, corpus: str
 
     address = on_flink.cluster.address
     jar = upload(address, os.environ["SENTENCE_BEAM_FLINK_JAR"])
-    asked = {"entryClass": job["entryClass"], "programArgsList": [job["args"][0], command], "parallelism": 2}
+    arguments = [command if word == command_of(job["args"]) else word for word in job["args"]]
+    asked = {"entryClass": job["entryClass"], "programArgsList": arguments, "parallelism": 2}
     post(address, f"jars/{jar}/run", json.dumps(asked).encode(), "application/json")
     wait(lambda: bool(on_flink.cluster.jobs()) and not on_flink.cluster.running(), "the job to end")
     assert the_same(there) == the_same(here)

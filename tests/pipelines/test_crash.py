@@ -57,7 +57,7 @@ def glob(tmp_path: Path) -> Path:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("partition", ["file", "content"])
+@pytest.mark.parametrize("partition", ["file", pytest.param("content", marks=pytest.mark.slow)])
 def test_killed_at_random_moments(model: Path, glob: Path, store: Path, tmp_path: Path, partition: str) -> None:
     calm = tmp_path / "calm"
     in_peace(command(glob, calm, model, partition))
@@ -92,7 +92,7 @@ def in_peace(argv: list[str]) -> None:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("partition", ["file", "content"])
+@pytest.mark.parametrize("partition", ["file", pytest.param("content", marks=pytest.mark.slow)])
 def test_killed_between_floats_and_codes(model: Path, glob: Path, store: Path, tmp_path: Path, partition: str) -> None:
     calm, rng, codes = tmp_path / "calm", random.Random(7), ("--precision", "int8")
     in_peace([*command(glob, calm, model, partition), *codes])

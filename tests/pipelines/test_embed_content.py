@@ -167,7 +167,7 @@ def test_rejected_rows_are_in_a_unit_too_and_say_where_they_stand(embed: Run, in
 # --- the input's layout does not show
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**6), rows=st.integers(1, 60))
 def test_any_layout_of_the_same_rows_gives_the_same_shards(
     run: Run, model: Path, tmp_path: Path, seed: int, rows: int
