@@ -4,6 +4,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ def in_child(arguments: list[str], err: str = os.devnull) -> None:
     import torch
 
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job's children ignore it
     for number, path in ((1, os.devnull), (2, err)):
         with open(path, "w") as out:
             os.dup2(out.fileno(), number)

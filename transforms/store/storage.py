@@ -300,8 +300,9 @@ def storage_of(path: str) -> Storage:
 
 def _no_filesystem(path: str) -> MissingExtraError:
     scheme = path.split("://")[0]
-    extra = {"gs": "sentence-beam[gcp]", "s3": "sentence-beam[aws]"}.get(scheme, f"apache-beam[{scheme}]")
-    return MissingExtraError(f"{path}: no filesystem for {scheme}:// here; pip install '{extra}'")
+    extra = {"gs": "sentence-beam[gcp]", "s3": "sentence-beam[aws]", "azfs": "apache-beam[azure]"}.get(scheme)
+    mend = f"pip install '{extra}'" if extra else "give a local path, gs:// or s3://"
+    return MissingExtraError(f"{path}: no filesystem for {scheme}:// here; {mend}")
 
 
 def literal_part(pattern: str) -> str:

@@ -206,9 +206,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     opened: list[str] = []
     original = shards.open_shard
 
-    def open_shard(path: str) -> Any:
+    def open_shard(path: str, *size: int) -> Any:
         opened.append(path)
-        return original(path)
+        return original(path, *size)
 
     monkeypatch.setattr(shards, "open_shard", open_shard)
     return opened
