@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transforms.encoder import packed, varlen
+from transforms.encoder import bert, varlen
 from transforms.encoder.bare_template import BareTemplate
 from transforms.encoder.batches import Batch
 from transforms.encoder.packed import PackedRunner
@@ -78,7 +78,7 @@ class Forward:
 def make_runner(model: Any, tokenizer: TextTokenizer, needs: Needs, layers: int) -> Runner:
     """The padding-free pass for the BERT family where it agrees with the model's own, else the model's own."""
     padded = PaddedRunner(model, LayerTaps(model, needs, layers), tokenizer)
-    unpadded = _unpadded(model, needs) if model.config.model_type in packed.FAMILIES else None
+    unpadded = _unpadded(model, needs) if model.config.model_type in bert.FAMILIES else None
     return unpadded if unpadded is not None and _agree(padded, unpadded) else padded
 
 

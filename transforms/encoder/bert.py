@@ -1,0 +1,118 @@
+"""The BERT family's weights, as the passes without padding read them, and what these passes share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transforms.encoder.batches import Batch
+from transforms.encoder.linear import PackedLinear
+from transforms.encoder.taps import Tapped
+from transforms.encoder.transfer import to_device
+from transforms.pooling.needs import Needs
+
+FAMILIES = frozenset(("bert", "roberta", "xlm-roberta", "camembert", "electra"))
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block's weights; `qkv` are query, key and value side by side."""
+
+    qkv: PackedLinear
+    out: PackedLinear
+    out_norm: nn.LayerNorm
+    up: PackedLinear
+    down: PackedLinear
+    down_norm: nn.LayerNorm
+
+
+@dataclass(frozen=True)
+class Head:
+    """One head's query and key, each H -> H / heads; `below`: the layer that they see."""
+
+    below: int
+    query: PackedLinear
+    key: PackedLinear
+
+
+class Weights:
+    """A model's embeddings, the blocks up to the deepest one that is needed, and the heads asked for."""
+
+    def __init__(self, model: Any, needs: Needs) -> None:
+        self.heads: int = model.config.num_attention_heads
+        self.device = next(model.parameters()).device
+        self._wanted = needs.layers
+        self._embeddings = model.embeddings
+        self._project = getattr(model, "embeddings_project", nn.Identity())
+        self._activate = model.encoder.layer[0].intermediate.intermediate_act_fn
+        self._gelu = isinstance(self._activate, nn.Module) and type(self._activate).__name__ == "GELUActivation"
+        self._blocks = [_read_block(layer) for layer in model.encoder.layer[: needs.deepest]]
+        self._probes = {(block, head): _read_head(model, block, head) for block, head in needs.heads}
+        self._padding_id = None if model.config.model_type in ("bert", "electra") else self._embeddings.padding_idx
+
+    def embed(self, batch: Batch) -> Tensor:
+        """What enters the first block, [N, H]."""
+        types = np.zeros_like(batch.ids) if batch.types is None else batch.types
+        inputs = {"input_ids": batch.ids, "token_type_ids": types, "position_ids": _positions(batch, self._padding_id)}
+        moved = {name: to_device(values, self.device)[None] for name, values in inputs.items()}
+        return self._project(self._embeddings(**moved)).squeeze(0)
+
+    def run(
+        self,
+        state: Tensor,
+        tokens: int,
+        run_block: Callable[[Block, Tensor], Tensor],
+        own_attention: Callable[[Head, Tensor], Tensor],
+    ) -> Tapped:
+        """Run the blocks, and keep what was asked for of the first `tokens` rows."""
+        found = Tapped()
+        for layer in range(len(self._blocks) + 1):
+            state = run_block(self._blocks[layer - 1], state) if layer else state
+            if layer in self._wanted:
+                found.layers[layer] = state[:tokens]
+            for name, head in self._probes.items():
+                if head.below == layer:
+                    found.heads[name] = own_attention(head, state)[:tokens]
+        return found
+
+    def rise(self, block: Block, x: Tensor) -> Tensor:
+        """The first half of a block's feed-forward layers, activation included."""
+        return block.up.gelu(x) if self._gelu else self._activate(block.up(x))
+
+
+def normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:
+    """The layer norm of x."""
+    return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+
+
+def _read_head(model: Any, block: int, head: int) -> Head:
+    attention = model.encoder.layer[block - 1].attention.self
+    size = attention.query.weight.shape[0] // model.config.num_attention_heads
+    rows = slice((head - 1) * size, head * size)
+    query, key = (PackedLinear.pack(part.weight[rows], part.bias[rows]) for part in (attention.query, attention.key))
+    return Head(block - 1, query, key)
+
+
+def _read_block(layer: Any) -> Block:
+    attention = layer.attention.self
+    return Block(
+        qkv=PackedLinear.of(attention.query, attention.key, attention.value),
+        out=PackedLinear.of(layer.attention.output.dense),
+        out_norm=layer.attention.output.LayerNorm,
+        up=PackedLinear.of(layer.intermediate.dense),
+        down=PackedLinear.of(layer.output.dense),
+        down_norm=layer.output.LayerNorm,
+    )
+
+
+def _positions(batch: Batch, padding_id: int | None) -> np.ndarray:
+    """Position ids of every token; RoBERTa counts from its padding id, and past padding tokens in a text."""
+    starts = np.repeat(np.cumsum(batch.lengths) - batch.lengths, batch.lengths)
+    if padding_id is None:
+        return np.arange(len(batch.ids)) - starts
+    real = batch.ids != padding_id
+    before = np.concatenate([[0], np.cumsum(real)])
+    return (before[1:] - before[starts]) * real + padding_id
