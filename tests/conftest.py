@@ -1,5 +1,6 @@
 """What all tests share: no hub, seeded generators, the folder of reference data."""
 
+import functools
 import os
 import random
 import uuid
@@ -9,13 +10,22 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
+import apache_beam.transforms.userstate
 import numpy as np
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 from helpers.gcs import BUCKET, SERVER, Gcs, running
 from hypothesis import settings
 
 settings.register_profile("patient", deadline=None)  # how long an example takes says how busy the machine is
 settings.load_profile("patient")
+
+# Beam parses its flags five hundred times for one small pipeline, and looks at the methods of every step five times:
+# half of the time of a run of forty rows.
+PipelineOptions.view_as = functools.lru_cache(64)(PipelineOptions.view_as)
+apache_beam.transforms.userstate.get_dofn_specs = functools.lru_cache(64)(
+    apache_beam.transforms.userstate.get_dofn_specs
+)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from transforms.errors import SentenceBeamError
 from transforms.store.commit import Snapshot
@@ -63,10 +64,12 @@ class Merge(beam.PTransform):
     """Collections of a few descriptions each -> one.
 
     Where one of them is made of another, Flink's translation refuses a bare Flatten: some of these must then be
-    materialised, and it takes that only if all are.
+    materialised, and it takes that only if all are. The runner in this process takes it, and starts in half the time.
     """
 
     def expand(self, parts: Sequence[beam.PCollection]) -> beam.PCollection:
+        if isinstance(parts[0].pipeline.runner, FnApiRunner):
+            return parts | "Flatten" >> beam.Flatten()
         apart = [part | f"Apart{i}" >> beam.Reshuffle() for i, part in enumerate(parts)]
         return apart | "Flatten" >> beam.Flatten()
 
