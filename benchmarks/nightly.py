@@ -14,23 +14,16 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.common import report, texts
+from benchmarks.stub import stub_encoder, tiny_model
 from pipelines import embed, options
-from transforms.beam import embed as embedding
-from transforms.encoder.batches import BatchStats
-from transforms.encoder.encoder import Embedded
-from transforms.encoder.tokenize import Tokenized
-from transforms.pooling import Status
-from transforms.space import Space
 from transforms.store import open_store
 
 PARTITIONS = ("file", "content")
@@ -38,7 +31,6 @@ ROWS_PER_FILE = 5000
 ROWS_PER_GROUP = 1000
 CHANGED = 0.01
 BARS = {"unchanged": "2 %", "1 % changed": "5 %", "shuffled": "10 %"}
-DIM = 8
 
 Rows = list[tuple[str, str]]
 Table = list[tuple[str, str, str]]  # what, measured, bar
@@ -136,54 +128,6 @@ def against_full(rows: Rows, where: Path, *flags: str) -> tuple[Table, dict[str,
                 table.append((f"{partition}: {name}", ratio, f"bar {bar}; {took.wall:.2f} s; {said}"))
         data[partition] = {"empty": asdict(empty), **{name: asdict(one) for name, one in found.items()}}
     return table, data
-
-
-class Stub:
-    """An encoder that costs nothing: vectors of eight components, made of nothing."""
-
-    def __init__(self, space: Space):
-        self.space = space
-
-    def tokenize(self, found: list[str]) -> Tokenized:
-        """Two tokens for each text."""
-        counts = np.full(len(found), 2, np.int32)
-        offsets = np.arange(len(found) + 1, dtype=np.int64) * 2
-        return Tokenized(np.zeros(2 * len(found), np.int32), offsets, counts, np.zeros(len(found), bool))
-
-    def embed(self, tokenized: Tokenized, progress: Any = None) -> Embedded:
-        """Vectors of length 1."""
-        rows = len(tokenized.counts)
-        vectors = np.zeros((rows, self.space.dim), np.float32)
-        vectors[np.arange(rows), np.arange(rows) % self.space.dim] = 1
-        status = np.full(rows, int(Status.OK), np.uint8)
-        return Embedded(vectors, np.ones(rows, np.float32), None, status, BatchStats())
-
-
-@contextlib.contextmanager
-def stub_encoder() -> Iterator[None]:
-    """No model is loaded inside."""
-    load = embedding.load_encoder
-    embedding.load_encoder = lambda job: Stub(Space.from_json(job.snapshot.space))  # type: ignore[assignment, return-value]
-    try:
-        yield
-    finally:
-        embedding.load_encoder = load
-
-
-def tiny_model(folder: Path) -> Path:
-    """A model of eight dimensions, for its space alone."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
-    tokenizer = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=64
-    )
-    sizes = {"hidden_size": DIM, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": DIM}
-    BertModel(BertConfig(vocab_size=2, max_position_embeddings=64, **sizes)).save_pretrained(folder)
-    fast.save_pretrained(folder)
-    return folder
 
 
 def growth(sizes: list[int], where: Path) -> tuple[Table, dict[str, Any]]:
