@@ -79,7 +79,7 @@ class Stages:
             return self.store.write(unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0))
         first, inverse = collapse(hashes)
         found = self._found(rows, [hashes[i] for i in first])
-        new = np.setdiff1d(np.arange(len(first)), found.places)
+        new = without(len(first), found.places)
         tokenized = self.encoder().tokenize([rows.texts[first[i]] for i in new]) if len(new) else None
         return Work(unit, inverse, found, tokenized)
 
@@ -122,6 +122,8 @@ def _done(record: UnitRecord) -> "Future[UnitRecord]":
 
 def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
     """Rows that hold each distinct text first, in order, and for every row the position of its text among them."""
+    if len(set(hashes)) == len(hashes):
+        return list(range(len(hashes))), np.arange(len(hashes))
     position: dict[bytes, int] = {}
     first: list[int] = []
     inverse = np.empty(len(hashes), np.int64)
@@ -133,6 +135,13 @@ def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
     return first, inverse
 
 
+def without(count: int, places: np.ndarray) -> np.ndarray:
+    """The whole numbers below `count` that are not among the places, int64 in order."""
+    left = np.ones(count, bool)
+    left[places] = False
+    return np.flatnonzero(left)
+
+
 def gather(item: Work, embedded: "Embedded | None") -> tuple[Vectors, np.ndarray]:
     """Vectors and statuses of every row, from those of the distinct texts, found and embedded."""
     from transforms.pooling import Status
@@ -142,7 +151,7 @@ def gather(item: Work, embedded: "Embedded | None") -> tuple[Vectors, np.ndarray
         parts.append(item.found.vectors)
         statuses.append(np.full(len(item.found.places), int(Status.OK), np.uint8))
     if item.tokenized is not None and embedded is not None:
-        new = np.setdiff1d(np.arange(item.inverse.max() + 1), item.found.places)
+        new = without(int(item.inverse.max()) + 1, item.found.places)
         parts.append(encoded(item.tokenized, embedded))
         statuses.append(embedded.status)
     order = np.argsort(np.concatenate([item.found.places, new]))[item.inverse]
@@ -164,8 +173,10 @@ def encoded(tokenized: "Tokenized", embedded: "Embedded") -> Vectors:
 
 def count(inverse: np.ndarray, found: Found, status: np.ndarray, embedded: "Embedded | None") -> UnitCounts:
     """How the rows came by their vectors; `inverse` of the rows written, `status` of all."""
-    reused_rows = int(np.isin(inverse, found.places).sum())
-    distinct = len(np.setdiff1d(inverse, found.places))
+    new = np.zeros(1 + max(inverse.max(initial=-1), found.places.max(initial=-1)), bool)
+    new[inverse] = True
+    new[found.places] = False
+    distinct, reused_rows = int(new.sum()), len(inverse) - int(new[inverse].sum())
     return UnitCounts(
         embedded=distinct,
         reused=reused_rows,

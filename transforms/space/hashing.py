@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 ROW_HASH_BYTES = 16
+_EMPTY_ROW = hashlib.blake2b(digest_size=ROW_HASH_BYTES)
 _BLOCK = 1 << 20
 
 
@@ -31,7 +32,9 @@ def sha256_file(path: str | Path) -> str:
 
 def row_hash(text: str) -> bytes:
     """blake2b-128 (16 bytes) of the exact UTF-8 text."""
-    return hashlib.blake2b(text.encode("utf-8"), digest_size=ROW_HASH_BYTES).digest()
+    digest = _EMPTY_ROW.copy()  # twice as fast as beginning one
+    digest.update(text.encode("utf-8"))
+    return digest.digest()
 
 
 def row_hashes(texts: Iterable[str]) -> list[bytes]:

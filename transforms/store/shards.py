@@ -47,7 +47,9 @@ class Vectors:
     pooled: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> "Vectors":
-        """The given rows, in the given order."""
+        """The given rows, in the given order; nothing is copied where that is how they are."""
+        if np.array_equal(rows, np.arange(len(self.norm))):
+            return self
         pooled = None if self.pooled is None else self.pooled[rows]
         return Vectors(
             self.embedding[rows], self.norm[rows], self.tokens[rows], self.truncated[rows], self.lost[rows], pooled

@@ -92,7 +92,6 @@ class _Rows:
     """Rows on their way into a unit, column by column; `reasons` is None for a row that is good so far."""
 
     positions: list[int] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
     texts: list[str | None] = field(default_factory=list)
     ids: list[str | None] = field(default_factory=list)
     reasons: list[str | None] = field(default_factory=list)
@@ -100,13 +99,16 @@ class _Rows:
 
     def slice(self, start: int, stop: int) -> "_Rows":
         """Rows [start, stop) of a block (which has one kept table at most)."""
-        part = [column[start:stop] for column in (self.positions, self.sizes, self.texts, self.ids, self.reasons)]
+        part = [column[start:stop] for column in (self.positions, self.texts, self.ids, self.reasons)]
         return _Rows(*part, [table.slice(start, stop - start) for table in self.kept])  # type: ignore[arg-type, call-arg]
 
     def extend(self, other: "_Rows") -> None:
         """Append another run of rows."""
         for name in self.__dataclass_fields__:
             getattr(self, name).extend(getattr(other, name))
+
+
+_Block = tuple[_Rows, np.ndarray]  # rows and their sizes in bytes
 
 
 def read_span(span: Span, columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
@@ -126,11 +128,11 @@ def read_span(span: Span, columns: Columns, unit_tokens: int) -> Iterator[UnitRo
     yield _unit(span, name, (start, span.stop), previous)
 
 
-def _cut(blocks: Iterator[_Rows], unit_tokens: int) -> Iterator[_Rows]:
+def _cut(blocks: Iterator[_Block], unit_tokens: int) -> Iterator[_Rows]:
     """Runs of rows of at most `unit_tokens` (estimated), or of one row that is larger."""
     current, used = _Rows(), 0.0
-    for block in blocks:
-        cost = np.asarray(block.sizes, np.float64) / BYTES_PER_TOKEN + TOKENS_PER_ROW
+    for block, sizes in blocks:
+        cost = sizes / BYTES_PER_TOKEN + TOKENS_PER_ROW
         total = np.cumsum(cost)
         start = 0
         while start < len(total):
@@ -149,29 +151,34 @@ def _cut(blocks: Iterator[_Rows], unit_tokens: int) -> Iterator[_Rows]:
 
 
 def _unit(span: Span, name: str, bounds: tuple[int, int | None], rows: _Rows) -> UnitRows:
-    reasons = [r or _fault(text, i) for r, text, i in zip(rows.reasons, rows.texts, rows.ids, strict=True)]
-    good = [i for i, reason in enumerate(reasons) if reason is None]
+    faults = _faults(rows)
+    if not faults:
+        kept = pa.concat_tables(rows.kept) if rows.kept else None
+        return UnitRows(name, span.file, *bounds, rows.ids, rows.texts, rows.positions, kept, [])  # type: ignore[arg-type]
     rejects = [
         Rejected(rows.ids[i], rows.positions[i], reason, (rows.texts[i] or "")[:EXCERPT], span.file.relative)
-        for i, reason in enumerate(reasons)
-        if reason is not None
+        for i, reason in faults.items()
     ]
-    kept = pa.concat_tables(rows.kept) if rows.kept else None
-    if kept is not None and rejects:
-        kept = kept.take(pa.array(good, pa.int64()))
+    good = [i for i in range(len(rows.ids)) if i not in faults]
+    kept = pa.concat_tables(rows.kept).take(pa.array(good, pa.int64())) if rows.kept else None
     ids, texts, positions = ([column[i] for i in good] for column in (rows.ids, rows.texts, rows.positions))
     return UnitRows(name, span.file, *bounds, ids, texts, positions, kept, rejects)  # type: ignore[arg-type]
 
 
-def _fault(text: str | None, row_id: str | None) -> str | None:
+def _faults(rows: _Rows) -> dict[int, str]:
+    """What is wrong with the rows that are not good, in their order."""
+    columns = zip(rows.reasons, rows.texts, rows.ids, strict=True)
+    found = [i for i, (why, text, id_) in enumerate(columns) if why or id_ is None or not text or text.isspace()]
+    return {i: rows.reasons[i] or _fault(rows.texts[i], rows.ids[i]) for i in found}
+
+
+def _fault(text: str | None, row_id: str | None) -> str:
     if text is None:
         return NULL_TEXT
-    if row_id is None:
-        return NULL_ID
-    return None if text.strip() else EMPTY_TEXT
+    return NULL_ID if row_id is None else EMPTY_TEXT
 
 
-def _parquet_blocks(span: Span, columns: Columns) -> Iterator[_Rows]:
+def _parquet_blocks(span: Span, columns: Columns) -> Iterator[_Block]:
     check_unchanged(span.file)
     position, left = span.start, span.rows or 0
     with parquet_file(span.file) as parquet:
@@ -189,28 +196,39 @@ def _parquet_blocks(span: Span, columns: Columns) -> Iterator[_Rows]:
     check_unchanged(span.file)
 
 
-def _parquet_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, position: int) -> _Rows:
+def _parquet_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, position: int) -> _Block:
     text = batch.column(columns.text)
     text = text.cast(pa.large_string()) if not pa.types.is_large_string(text.type) else text
     n = batch.num_rows
     positions = list(range(position, position + n))
     texts, reasons = _decoded(text)
-    ids: list[str | None] = [f"{file.relative}#{p}" for p in positions]
     if columns.id:
         ids, id_reasons = _decoded(batch.column(columns.id).cast(pa.large_string()))
-        reasons = [a or b for a, b in zip(reasons, id_reasons, strict=True)]
+        reasons = _first(reasons, id_reasons)
+    else:
+        ids = [f"{file.relative}#{p}" for p in positions]
     for name in columns.keep:
-        reasons = [a or b for a, b in zip(reasons, _kept_faults(batch.column(name)), strict=True)]
-    sizes = pc.fill_null(pc.binary_length(text), 0).to_pylist()
+        reasons = _first(reasons, _kept_faults(batch.column(name)))
+    sizes = pc.fill_null(pc.binary_length(text), 0).to_numpy(zero_copy_only=False)
     kept = [_without_views(batch.select(list(columns.keep)))] if columns.keep else []
-    return _Rows(positions, sizes, texts, ids, reasons, kept)
+    return _Rows(positions, texts, ids, reasons or [None] * n, kept), sizes
 
 
-def _kept_faults(column: pa.Array) -> list[str | None]:
+_Reasons = list[str | None] | None  # None: nothing against any row
+
+
+def _first(reasons: _Reasons, others: _Reasons) -> _Reasons:
+    """The first reason against each row."""
+    if reasons is None or others is None:
+        return reasons or others
+    return [a or b for a, b in zip(reasons, others, strict=True)]
+
+
+def _kept_faults(column: pa.Array) -> _Reasons:
     """Reasons against kept values that no reader of the shard could decode."""
     try:
         column.validate(full=True)
-        return [None] * len(column)
+        return None
     except pa.ArrowInvalid:
         return [None if _decodes(value) else KEPT_NOT_UTF8 for value in column]
 
@@ -230,10 +248,10 @@ def _without_views(batch: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([batch]).cast(pa.schema(fields))
 
 
-def _decoded(text: pa.Array) -> tuple[list[str | None], list[str | None]]:
+def _decoded(text: pa.Array) -> tuple[list[str | None], _Reasons]:
     """Texts and reasons; files written by careless tools hold strings that are not UTF-8."""
     try:
-        return text.to_pylist(), [None] * len(text)
+        return text.to_pylist(), None
     except UnicodeDecodeError:
         pairs = [(None, None) if b is None else _decode(b) for b in text.cast(pa.large_binary()).to_pylist()]
         return [text for text, _ in pairs], [reason for _, reason in pairs]
@@ -246,21 +264,20 @@ def _decode(line: bytes) -> tuple[str, str | None]:
         return line[: 4 * EXCERPT].decode("utf8", errors="replace"), NOT_UTF8
 
 
-def _line_blocks(span: Span, columns: Columns) -> Iterator[_Rows]:
+def _line_blocks(span: Span, columns: Columns) -> Iterator[_Block]:
     parse = _jsonl_row if span.file.format == "jsonl" else _text_row
     for block in read_lines(span.file, span.start, span.stop):
         rows, kept = _Rows(), []
         for offset, line in block:
             text, row_id, reason, values = parse(span.file, columns, offset, line)
             rows.positions.append(offset)
-            rows.sizes.append(len(line))
             rows.texts.append(text)
             rows.ids.append(row_id)
             rows.reasons.append(reason)
             kept.append(values)
         if columns.keep and block:
             rows.kept.append(_string_table(columns.keep, kept))
-        yield rows
+        yield rows, np.array([len(line) for _, line in block], np.int64)
 
 
 def _string_table(names: tuple[str, ...], rows: list[dict[str, Any]]) -> pa.Table:
