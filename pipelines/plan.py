@@ -3,9 +3,10 @@
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import engines, options
@@ -16,14 +17,15 @@ from transforms.beam.job import EmbedJob
 from transforms.beam.plan import PlanFileFn, checked_plan, list_files
 from transforms.calibration.precision import vector_bytes
 from transforms.store import storage
-from transforms.store.corpus import Span, read_span
+from transforms.store.corpus import Span, UnitRows, read_span
 from transforms.store.corpus.spans import estimated_tokens
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile
 from transforms.store.records import Problem
 
-CALIBRATION_SECONDS = 4.0
-CALIBRATION_ROWS = 512
+CALIBRATION_SECONDS = 10.0
+CALIBRATION_PLACES = 8  # of the collection, as texts differ from file to file
+CALIBRATION_BATCHES = 8  # embedded at a time: with fewer, some cores wait at the end
 ROW_BYTES = 40  # hash, norm, counts and an id of ordinary length, beside the vector
 
 
@@ -43,11 +45,36 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Pace:
-    """Speed seen in a few seconds of embedding: estimated tokens a second, and real tokens for each estimated one."""
+    """What a few seconds of embedding took: to load the model, then in all, with rows and estimated and real tokens."""
 
-    tokens_per_second: float
-    real_share: float
-    tokens_per_row: float
+    loading: float
+    seconds: float = 0.0
+    rows: int = 0
+    expected: int = 0
+    real: int = 0
+
+    def after(self, seconds: float, rows: int, expected: int, real: int) -> "Pace":
+        """With more rows embedded."""
+        return Pace(self.loading, self.seconds + seconds, self.rows + rows, self.expected + expected, self.real + real)
+
+    @property
+    def real_share(self) -> float:
+        """Real tokens for each estimated one."""
+        return self.real / self.expected
+
+    @property
+    def tokens_per_row(self) -> float:
+        """Estimated ones."""
+        return self.expected / self.rows
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Real ones."""
+        return self.real / max(self.seconds, 1e-9)
+
+    def time_for(self, expected: int) -> float:
+        """Seconds for so many estimated tokens, loading included."""
+        return self.loading + expected * self.real_share / self.tokens_per_second
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -113,23 +140,46 @@ def estimate(planned: list[PlannedFile], spans: list[Span], pace: Pace | None) -
 
 
 def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
-    """Embed rows of the first spans for a few seconds, after a first batch that warms up; None without a good row."""
+    """Embed rows from all over the spans for a few seconds, after a first few that warm up; None without a good row."""
     from transforms.beam.embed import load_encoder
 
-    encoder, rows, expected, real, seconds = load_encoder(job), 0, 0, 0, 0.0
-    for unit in (unit for span in spans for unit in read_span(span, job.columns, job.snapshot.unit_tokens)):
-        for start in range(0, len(unit.texts), CALIBRATION_ROWS):
-            texts = unit.texts[start : start + CALIBRATION_ROWS]
-            if not rows:
-                encoder.encode(texts[:32])
-            began = time.monotonic()
-            stats = encoder.embed(encoder.tokenize(texts)).stats
-            seconds += time.monotonic() - began
-            rows, real = rows + len(texts), real + stats.real
-            expected += estimated_tokens(sum(len(text.encode()) for text in texts), len(texts))
-            if seconds > CALIBRATION_SECONDS:
-                return Pace(expected / seconds, real / expected, expected / rows)
-    return Pace(expected / max(seconds, 1e-9), real / expected, expected / rows) if rows else None
+    began = time.monotonic()
+    encoder = load_encoder(job)
+    pace = Pace(time.monotonic() - began)
+    for texts in samples(job, spans, CALIBRATION_BATCHES * encoder.tokens_per_batch):
+        if not pace.rows:
+            encoder.encode(texts[:32])
+        began = time.monotonic()
+        stats = encoder.embed(encoder.tokenize(texts)).stats
+        expected = estimated_tokens(sum(len(text.encode()) for text in texts), len(texts))
+        pace = pace.after(time.monotonic() - began, len(texts), expected, stats.real)
+        if pace.seconds > CALIBRATION_SECONDS:
+            break
+    return pace if pace.rows else None
+
+
+def samples(job: EmbedJob, spans: list[Span], tokens: int) -> Iterator[list[str]]:
+    """Texts of about so many tokens each time, from places all over the spans in turn, until all of these are read."""
+    places = [spans[i * len(spans) // CALIBRATION_PLACES] for i in range(min(CALIBRATION_PLACES, len(spans)))]
+    left = [texts_of(read_span(span, job.columns, job.snapshot.unit_tokens), tokens) for span in dict.fromkeys(places)]
+    while left:
+        for place in list(left):
+            texts = next(place, None)
+            if texts is None:
+                left.remove(place)
+            else:
+                yield texts
+
+
+def texts_of(units: Iterator[UnitRows], tokens: int) -> Iterator[list[str]]:
+    """The texts of units in lists of about so many tokens."""
+    for unit in units:
+        ends = np.cumsum([estimated_tokens(len(text.encode()), 1) for text in unit.texts])
+        start = 0
+        while start < len(ends):
+            stop = int(np.searchsorted(ends, tokens + (ends[start - 1] if start else 0), side="right"))
+            yield unit.texts[start : max(stop, start + 1)]
+            start = max(stop, start + 1)
 
 
 def lines(resolved: Resolved, plan: Estimate, pace: Pace | None) -> list[str]:
@@ -139,8 +189,8 @@ def lines(resolved: Resolved, plan: Estimate, pace: Pace | None) -> list[str]:
     units = "about " if resolved.job.by_content and plan.units else ""
     real = plan.tokens * (pace.real_share if pace else 1.0)
     size = plan.rows * (vector_bytes(resolved.space.precision, resolved.space.dim) + ROW_BYTES)
-    took = plan.tokens / pace.tokens_per_second if pace else 0.0
-    speed = pace.tokens_per_second * pace.real_share if pace else 0.0
+    took = pace.time_for(plan.tokens) if pace else 0.0
+    speed = pace.tokens_per_second if pace else 0.0
     return [
         f"files       {plan.files:,} ({plan.input_bytes / 1e6:,.1f} MB), {plan.carried_files:,} unchanged",
         f"rows        {most}{about}{plan.rows:,.0f} to embed",

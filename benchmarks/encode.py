@@ -1,0 +1,156 @@
+"""The encoder alone: against sentence-transformers as it comes and at its best setting, and against the bare forward.
+
+    python -m benchmarks.encode --sentences FOLDER [--rows 2000] [--runs 5] [--base-texts 64] [--output FILE.json]
+
+FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Texts in memory, vectors in memory, tokenising included.
+The peer's best setting is the fastest of its batch sizes in every type, of its ONNX and OpenVINO backends too where
+these are installed. By length: texts of 16 to 512 tokens through MiniLM-L6 and a BERT-base with random weights, as a
+share of the bare forward's best rate (CPU) or of --peak-tflops (GPU).
+"""
+
+import argparse
+import logging
+import statistics
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel
+
+from benchmarks.common import interleaved, median_ratio, report, seconds, sentences
+from benchmarks.poolers import bert_base
+from pipelines import options
+from transforms.encoder import Encoder
+from transforms.encoder.tokenize import Tokenized
+from transforms.space import resolve_model
+from transforms.space.dtypes import native_dtype
+
+LENGTHS = (16, 32, 128, 512)
+BATCHES = (16, 32, 64, 128, 256)
+BARE_TOKENS = (1024, 4096, 16384)
+BARS = {"float32": "1.6x", "bfloat16": "3x"}
+QUANTISED = {"onnx": "onnx/model_qint8_avx512_vnni.onnx", "openvino": "openvino/openvino_model_qint8_quantized.xml"}
+
+Work = Callable[[], Any]
+Row = tuple[str, str, str]
+
+
+def dtypes(device: str) -> list[str]:
+    """What is measured: float32, and what the device computes natively."""
+    return list(dict.fromkeys(["float32", native_dtype(device)]))
+
+
+def peers(texts: list[str], device: str) -> dict[str, Work]:
+    """Every setting of sentence-transformers that runs here."""
+    folder, works = str(resolve_model("minilm").root), {}
+    for dtype in dtypes(device):
+        model = SentenceTransformer(folder, device=device, model_kwargs={"dtype": getattr(torch, dtype)})
+        for batch in BATCHES:
+            works[f"{dtype}, batches of {batch}"] = partial(model.encode, texts, batch_size=batch)
+    for backend, file in QUANTISED.items() if device == "cpu" else ():
+        try:
+            model = SentenceTransformer(folder, device=device, backend=backend, model_kwargs={"file_name": file})
+            model.encode(texts[:2])
+        except Exception as error:
+            logging.warning("sentence-transformers with %s does not run here: %s", backend, str(error).splitlines()[0])
+            continue
+        works |= {f"{backend} int8, batches of {b}": partial(model.encode, texts, batch_size=b) for b in BATCHES}
+    return works
+
+
+def fastest(works: dict[str, Work]) -> str:
+    """The name of the work that takes least time, the better of two."""
+    return min(works, key=lambda name: min(seconds(works[name]) for _ in range(2)))
+
+
+def against_peers(texts: list[str], runs: int, device: str) -> tuple[list[Row], dict[str, Any]]:
+    """Ours over the peer's default and over its best setting, pair by pair."""
+    found = peers(texts, device)
+    best = fastest(found)
+    plain = SentenceTransformer(str(resolve_model("minilm").root), device=device)
+    rows, data = [], {}
+    for dtype in dtypes(device):
+        ours = Encoder.load("minilm", dtype=dtype, device=device)
+        works = {"ours": partial(ours.encode, texts), "default": partial(plain.encode, texts), "best": found[best]}
+        for work in works.values():
+            work()
+        took = data[dtype] = interleaved(works, runs)
+        tokens = len(ours.tokenize(texts).ids) / statistics.median(took["ours"])
+        name = f"{dtype} against SentenceTransformer.encode"
+        ratio = f"{median_ratio(took['default'], took['ours']):.2f}x"
+        rows.append((f"{name}, default", ratio, f"bar {BARS[dtype]}; {tokens:,.0f} tokens/s"))
+        rows.append((f"{name}, {best}", f"{median_ratio(took['best'], took['ours']):.2f}x", "bar 1.3x for the best"))
+    return rows, data
+
+
+def flops_per_token(config: Any, length: int) -> float:
+    """Of the blocks: products with weights, and attention over the text's own length."""
+    width, inner = config.hidden_size, config.intermediate_size
+    return config.num_hidden_layers * (8 * width**2 + 4 * width * inner + 4 * length * width)
+
+
+def alike(texts: int, length: int, vocabulary: int) -> Tokenized:
+    """Texts of one length, of tokens at random."""
+    ids = np.random.default_rng(0).integers(0, vocabulary, texts * length).astype(np.int32)
+    counts = np.full(texts, length, np.int32)
+    return Tokenized(ids, np.arange(texts + 1, dtype=np.int64) * length, counts, np.zeros(texts, bool))
+
+
+def bare_rate(model: Any, length: int, runs: int) -> float:
+    """Tokens a second of the bare model at its best batch size."""
+    best = 0.0
+    for tokens in BARE_TOKENS:
+        ids = torch.randint(0, model.config.vocab_size, (max(1, tokens // length), length), device=model.device)
+        with torch.inference_mode():
+            model(ids)
+            best = max(best, ids.numel() / min(seconds(partial(model, ids)) for _ in range(runs)))
+    return best
+
+
+def by_length(name: str, model: str, texts: int, runs: int, args: argparse.Namespace) -> list[Row]:
+    """Tokens a second at each length, over the bare forward (CPU) or the device's peak (GPU)."""
+    dtype, rows = dtypes(args.device)[-1], []
+    encoder = Encoder.load(model, dtype=dtype, device=args.device, pooler="mean")
+    bare = AutoModel.from_pretrained(resolve_model(model).folder, dtype=getattr(torch, dtype)).eval().to(args.device)
+    for length in LENGTHS:
+        tokenized = alike(max(1, texts * LENGTHS[0] // length), length, bare.config.vocab_size)
+        encoder.embed(tokenized)
+        rate = len(tokenized.ids) / statistics.median(seconds(partial(encoder.embed, tokenized)) for _ in range(runs))
+        tflops = rate * flops_per_token(bare.config, length) / 1e12
+        if args.device == "cpu":
+            share = f"{rate / bare_rate(bare, length, runs):.2f} of the bare forward"
+        else:
+            share = f"{100 * tflops / args.peak_tflops:.0f} % of {args.peak_tflops:g} TFLOP/s"
+        rows.append(
+            (f"{name} {dtype}, texts of {length} tokens", f"{rate:,.0f} tokens/s", f"{share}; {tflops:.2f} TFLOP/s")
+        )
+    return rows
+
+
+def main() -> None:
+    """Measure and print."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sentences", type=Path, required=True)
+    p.add_argument("--rows", type=int, default=2000)
+    p.add_argument("--runs", type=int, default=5)
+    p.add_argument("--base-texts", type=int, default=64, help="texts of 16 tokens through BERT-base; fewer longer ones")
+    p.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
+    p.add_argument("--peak-tflops", type=float, default=790.0, help="what the GPU's matrix products reach")
+    p.add_argument("--output")
+    args = p.parse_args()
+    options.quiet_logs()
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+    rows, data = against_peers(sentences(args.sentences, args.rows), args.runs, args.device)
+    with tempfile.TemporaryDirectory() as folder:
+        rows += by_length("MiniLM-L6", "minilm", args.rows, args.runs, args)
+        rows += by_length("BERT-base", str(bert_base(Path(folder))), args.base_texts, args.runs, args)
+    report(f"encoding {args.rows:,} sentences on {args.device}", rows, args.output, data)
+
+
+if __name__ == "__main__":
+    main()
