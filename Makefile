@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # `make test ARGS='-k store -x'` hands options to pytest.
 ARGS ?=
 
-.PHONY: demo test test-engines lint clean
+.PHONY: demo test test-engines bench lint clean
 
 demo: $(VENV)/cpu.stamp
 	@$(BIN)/python deploy/demo/docstrings.py demo/corpus
@@ -23,6 +23,16 @@ test: $(VENV)/dev.stamp
 # Flink, Prism and gs:// as they are, with every loss they have to bear; what is missing here is skipped by name.
 test-engines: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest tests/engines -m 'slow or not slow' -rs $(ARGS)
+
+# The short measurements, one after the other, some ten minutes each at most; nothing else should run meanwhile.
+# `make bench ARGS='--sentences FOLDER'` takes STS sets instead of docstrings.
+bench: $(VENV)/dev.stamp
+	$(BIN)/python -m benchmarks.encode --rows 1000 --runs 3 $(ARGS)
+	$(BIN)/python -m benchmarks.pipeline --rows 5000 --runs 1 $(ARGS)
+	$(BIN)/python -m benchmarks.poolers --rows 300 --base-rows 40 --runs 3 $(ARGS)
+	$(BIN)/python -m benchmarks.nightly --rows 5000 --growth 10000 100000 $(ARGS)
+	$(BIN)/python -m benchmarks.ingest --rows 300000
+	$(BIN)/python -m benchmarks.index --rows 50000
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

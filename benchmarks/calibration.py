@@ -1,6 +1,6 @@
 """Calibrations: the moments pass in GB/s of vectors against numpy.cov in memory, and what applying one costs.
 
-    python -m benchmarks.calibration --sentences FOLDER [--vectors 200000] [--dim 384] [--rows 1000] [--runs 5]
+    python -m benchmarks.calibration [--sentences FOLDER] [--vectors 200000] [--dim 384] [--rows 1000] [--runs 5]
                                      [--output FILE.json]
 
 FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Set OMP_NUM_THREADS=1 for one core. The pass reads shards
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.common import interleaved, median_ratio, report, sentences
+from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report
 from pipelines import options
 from transforms.beam.gather import GatherJob, gather
 from transforms.calibration import Calibration, parse_calibration
@@ -84,7 +84,7 @@ def measure_apply(texts: list[str], runs: int) -> dict[str, list[float]]:
 def main() -> None:
     """Measure and print."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--sentences", type=Path, required=True)
+    p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--vectors", type=int, default=200_000)
     p.add_argument("--dim", type=int, default=384)
     p.add_argument("--rows", type=int, default=1000)
@@ -99,7 +99,7 @@ def main() -> None:
         (f"moments pass, {speed:.2f} GB/s, over numpy.cov", f"{median_ratio(took['cov'], took['pass']):.2f}x", "0.7x"),
         ("the same without reading and drawing", f"{median_ratio(took['cov'], took['sums']):.2f}x", ""),
     ]
-    applied = measure_apply(sentences(args.sentences, args.rows), args.runs)
+    applied = measure_apply(real_texts(args.sentences, args.rows), args.runs)
     for name in AFFINE:
         share = 100 * median_ratio(applied[name], applied["encode"])
         rows.append((f"applying {name}, share of encoding", f"{share:.2f} %", "bar 3 %"))

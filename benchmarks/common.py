@@ -16,6 +16,7 @@ from typing import Any
 
 from deploy.demo.docstrings import module_docstrings, source_files
 
+SENTENCES = "folder of STS sets (*.tsv with sentence1 and sentence2); without it, docstrings of installed packages"
 PACKAGES = ("apache-beam", "torch", "transformers", "sentence-transformers", "faiss-cpu", "pyarrow", "numpy")
 
 
@@ -36,7 +37,7 @@ def _installed(name: str) -> bool:
     return True
 
 
-def sentences(folder: Path, count: int) -> list[str]:
+def _sentences(folder: Path, count: int) -> list[str]:
     """The first `count` distinct sentences of a folder of STS files (tab-separated, with a header)."""
     found: dict[str, None] = {}
     for path in sorted(folder.glob("*.tsv")):
@@ -46,9 +47,9 @@ def sentences(folder: Path, count: int) -> list[str]:
     return list(found)[:count]
 
 
-def texts(folder: Path, count: int) -> list[str]:
+def real_texts(folder: Path | None, count: int) -> list[str]:
     """`count` distinct texts: sentences, then first paragraphs of docstrings, the standard library's and packages'."""
-    found = dict.fromkeys(sentences(folder, count))
+    found = dict.fromkeys(_sentences(folder, count) if folder else [])
     more = _paragraphs()
     while len(found) < count:
         found[next(more)] = None

@@ -1,6 +1,6 @@
 """The encoder alone: against sentence-transformers as it comes and at its best setting, and against the bare forward.
 
-    python -m benchmarks.encode --sentences FOLDER [--rows 2000] [--runs 5] [--base-texts 64] [--output FILE.json]
+    python -m benchmarks.encode [--sentences FOLDER] [--rows 2000] [--runs 5] [--base-texts 64] [--output FILE.json]
 
 FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Texts in memory, vectors in memory, tokenising included.
 The peer's best setting is the fastest of its batch sizes in every type, of its ONNX and OpenVINO backends too where
@@ -22,7 +22,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
-from benchmarks.common import interleaved, median_ratio, report, seconds, sentences
+from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report, seconds
 from benchmarks.poolers import bert_base
 from pipelines import options
 from transforms.encoder import Encoder
@@ -135,7 +135,7 @@ def by_length(name: str, model: str, texts: int, runs: int, args: argparse.Names
 def main() -> None:
     """Measure and print."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--sentences", type=Path, required=True)
+    p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--rows", type=int, default=2000)
     p.add_argument("--runs", type=int, default=5)
     p.add_argument("--base-texts", type=int, default=64, help="texts of 16 tokens through BERT-base; fewer longer ones")
@@ -145,7 +145,7 @@ def main() -> None:
     args = p.parse_args()
     options.quiet_logs()
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
-    rows, data = against_peers(sentences(args.sentences, args.rows), args.runs, args.device)
+    rows, data = against_peers(real_texts(args.sentences, args.rows), args.runs, args.device)
     with tempfile.TemporaryDirectory() as folder:
         rows += by_length("MiniLM-L6", "minilm", args.rows, args.runs, args)
         rows += by_length("BERT-base", str(bert_base(Path(folder))), args.base_texts, args.runs, args)

@@ -1,6 +1,6 @@
 """Time of one `embed` in one process, in two of Beam's local processes and on two Flink TaskManagers, on one machine.
 
-    python -m benchmarks.engines --sentences FOLDER [--rows 4000] [--runs 3] [--output FILE.json]
+    python -m benchmarks.engines [--sentences FOLDER] [--rows 4000] [--runs 3] [--output FILE.json]
 
 FOLDER holds STS sets (`*.tsv`); SENTENCE_BEAM_FLINK_JAR names Beam's Flink job server. Every process has one thread, so
 that two processes have two cores and one has one; `one process, two threads` is what a person runs on such a machine.
@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.common import interleaved, report, texts
+from benchmarks.common import SENTENCES, interleaved, real_texts, report
 from tests.helpers import flink
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,7 +61,7 @@ def measure(glob: str, where: Path, runs: int) -> dict[str, list[float]]:
 def main() -> None:
     """Measure and print."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--sentences", type=Path, required=True)
+    p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--rows", type=int, default=4000)
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--output")
@@ -70,7 +70,7 @@ def main() -> None:
     if reason:
         sys.exit(reason)
     with tempfile.TemporaryDirectory() as folder:
-        glob = write_corpus(texts(args.sentences, args.rows), Path(folder) / "in")
+        glob = write_corpus(real_texts(args.sentences, args.rows), Path(folder) / "in")
         took = measure(glob, Path(folder), args.runs)
     rows = [(name, f"{statistics.median(seconds):.1f} s", "") for name, seconds in took.items()]
     report(f"embed of {args.rows:,} rows, MiniLM-L6, float32, by engine", rows, args.output, {"seconds": took})

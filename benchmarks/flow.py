@@ -1,6 +1,6 @@
 """The normalizing flow: training steps a second against plain torch of the same shapes, and what applying it costs.
 
-    python -m benchmarks.flow --sentences FOLDER [--dim 384] [--steps 300] [--rows 1000] [--runs 5] [--output FILE.json]
+    python -m benchmarks.flow [--sentences FOLDER] [--dim 384] [--steps 300] [--rows 1000] [--runs 5] [--output FILE]
 
 FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Plain torch: modules, automatic differentiation,
 `clip_grad_norm_` and `torch.optim.AdamW`, batches of 64. Applying: seconds of `Calibration.apply` on as
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.common import interleaved, median_ratio, report, sentences
+from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report
 from pipelines import options
 from transforms.calibration import Calibration, parse_calibration
 from transforms.calibration.flow import FlowParameters
@@ -115,7 +115,7 @@ def apply_ratio(texts: list[str], runs: int) -> tuple[float, dict[str, list[floa
 def main() -> None:
     """Measure and print."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--sentences", type=Path, required=True)
+    p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--dim", type=int, default=384)
     p.add_argument("--steps", type=int, default=300)
     p.add_argument("--rows", type=int, default=1000)
@@ -123,7 +123,7 @@ def main() -> None:
     p.add_argument("--output")
     args = p.parse_args()
     options.quiet_logs()
-    applied, apply_took = apply_ratio(sentences(args.sentences, args.rows), args.runs)
+    applied, apply_took = apply_ratio(real_texts(args.sentences, args.rows), args.runs)
     trained, train_took = train_ratio(args.dim, args.steps, args.runs)
     each = sorted(args.steps / seconds for seconds in train_took["ours"])[args.runs // 2]
     rows = [

@@ -1,6 +1,6 @@
 """Peak memory of `embed` over ten times the corpus.
 
-    python -m benchmarks.memory --sentences FOLDER [--output FILE.json]
+    python -m benchmarks.memory [--sentences FOLDER] [--output FILE.json]
 
 FOLDER holds STS sets (`*.tsv`). Two processes of their own: about 10 units, and ten times as many of the same size.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.common import report, sentences
+from benchmarks.common import SENTENCES, real_texts, report
 from transforms.store import open_store
 
 UNIT_TOKENS = 20_000
@@ -49,10 +49,10 @@ def peak_memory(texts: list[str], units: int, where: Path) -> tuple[float, int]:
 def main() -> None:
     """Measure and print."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--sentences", type=Path, required=True)
+    p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--output")
     args = p.parse_args()
-    texts = sentences(args.sentences, 30_000)
+    texts = real_texts(args.sentences, 30_000)
     with tempfile.TemporaryDirectory() as folder:
         small, large = (peak_memory(texts, units, Path(folder)) for units in (10, 100))
     rows = [("peak memory, ten times the corpus", f"{large[0] / small[0]:.2f}x", "bar 1.1x")]

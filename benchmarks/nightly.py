@@ -1,6 +1,6 @@
 """Nights over a changing collection against a full run, and how they grow with it.
 
-    python -m benchmarks.nightly --sentences FOLDER [--rows 50000] [--growth 10000 100000 1000000] [--output FILE.json]
+    python -m benchmarks.nightly [--sentences FOLDER] [--rows 50000] [--growth 10000 100000 1000000] [--output FILE]
 
 FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2); docstrings of the standard library and of installed
 packages fill up to --rows. One process. From every time that of an empty run is taken off, which is printed beside. For
@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.common import report, texts
+from benchmarks.common import SENTENCES, real_texts, report
 from benchmarks.stub import stub_encoder, tiny_model
 from pipelines import embed, options
 from transforms.store import open_store
@@ -159,7 +159,7 @@ def growth(sizes: list[int], where: Path) -> tuple[Table, dict[str, Any]]:
 def main() -> None:
     """Measure and print."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--sentences", type=Path, required=True)
+    p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--rows", type=int, default=50_000, help="0 leaves the nights of the real model out")
     p.add_argument("--growth", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
     p.add_argument("--dtype", default="auto")
@@ -170,7 +170,7 @@ def main() -> None:
     data: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         if args.rows:
-            rows = [(f"id{number}", text) for number, text in enumerate(texts(args.sentences, args.rows))]
+            rows = [(f"id{number}", text) for number, text in enumerate(real_texts(args.sentences, args.rows))]
             table, data = against_full(rows, Path(folder), "--dtype", args.dtype)
         if args.growth:
             grown = growth(sorted(args.growth), Path(folder))

@@ -1,8 +1,8 @@
 """`embed` end to end against sentence-transformers, the bare forward, and a plain loop.
 
-    python -m benchmarks.pipeline --sentences FOLDER [--rows 30000] [--runs 3] [--output FILE.json]
+    python -m benchmarks.pipeline [--sentences FOLDER] [--rows 30000] [--runs 3] [--output FILE.json]
 
-FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2); docstrings of the standard library fill up to --rows.
+FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2); docstrings of installed packages fill up to --rows.
 One process, in turn: every ratio is the median over --runs pairs.
 """
 
@@ -19,9 +19,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
-from benchmarks.common import interleaved, median_ratio, report, seconds, sentences
-from deploy.demo.docstrings import docstrings
-from pipelines import embed, options
+from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report, seconds
+from pipelines import embed, options, plan
 from transforms.encoder import Encoder
 from transforms.space import resolve_model
 from transforms.space.dtypes import native_dtype
@@ -34,16 +33,9 @@ WARM_UP = 1000  # rows
 BARS = {"float32": "1.6x", "bfloat16": "3x"}
 
 
-def corpus(folder: Path, rows: int, where: Path) -> list[str]:
+def corpus(folder: Path | None, rows: int, where: Path) -> list[str]:
     """Write the texts to one Parquet file and return them."""
-    texts = sentences(folder, rows)
-    more = (text for _, text in docstrings())
-    seen = set(texts)
-    while len(texts) < rows:
-        text = next(more)
-        if text not in seen:
-            texts.append(text)
-            seen.add(text)
+    texts = real_texts(folder, rows)
     pq.write_table(pa.table({"text": texts}), where / "corpus.parquet", row_group_size=5000)
     return texts
 
@@ -54,6 +46,16 @@ def embed_once(where: Path, dtype: str, *flags: str) -> str:
     code = embed.main(["--input", f"{where}/corpus.parquet", "--output", store, "--dtype", dtype, *flags])
     assert code == 0, f"embed ended with {code}"
     return store
+
+
+def predicted(where: Path, dtype: str) -> float:
+    """Seconds that `plan` says a run would take."""
+    args, beam_options = options.parse(
+        embed.parser("plan"), ["--input", f"{where}/corpus.parquet", "--output", f"{where}/none", "--dtype", dtype]
+    )
+    found = plan.predict(args, beam_options)
+    assert found.pace is not None
+    return found.seconds
 
 
 def plain_loop(encoder: Encoder, where: Path) -> None:
@@ -85,17 +87,21 @@ def measure(where: Path, texts: list[str], runs: int) -> tuple[list[tuple[str, s
     peer = SentenceTransformer(str(resolve_model("minilm").root), device="cpu")
     peer.encode(texts[:WARM_UP])
     dtypes = ["float32"] + (["bfloat16"] if native_dtype("cpu") == "bfloat16" else [])
-    works, stores = {"sentence-transformers": lambda: peer.encode(texts)}, {}
+    works, stores, plans = {"sentence-transformers": lambda: peer.encode(texts)}, {}, {dtype: [] for dtype in dtypes}
     for dtype in dtypes:
         encoder = Encoder.load("minilm", dtype=dtype)
         encoder.encode(texts[:WARM_UP])
         embed_once(where, dtype, "--limit", str(WARM_UP))
+        works[f"plan {dtype}"] = lambda dtype=dtype: plans[dtype].append(predicted(where, dtype))
         works[f"embed {dtype}"] = lambda dtype=dtype: stores.update({dtype: embed_once(where, dtype)})
         works[f"loop {dtype}"] = partial(plain_loop, encoder, where)
     took = interleaved(works, runs)
     tokens = {dtype: open_store(stores[dtype]).manifest.data["tokens"] for dtype in dtypes}
     rows = [row for dtype in dtypes for row in table(dtype, took, tokens[dtype])]
-    return rows, {"seconds": took, "tokens": tokens}
+    for dtype in dtypes:
+        right = median_ratio(took[f"embed {dtype}"], plans[dtype])
+        rows.append((f"embed {dtype} over what `plan` said", f"{right:.2f}x", "bar 0.8 to 1.2x"))
+    return rows, {"seconds": took, "tokens": tokens, "planned": plans}
 
 
 def table(dtype: str, took: dict[str, list[float]], tokens: dict[str, int]) -> list[tuple[str, str, str]]:
@@ -116,7 +122,7 @@ def table(dtype: str, took: dict[str, list[float]], tokens: dict[str, int]) -> l
 def main() -> None:
     """Measure and print."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--sentences", type=Path, required=True)
+    p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--rows", type=int, default=30_000)
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--output")

@@ -1,6 +1,6 @@
 """What each pooler adds to a whole encode: seconds over those of `mean`, pair by pair in one process; peak memory.
 
-    python -m benchmarks.poolers --sentences FOLDER [--rows 2000] [--base-rows 300] [--runs 5] [--output FILE.json]
+    python -m benchmarks.poolers [--sentences FOLDER] [--rows 2000] [--base-rows 300] [--runs 5] [--output FILE.json]
 
 FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). MiniLM-L6 as it is, and BERT-base with random weights and
 MiniLM's vocabulary. Peak memory is that of a process of its own for every pooler.
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer, BertConfig, BertModel
 
-from benchmarks.common import interleaved, median_ratio, report, sentences
+from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report
 from pipelines import options
 from transforms.encoder import Encoder
 from transforms.encoder.tokenize import TextTokenizer
@@ -100,7 +100,7 @@ def peak_memory(model: str, spec: str, texts: Path, dtype: str) -> float:
 def main() -> None:
     """Measure and print."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--sentences", type=Path, required=True)
+    p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--rows", type=int, default=2000)
     p.add_argument("--base-rows", type=int, default=300)
     p.add_argument("--runs", type=int, default=5)
@@ -108,7 +108,7 @@ def main() -> None:
     p.add_argument("--output")
     args = p.parse_args()
     options.quiet_logs()
-    texts, rows, data = sentences(args.sentences, max(args.rows, args.base_rows)), [], {}
+    texts, rows, data = real_texts(args.sentences, max(args.rows, args.base_rows)), [], {}
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)
         models = {"MiniLM-L6": ("minilm", args.rows), "BERT-base": (str(bert_base(where / "base")), args.base_rows)}

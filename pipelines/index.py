@@ -56,8 +56,7 @@ def _index(argv: list[str]) -> int:
         request = IndexRequest(args.index, args.metric, args.target_recall, args.merge)
         with recorded(snapshot), writer.pipeline() as pipeline:
             units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(carried_units, root)
-            nothing = pipeline | "Problems" >> beam.Create([])
-            record = (units, nothing) | "Index" >> BuildIndex(snapshot, request, args.merge)
+            record = (units,) | "Index" >> BuildIndex(snapshot, request, args.merge)
             _ = (units, record) | "Commit" >> Commit(snapshot, raises=not writer.waits)
         result = result_of(root, run, writer)
     if result is None:

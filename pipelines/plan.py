@@ -77,6 +77,20 @@ class Pace:
         return self.loading + expected * self.real_share / self.tokens_per_second
 
 
+@dataclass(frozen=True)
+class Prediction:
+    """What a run would do; `pace` is None where it would embed nothing."""
+
+    resolved: Resolved
+    plan: Estimate
+    pace: Pace | None
+
+    @property
+    def seconds(self) -> float:
+        """How long embedding should take on this machine."""
+        return self.pace.time_for(self.plan.tokens) if self.pace else 0.0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     return options.run_command("plan", _plan, argv)
@@ -90,6 +104,12 @@ def _plan(argv: list[str]) -> int:
 
 def show(args: argparse.Namespace, beam_options: PipelineOptions) -> int:
     """Print the plan of a run that is not started; nothing is written."""
+    print("\n".join(lines(predict(args, beam_options))))
+    return 0
+
+
+def predict(args: argparse.Namespace, beam_options: PipelineOptions) -> Prediction:
+    """The plan of a run that is not started, with the pace of this machine."""
     root = storage.absolute(args.output)
     resolved = resolve(args, read_manifest(root), new_run(), engines.in_process(beam_options))
     job, planned = resolved.job, plan_files(resolved.job)
@@ -100,8 +120,7 @@ def show(args: argparse.Namespace, beam_options: PipelineOptions) -> int:
     # The store has no copy yet of a calibration that is new to it.
     pace = measure(replace(job, calibration=args.calibration) if args.calibration else job, spans) if spans else None
     found = estimate(planned, spans, pace)
-    print("\n".join(lines(resolved, in_buckets(found, spans, standing, job) if job.by_content else found, pace)))
-    return 0
+    return Prediction(resolved, in_buckets(found, spans, standing, job) if job.by_content else found, pace)
 
 
 def in_buckets(found: Estimate, spans: list[Span], standing: Manifest | None, job: EmbedJob) -> Estimate:
@@ -182,14 +201,14 @@ def texts_of(units: Iterator[UnitRows], tokens: int) -> Iterator[list[str]]:
             start = max(stop, start + 1)
 
 
-def lines(resolved: Resolved, plan: Estimate, pace: Pace | None) -> list[str]:
+def lines(found: Prediction) -> list[str]:
     """The plan as a person reads it; "about" stands before everything estimated."""
+    resolved, plan, pace = found.resolved, found.plan, found.pace
     about = "" if plan.exact_rows else "about "
     most = "at most " if resolved.job.reuse and plan.tokens else ""  # texts that the store has are not embedded again
     units = "about " if resolved.job.by_content and plan.units else ""
     real = plan.tokens * (pace.real_share if pace else 1.0)
     size = plan.rows * (vector_bytes(resolved.space.precision, resolved.space.dim) + ROW_BYTES)
-    took = pace.time_for(plan.tokens) if pace else 0.0
     speed = pace.tokens_per_second if pace else 0.0
     return [
         f"files       {plan.files:,} ({plan.input_bytes / 1e6:,.1f} MB), {plan.carried_files:,} unchanged",
@@ -197,7 +216,7 @@ def lines(resolved: Resolved, plan: Estimate, pace: Pace | None) -> list[str]:
         f"tokens      {most}about {real:,.0f}",
         f"units       {units}{plan.units:,} to embed, {plan.carried_units:,} carried over",
         f"output      about {size / 1e6:,.1f} MB of shards in {resolved.job.root}",
-        f"time        {most}about {duration(took)} on this machine "
+        f"time        {most}about {duration(found.seconds)} on this machine "
         f"({speed:,.0f} tokens/s measured, {resolved.space.dtype})",
         f"index       {resolved.index.index if resolved.index else 'none'}",
         f"space       {resolved.space.id[:16]} ({resolved.space.dim} dimensions)",
