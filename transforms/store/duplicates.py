@@ -8,11 +8,18 @@ import numpy as np
 from transforms.store.shards import read_shard
 
 BUCKETS = 256
+_EMPTY_ID = hashlib.blake2b(digest_size=8)
 
 
 def hash_ids(ids: Iterable[str]) -> np.ndarray:
     """uint64 [n], the first eight bytes of each id's blake2b."""
-    return np.frombuffer(b"".join(hashlib.blake2b(i.encode(), digest_size=8).digest() for i in ids), np.uint64)
+    return np.frombuffer(b"".join(map(_id_hash, ids)), np.uint64)
+
+
+def _id_hash(row_id: str) -> bytes:
+    digest = _EMPTY_ID.copy()
+    digest.update(row_id.encode())
+    return digest.digest()
 
 
 def id_hashes(path: str) -> Iterator[tuple[int, bytes]]:
@@ -20,8 +27,10 @@ def id_hashes(path: str) -> Iterator[tuple[int, bytes]]:
     ids = [i for batch in read_shard(path, ["id"]) for i in batch.column(0).to_pylist()]
     hashes = hash_ids(ids)
     bucket = hashes % np.uint64(BUCKETS)
-    for number in np.unique(bucket):
-        yield int(number), hashes[bucket == number].tobytes()
+    order = np.argsort(bucket, kind="stable")
+    numbers, starts = np.unique(bucket[order], return_index=True)
+    for number, part in zip(numbers.tolist(), np.split(hashes[order], starts[1:]), strict=False):
+        yield number, part.tobytes()
 
 
 def repeated(parts: Iterable[bytes]) -> int:
