@@ -167,8 +167,8 @@ class Cluster:
         wait(lambda: not self.running(), "the jobs to end")
 
     def restarts(self, job: str) -> int:
-        """How often a job was begun again."""
-        return int(self.get(f"jobs/{job}/metrics?get=numRestarts")[0]["value"])
+        """How often a job failed and was begun again; a finished job has no metrics, but its exceptions."""
+        return len(self.get(f"jobs/{job}/exceptions")["exceptionHistory"]["entries"])
 
 
 @contextlib.contextmanager
