@@ -6,6 +6,7 @@ trained and built (`Anew`).
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from transforms.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.store import storage
 from transforms.store.commit import Snapshot, settle
+from transforms.store.lease import kept_alive
 from transforms.store.manifest import Manifest, index_files, read_manifest
 from transforms.store.records import Problem, UnitRecord
 
@@ -92,6 +94,11 @@ class Anew(beam.PTransform):
             | "Segments" >> beam.GroupByKey()
             | "Evaluate" >> beam.Map(evaluate)
         )
+
+
+def working(job: Any) -> AbstractContextManager[None]:
+    """While a step of a job works, which may be longer than a lease lasts, its run is alive."""
+    return kept_alive(job.root, job.run)
 
 
 def to_one_key(item: Any) -> tuple[None, Any]:
@@ -209,7 +216,8 @@ def read(work: tuple[Any, str, int]) -> tuple[None, Any]:
     """Read one piece of shards that came, or the locator of one segment."""
     from transforms.beam import night_rows
 
-    return to_one_key((work[0], night_rows.read(*work)))
+    with working(work[0]):
+        return to_one_key((work[0], night_rows.read(*work)))
 
 
 def buckets(grouped: tuple[None, Iterable[tuple[Any, str | None]]]) -> Iterator[Any]:
@@ -235,7 +243,8 @@ def match(work: tuple[Any, int]) -> tuple[None, Any]:
     """Match the rows of one bucket."""
     from transforms.beam import night_rows
 
-    return to_one_key((work[0], night_rows.match(*work)))
+    with working(work[0]):
+        return to_one_key((work[0], night_rows.match(*work)))
 
 
 def decide(grouped: tuple[None, Iterable[tuple[Any, Any]]]) -> Iterator[tuple[Any, Any]]:
@@ -251,7 +260,8 @@ def write(work: tuple[Any, Any]) -> tuple[None, Any]:
     """Write what has changed of one segment."""
     from transforms.beam import night_segments
 
-    return to_one_key((work[0], night_segments.build(*work)))
+    with working(work[0]):
+        return to_one_key((work[0], night_segments.build(*work)))
 
 
 def weigh(grouped: tuple[None, Iterable[tuple[Any, Any]]]) -> Iterator[Any]:
@@ -260,7 +270,8 @@ def weigh(grouped: tuple[None, Iterable[tuple[Any, Any]]]) -> Iterator[Any]:
 
     works = list(grouped[1])
     job = works[0][0]
-    entry, why = night_segments.weigh(job, [built for _, built in works])
+    with working(job):
+        entry, why = night_segments.weigh(job, [built for _, built in works])
     if why:
         yield from _anew(job, why)
     else:
@@ -271,7 +282,8 @@ def sample(work: tuple[Any, Any]) -> tuple[None, Any]:
     """Sample one group."""
     from transforms.beam import segments
 
-    segments.sample_group(*work)
+    with working(work[0]):
+        segments.sample_group(*work)
     return to_one_key(work)
 
 
@@ -281,7 +293,8 @@ def train(grouped: tuple[None, Iterable[tuple[Any, Any]]]) -> Iterator[tuple[Any
 
     works = list(grouped[1])
     job, groups = works[0][0], [group for _, group in works]
-    trained = segments.train_all(job, groups)
+    with working(job):
+        trained = segments.train_all(job, groups)
     yield from ((job, trained, group) for group in groups)
 
 
@@ -289,7 +302,8 @@ def build(work: tuple[Any, Any, Any]) -> tuple[None, Any]:
     """Build one segment."""
     from transforms.beam import segments
 
-    return to_one_key((*work, segments.build_group(*work)))
+    with working(work[0]):
+        return to_one_key((*work, segments.build_group(*work)))
 
 
 def evaluate(grouped: tuple[None, Iterable[tuple[Any, Any, Any, Any]]]) -> IndexRecord:
@@ -300,4 +314,5 @@ def evaluate(grouped: tuple[None, Iterable[tuple[Any, Any, Any, Any]]]) -> Index
     job, trained = works[0][0], works[0][1]
     built = [segment for *_, segment in works if segment is not None]
     scratch = segments.scratch_files(job, [group for _, _, group, _ in works])
-    return IndexRecord(segments.evaluate(job, trained, built), tuple(scratch))
+    with working(job):
+        return IndexRecord(segments.evaluate(job, trained, built), tuple(scratch))

@@ -2,7 +2,9 @@
 
 import hashlib
 import tempfile
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,12 @@ from helpers.nights import DIM, Nights, nearest, run_steps, space_of, vector_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.beam import IndexRequest, held_out, matching
+from transforms.beam import IndexRequest, held_out, index, matching, segments
+from transforms.beam.night import NightJob
 from transforms.index import SegmentedIndex, SegmentFile, build_segment, flat_segment, upkeep
 from transforms.index.exact import exact_search
 from transforms.space import row_hashes
-from transforms.store import locators
+from transforms.store import lease, locators
 from transforms.store.verify import faults
 
 pytest.importorskip("faiss")
@@ -575,3 +578,22 @@ def _renamed(nights: Nights, snapshot: Any, units: Any) -> Iterator[Any]:
     plan = read_bytes(f"{nights.root}/runs/{snapshot.run}/plan.parquet")
     storage_of(snapshot.root).put_if_absent(f"{nights.root}/runs/again/plan.parquet", plan)
     return iter((replace(snapshot, run="again"), units))
+
+
+@pytest.mark.parametrize(("step", "works"), [("sample_group", "sample"), ("build_group", "build")])
+def test_a_step_longer_than_a_lease_lasts_keeps_its_run_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, works: str
+) -> None:
+    root, job = str(tmp_path), NightJob(str(tmp_path), "a-run", 8)
+    lease.acquire(root, replace(lease.Lease.of_this_process("a-run", "FlinkRunner", "job", False), renewed=0.0))
+    assert not lease.is_alive(root, "a-run")
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
+
+    def long(*work: object) -> None:
+        end = time.monotonic() + 30
+        while not lease.is_alive(root, "a-run"):
+            assert time.monotonic() < end, "the lease was not renewed"
+            time.sleep(0.01)
+
+    monkeypatch.setattr(segments, step, long)
+    getattr(index, works)((job, "group") if works == "sample" else (job, "trained", "group"))
