@@ -1,8 +1,10 @@
 """`sentence-beam plan`, which is `embed --dry-run`: what a run would do and how long it should take."""
 
 import argparse
+import random
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +26,6 @@ from transforms.store.plan import PlannedFile
 from transforms.store.records import Problem
 
 CALIBRATION_SECONDS = 10.0
-CALIBRATION_PLACES = 8  # of the collection, as texts differ from file to file
 CALIBRATION_BATCHES = 8  # embedded at a time: with fewer, some cores wait at the end
 ROW_BYTES = 40  # hash, norm, counts and an id of ordinary length, beside the vector
 
@@ -50,10 +51,10 @@ class Pace:
     loading: float
     seconds: float = 0.0
     rows: int = 0
-    expected: int = 0
+    expected: float = 0.0
     real: int = 0
 
-    def after(self, seconds: float, rows: int, expected: int, real: int) -> "Pace":
+    def after(self, seconds: float, rows: int, expected: float, real: int) -> "Pace":
         """With more rows embedded."""
         return Pace(self.loading, self.seconds + seconds, self.rows + rows, self.expected + expected, self.real + real)
 
@@ -72,7 +73,7 @@ class Pace:
         """Real ones."""
         return self.real / max(self.seconds, 1e-9)
 
-    def time_for(self, expected: int) -> float:
+    def time_for(self, expected: float) -> float:
         """Seconds for so many estimated tokens, loading included."""
         return self.loading + expected * self.real_share / self.tokens_per_second
 
@@ -165,29 +166,37 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
     began = time.monotonic()
     encoder = load_encoder(job)
     pace = Pace(time.monotonic() - began)
-    for texts in samples(job, spans, CALIBRATION_BATCHES * encoder.tokens_per_batch):
+    for span, texts in samples(job, spans, CALIBRATION_BATCHES * encoder.tokens_per_batch):
         if not pace.rows:
             encoder.encode(texts[:32])
         began = time.monotonic()
         stats = encoder.embed(encoder.tokenize(texts)).stats
-        expected = estimated_tokens(sum(len(text.encode()) for text in texts), len(texts))
-        pace = pace.after(time.monotonic() - began, len(texts), expected, stats.real)
+        pace = pace.after(time.monotonic() - began, len(texts), planned_tokens(span, texts), stats.real)
         if pace.seconds > CALIBRATION_SECONDS:
             break
     return pace if pace.rows else None
 
 
-def samples(job: EmbedJob, spans: list[Span], tokens: int) -> Iterator[list[str]]:
-    """Texts of about so many tokens each time, from places all over the spans in turn, until all of these are read."""
-    places = [spans[i * len(spans) // CALIBRATION_PLACES] for i in range(min(CALIBRATION_PLACES, len(spans)))]
-    left = [texts_of(read_span(span, job.columns, job.snapshot.unit_tokens), tokens) for span in dict.fromkeys(places)]
+def planned_tokens(span: Span, texts: list[str]) -> float:
+    """What the plan counts for these texts: their share of the span's tokens, which a footer knows but roughly."""
+    if span.rows:
+        return span.tokens * len(texts) / span.rows
+    return estimated_tokens(sum(len(text.encode()) for text in texts), len(texts))
+
+
+def samples(job: EmbedJob, spans: list[Span], tokens: int) -> Iterator[tuple[Span, list[str]]]:
+    """Texts of about so many tokens each time, of one span after another in random order, until all are read.
+
+    Texts differ from file to file, and files often lie in order of what is in them.
+    """
+    order = random.Random(0).sample(spans, len(spans))
+    left = deque((span, texts_of(read_span(span, job.columns, job.snapshot.unit_tokens), tokens)) for span in order)
     while left:
-        for place in list(left):
-            texts = next(place, None)
-            if texts is None:
-                left.remove(place)
-            else:
-                yield texts
+        span, place = left.popleft()
+        texts = next(place, None)
+        if texts is not None:
+            yield span, texts
+            left.append((span, place))
 
 
 def texts_of(units: Iterator[UnitRows], tokens: int) -> Iterator[list[str]]:

@@ -1,0 +1,53 @@
+"""What `plan` measures before it says how long a run will take."""
+
+from pathlib import Path
+
+import pytest
+from helpers.corpora import sentences, write_parquet
+
+from pipelines import embed, options, plan
+
+
+def predicted(inputs: Path, model: Path) -> plan.Prediction:
+    arguments = ["--input", f"{inputs}/*.parquet", "--output", f"{inputs}/none", "--model", str(model)]
+    return plan.predict(*options.parse(embed.parser("plan"), [*arguments, "--dtype", "float32"]))
+
+
+@pytest.fixture
+def uneven(inputs: Path) -> Path:
+    """Nine files of forty rows: short texts in the first eight, long ones in the last."""
+    for number in range(9):
+        texts = sentences(40, 40 * number)
+        write_parquet(inputs / f"{number}.parquet", texts if number < 8 else [" ".join([text] * 20) for text in texts])
+    return inputs
+
+
+def test_every_row_of_a_small_collection_is_measured_once(uneven: Path, model: Path) -> None:
+    found = predicted(uneven, model)
+    assert found.pace is not None
+    assert found.pace.rows == found.plan.rows == 360
+    assert found.pace.expected == pytest.approx(found.plan.tokens)
+    assert found.seconds == pytest.approx(found.pace.loading + found.pace.seconds)
+    assert not (uneven / "none").exists()
+
+
+def test_places_all_over_the_collection_are_measured(
+    uneven: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "CALIBRATION_BATCHES", 0)  # a text at a time
+    seen = []
+    taken = plan.samples
+    monkeypatch.setattr(
+        plan, "samples", lambda *given: (seen.append(texts) or (span, texts) for span, texts in taken(*given))
+    )
+    predicted(uneven, model)
+    assert [len(texts) for texts in seen] == [1] * 360
+    lengths = sorted(len(texts[0]) for texts in seen[:9])
+    assert lengths[8] > 5 * lengths[7], "one of the first nine texts is of the file of long ones"
+
+
+def test_nothing_to_embed_has_no_pace(inputs: Path, model: Path) -> None:
+    write_parquet(inputs / "a.parquet", [])
+    found = predicted(inputs, model)
+    assert found.pace is None
+    assert found.seconds == 0
