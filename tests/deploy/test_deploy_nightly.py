@@ -207,7 +207,7 @@ def test_airflow_reads_the_dag(tmp_path: Path) -> None:
         pytest.skip("apache-airflow cannot be installed here")
     code = (
         "from airflow.dag_processing.dagbag import DagBag; "
-        f"bag = DagBag({str(NIGHTLY / 'airflow')!r}, include_examples=False); "
+        f"bag = DagBag({str(NIGHTLY / 'airflow')!r}); "
         "assert not bag.import_errors, bag.import_errors; "
         "dag = bag.dags['sentence_beam_nightly']; "
         "print([task.task_id for task in dag.topological_sort()], dag.catchup, dag.max_active_runs)"

@@ -166,9 +166,10 @@ class Cluster:
             self.get(f"jobs/{job}?mode=cancel", "PATCH")
         wait(lambda: not self.running(), "the jobs to end")
 
-    def restarts(self, job: str) -> int:
-        """How often a job failed and was begun again; a finished job has no metrics, but its exceptions."""
-        return len(self.get(f"jobs/{job}/exceptions")["exceptionHistory"]["entries"])
+    def failures(self, job: str) -> list[str]:
+        """Why a job failed and was begun again, the last time first."""
+        entries = self.get(f"jobs/{job}/exceptions")["exceptionHistory"]["entries"]
+        return [entry["stacktrace"].splitlines()[0] for entry in entries]
 
 
 @contextlib.contextmanager
