@@ -32,7 +32,7 @@ from transforms.space.dtypes import native_dtype
 
 LENGTHS = (16, 32, 128, 512)
 BATCHES = (16, 32, 64, 128, 256)
-BARE_TOKENS = (1024, 4096, 16384)
+BARE_TOKENS = {"cpu": (1024, 4096), "cuda": (16384, 65536)}
 BARS = {"float32": "1.6x", "bfloat16": "3x"}
 QUANTISED = {"onnx": "onnx/model_qint8_avx512_vnni.onnx", "openvino": "openvino/openvino_model_qint8_quantized.xml"}
 
@@ -104,7 +104,7 @@ def alike(texts: int, length: int, vocabulary: int) -> Tokenized:
 def bare_rate(model: Any, length: int, runs: int) -> float:
     """Tokens a second of the bare model at its best batch size."""
     best = 0.0
-    for tokens in BARE_TOKENS:
+    for tokens in BARE_TOKENS[model.device.type]:
         ids = torch.randint(0, model.config.vocab_size, (max(1, tokens // length), length), device=model.device)
         with torch.inference_mode():
             model(ids)
