@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,13 @@ def sha256_text(text: str) -> str:
 
 
 def sha256_file(path: str | Path) -> str:
-    """Hex sha256 of a local file's bytes, read in blocks."""
+    """Hex sha256 of a local file's bytes, read once for as long as size, times and inode stay as they are."""
+    found = os.stat(path)
+    return _sha256_file(str(path), (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
+
+
+@lru_cache(64)
+def _sha256_file(path: str, _identity: tuple[int, ...]) -> str:
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(_BLOCK):

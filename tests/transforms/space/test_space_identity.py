@@ -3,15 +3,26 @@
 import dataclasses
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from transforms.errors import MissingExtraError, OptionError
-from transforms.space import Space, canonical_json, native_dtype, resolve_model, resolve_space, row_hash, row_hashes
+from transforms.space import (
+    Space,
+    canonical_json,
+    native_dtype,
+    resolve_model,
+    resolve_space,
+    row_hash,
+    row_hashes,
+    sha256_file,
+)
 from transforms.space.spec import parse_pooler
 
 
@@ -207,6 +218,17 @@ def test_row_hash_is_blake2b_128_of_the_exact_text():
     assert row_hash("naïve ") == hashlib.blake2b("naïve ".encode(), digest_size=16).digest()
     assert row_hashes(["a", "b"]) == [row_hash("a"), row_hash("b")]
     assert row_hash("é") != row_hash("e\u0301")
+
+
+def test_a_file_of_other_bytes_has_another_hash_even_where_size_and_time_are_put_back(tmp_path):
+    path = tmp_path / "weights"
+    path.write_bytes(b"one")
+    before = path.stat()
+    first = sha256_file(path)
+    time.sleep(0.05)  # a file system's clock has ticks
+    path.write_bytes(b"two")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (first, sha256_file(path)) == (hashlib.sha256(b"one").hexdigest(), hashlib.sha256(b"two").hexdigest())
 
 
 def test_canonical_json_has_one_spelling():
