@@ -52,7 +52,7 @@ MEANINGS = (
         r"No module named '([^']+)'",
         "the workers' Python has no module {0}: install there what is installed here (pip install -c constraints.txt)",
     ),
-    (r"in state CANCELLED", "the job was cancelled on the engine; finished work is kept, run again to go on"),
+    (r"in state CANCELLED", "the job was cancelled on the engine; what it finished stands, run again for the rest"),
     (
         r"NoResourceAvailableException",
         "the engine has fewer free slots than --parallelism wants: add TaskManagers, or wait for other jobs",
