@@ -23,6 +23,7 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
+from transforms.beam.worker import NO_PACKAGE
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import storage
 
@@ -39,6 +40,10 @@ REFUSED = "Pipeline has validations errors:"
 
 # What an engine says -> what it means and what mends it. A group of the pattern may be named in the line.
 MEANINGS = (
+    (
+        rf"Process died with exit code {NO_PACKAGE}\b",
+        "the workers' Python has no module transforms: install sentence-beam for the interpreter that runs them",
+    ),
     (
         r'Cannot run program "([^"]+)"|Process died.*?command[^\n]*?(/\S+)',
         "a worker could not be started by {0}: install sentence-beam on every TaskManager, or name the launcher there "

@@ -7,6 +7,7 @@ the process the engine knows is the worker itself.
 import argparse
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ from apache_beam.runners.job.utils import struct_to_dict
 
 WORKER = "apache_beam.runners.worker.sdk_worker_main"
 SECONDS = 60.0  # for an answer on the same machine
+NO_PACKAGE = 78  # of a worker that cannot start an engine passes on the exit status alone
 
 
 def parser() -> argparse.ArgumentParser:
@@ -55,8 +57,14 @@ def environment(args: argparse.Namespace, info: provision_api.ProvisionInfo) -> 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Become the worker; comes back with exit status 1 only where the engine does not answer."""
+    """Become the worker; comes back with an exit status only where that cannot be.
+
+    1: the engine does not answer; `NO_PACKAGE`: the worker would find no sentence-beam, and its engine would wait long.
+    """
     args = parser().parse_args(argv)
+    if subprocess.run([sys.executable, "-c", "import pipelines, transforms"]).returncode:
+        print(f"sentence-beam-worker: {sys.executable} has no sentence-beam; install it there", file=sys.stderr)
+        return NO_PACKAGE
     try:
         info = provision(args.provision_endpoint, args.id)
     except grpc.RpcError as error:

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -67,3 +68,13 @@ def test_it_becomes_beams_worker_with_the_jobs_options(endpoint: str, monkeypatc
 def test_an_engine_that_does_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert worker.main(arguments("127.0.0.1:1")) == 1
     assert "sentence-beam-worker: 127.0.0.1:1 does not answer" in capsys.readouterr().err
+
+
+def test_a_python_without_the_package_is_told_before_anything_waits_for_it(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "transforms.py").write_text("raise ModuleNotFoundError(name='transforms')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "execve", lambda *call: pytest.fail("it became a worker"))
+    assert worker.main(arguments(endpoint)) == worker.NO_PACKAGE
+    assert f"{sys.executable} has no sentence-beam" in capfd.readouterr().err
