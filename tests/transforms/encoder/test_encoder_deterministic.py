@@ -53,7 +53,7 @@ def test_bits_do_not_depend_on_threads(tiny, family):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_minilm_to_the_bit_and_within_its_bound(dtype):
-    texts = [" ".join(RNG.choice(WORDS, size=RNG.integers(1, 120))) for _ in range(24)]
+    texts = [" ".join(RNG.choice(WORDS, size=RNG.integers(1, 40))) for _ in range(24)]
     _check_bits(Encoder.load("minilm", dtype=dtype, device="cpu", deterministic=True), texts)
     encoder = Encoder.load("minilm", dtype=dtype, device="cpu")
     together, alone = encoder.encode(texts), np.concatenate([encoder.encode([text]) for text in texts])
