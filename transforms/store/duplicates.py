@@ -1,25 +1,18 @@
 """Duplicate ids: allowed, counted. Ids are compared by 64-bit hashes, cut into buckets that can be counted apart."""
 
-import hashlib
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from transforms.space.hashing import blake2b
 from transforms.store.shards import read_shard
 
 BUCKETS = 256
-_EMPTY_ID = hashlib.blake2b(digest_size=8)
 
 
 def hash_ids(ids: Iterable[str]) -> np.ndarray:
     """uint64 [n], the first eight bytes of each id's blake2b."""
-    return np.frombuffer(b"".join(map(_id_hash, ids)), np.uint64)
-
-
-def _id_hash(row_id: str) -> bytes:
-    digest = _EMPTY_ID.copy()
-    digest.update(row_id.encode())
-    return digest.digest()
+    return np.frombuffer(b"".join(blake2b(row_id, 8) for row_id in ids), np.uint64)
 
 
 def id_hashes(path: str) -> Iterator[tuple[int, bytes]]:
