@@ -31,7 +31,9 @@ RUNNER = "FnApiRunner"
 HERE = ("fnapirunner", "directrunner", "inprocessrunner", "prismrunner")
 FLINK_HERE = ("[local]", "[auto]")
 WORKER = "sentence-beam-worker"
-CACHE_MILLIS = 24 * 3600 * 1000  # longer than any stage waits for the next
+# Longer than a stage waits for the next, and shorter than the pause before an engine tries again: until it is over a worker
+# that died is still the one that Flink asks.
+CACHE_MILLIS = 5000
 ANSWER_SECONDS = 15
 ONE_PROCESS = "no_use_multiple_sdk_containers"
 GPU_THREADS = 2  # an element overlaps reading, encoding and writing by itself; a second one fills its beginning and end

@@ -1,4 +1,4 @@
-"""Fetch Beam's job server for a version of Flink, as the FlinkRunner does: `job_server.py 1.19 usrlib/beam.jar`."""
+"""Fetch Beam's job server for a version of Flink, as the FlinkRunner does: `job_server.py 1.19 lib/beam.jar`."""
 
 import shutil
 import sys

@@ -95,6 +95,7 @@ class Flink:
     def forget(self) -> None:
         """Begin anew: nothing seen, full speed, two TaskManagers with free slots and no job."""
         self.cluster.cancel()
+        self.cluster.end_workers()
         for name in [name for name, process in self.cluster.processes.items() if process.poll() is not None]:
             del self.cluster.processes[name]
         while len(self.cluster.task_managers()) < 2:

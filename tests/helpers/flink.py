@@ -73,7 +73,7 @@ class Cluster:
             "taskmanager.numberOfTaskSlots: 1\nrest.address: localhost\nrest.bind-address: localhost\n"
             f"rest.port: {self.port}\nrest.bind-port: {self.port}\n"
             "restart-strategy.type: fixed-delay\n"
-            f"restart-strategy.fixed-delay.attempts: {self.attempts}\nrestart-strategy.fixed-delay.delay: 1 s\n"
+            f"restart-strategy.fixed-delay.attempts: {self.attempts}\nrestart-strategy.fixed-delay.delay: 8 s\n"
             f"heartbeat.interval: 2000\nheartbeat.timeout: 10000\nio.tmp.dirs: {self.folder / 'tmp'}\n"
         )
         (self.folder / "conf" / "log4j.properties").write_text(
@@ -95,14 +95,16 @@ class Cluster:
         self._started += 1
         name = f"tm{self._started}"
         memory = [f"taskmanager.memory.{part}={size}" for part, size in MEMORY.items()]
-        said = ["taskmanager.cpu.cores=1", f"taskmanager.resource-id={name}", *memory]
-        settings = [word for setting in said for word in ("-D", setting)]
+        # With Beam's jar in Flink's lib, so that workers outlive a stage. A JobManager reads the job from a jar of its own.
+        said = ["taskmanager.cpu.cores=1", f"taskmanager.resource-id={name}", "classloader.resolve-order=parent-first"]
+        settings = [word for setting in (*said, *memory) for word in ("-D", setting)]
         self._run(name, TASK_MANAGER, "-Xmx600m", ["-XX:MaxDirectMemorySize=300m"], settings)
 
     def _run(self, name: str, main: str, heap: str, *arguments: list[str]) -> None:
         jvm, after = (arguments[0], arguments[1]) if len(arguments) > 1 else ([], arguments[0])
         lib = Path(importlib.util.find_spec("pyflink").submodule_search_locations[0]) / "lib"
         jars = [str(path) for pattern in ("flink-dist-*.jar", "log4j-*.jar") for path in sorted(lib.glob(pattern))]
+        jars.append(os.environ["SENTENCE_BEAM_FLINK_JAR"])
         opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED]
         conf = self.folder / "conf"
         command = [
@@ -114,7 +116,7 @@ class Cluster:
             self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, env=self.env)
 
     def stop(self) -> None:
-        """End every process, and the workers that TaskManagers leave behind."""
+        """End every process, and the workers that TaskManagers left behind."""
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
@@ -123,6 +125,10 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self.end_workers()
+
+    def end_workers(self) -> None:
+        """End the Python workers, which are kept for a while after their job."""
         for pid in self.workers():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -138,7 +144,7 @@ class Cluster:
         found = []
         for proc in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                if b"sdk_worker_main" in (proc / "cmdline").read_bytes() and mark in (proc / "environ").read_bytes():
+                if b"--provision_endpoint" in (proc / "cmdline").read_bytes() and mark in (proc / "environ").read_bytes():
                     found.append(int(proc.name))
         return sorted(found)
 

@@ -60,7 +60,7 @@ def test_flink_needs_its_address_and_the_environment_alone(flink: str) -> None:
     options = prepared("--runner=FlinkRunner", f"--flink_master={flink}", "--environment_type=PROCESS")
     portable, cluster = options.view_as(PortableOptions), options.view_as(FlinkRunnerOptions)
     assert Path(json.loads(portable.environment_config)["command"]).name == "sentence-beam-worker"
-    assert portable.environment_cache_millis >= 3_600_000
+    assert portable.environment_cache_millis == 5000
     assert int(portable.sdk_worker_parallelism) == 1
     assert (cluster.parallelism, cluster.flink_submit_uber_jar) == (6, True)
     assert options.view_as(SetupOptions).save_main_session is False

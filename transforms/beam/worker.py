@@ -1,7 +1,7 @@
 """`sentence-beam-worker`: starts Beam's Python worker where an engine runs workers as plain processes, not containers.
 
-An engine calls it with the addresses of its services; it asks for the job's options and becomes the worker, so that
-the process the engine knows is the worker itself.
+An engine calls it with the addresses of its services; it asks for the job's options and goes on as the worker, in the
+same process: the one that the engine knows, and that has imported Beam already.
 """
 
 import argparse
@@ -15,8 +15,8 @@ import grpc
 from apache_beam.portability.api import beam_provision_api_pb2 as provision_api
 from apache_beam.portability.api import beam_provision_api_pb2_grpc as provision_service
 from apache_beam.runners.job.utils import struct_to_dict
+from apache_beam.runners.worker import sdk_worker_main
 
-WORKER = "apache_beam.runners.worker.sdk_worker_main"
 SECONDS = 60.0  # for an answer on the same machine
 NO_PACKAGE = 78  # of a worker that cannot start an engine passes on the exit status alone
 
@@ -57,7 +57,7 @@ def environment(args: argparse.Namespace, info: provision_api.ProvisionInfo) -> 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Become the worker; comes back with an exit status only where that cannot be.
+    """Be the worker until the engine needs it no longer; returns the exit status.
 
     1: the engine does not answer; `NO_PACKAGE`: the worker would find no sentence-beam, and its engine would wait long.
     """
@@ -70,7 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except grpc.RpcError as error:
         print(f"sentence-beam-worker: {args.provision_endpoint} does not answer ({error})", file=sys.stderr)
         return 1
-    os.execve(sys.executable, [sys.executable, "-m", WORKER], {**os.environ, **environment(args, info)})
+    os.environ.update(environment(args, info))
+    sdk_worker_main.main([])
+    return 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import grpc
 import pytest
@@ -46,14 +47,18 @@ def arguments(endpoint: str) -> list[str]:
     ]  # fmt: skip
 
 
-def test_it_becomes_beams_worker_with_the_jobs_options(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    became: list[Any] = []
-    monkeypatch.setattr(os, "execve", lambda *call: became.extend(call))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    worker.main(arguments(endpoint))
-    program, command, env = became
-    assert program == command[0] == sys.executable
-    assert command[1:] == ["-m", sdk_worker_main.__name__]
+@pytest.fixture
+def became(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
+    """What Beam's worker finds around it, each time that one would have begun here."""
+    found: list[dict[str, str]] = []
+    monkeypatch.setattr(sdk_worker_main, "main", lambda _: found.append(dict(os.environ)))
+    with patch.dict(os.environ, {"OMP_NUM_THREADS": "1"}):
+        yield found
+
+
+def test_it_becomes_beams_worker_with_the_jobs_options(endpoint: str, became: list[dict[str, str]]) -> None:
+    assert worker.main(arguments(endpoint)) == 0
+    (env,) = became
     assert env["WORKER_ID"] == "1-1"
     assert env["RUNNER_CAPABILITIES"].split() == ["beam:protocol:x:v1", "beam:protocol:y:v1"]
     assert env["OMP_NUM_THREADS"] == "1", "it keeps what it was started in"
@@ -71,10 +76,14 @@ def test_an_engine_that_does_not_answer(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_python_without_the_package_is_told_before_anything_waits_for_it(
-    endpoint: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    endpoint: str,
+    became: list[dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "transforms.py").write_text("raise ModuleNotFoundError(name='transforms')")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "execve", lambda *call: pytest.fail("it became a worker"))
     assert worker.main(arguments(endpoint)) == worker.NO_PACKAGE
+    assert not became
     assert f"{sys.executable} has no sentence-beam" in capfd.readouterr().err
