@@ -3,9 +3,9 @@
     python -m benchmarks.encode [--sentences FOLDER] [--rows 2000] [--runs 5] [--base-texts 64] [--output FILE.json]
 
 FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Texts in memory, vectors in memory, tokenising included.
-The peer's best setting is the fastest of its batch sizes in every type, of its ONNX and OpenVINO backends too where
-these are installed. By length: texts of 16 to 512 tokens through MiniLM-L6 and a BERT-base with random weights, as a
-share of the bare forward's best rate (CPU) or of --peak-tflops (GPU).
+The peer's best setting is the fastest of its batch sizes in every type, and of ONNX Runtime with int8 weights where
+that is installed (`pip install onnx onnxruntime`). By length: texts of 16 to 512 tokens through MiniLM-L6 and a
+BERT-base with random weights, as a share of the bare forward's best rate (CPU) or of --peak-tflops (GPU).
 """
 
 import argparse
@@ -23,6 +23,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report, seconds
+from benchmarks.onnx_int8 import OnnxInt8
 from benchmarks.poolers import bert_base
 from pipelines import options
 from transforms.encoder import Encoder
@@ -34,7 +35,6 @@ LENGTHS = (16, 32, 128, 512)
 BATCHES = (16, 32, 64, 128, 256)
 BARE_TOKENS = {"cpu": (1024, 4096), "cuda": (16384, 65536)}
 BARS = {"float32": "1.6x", "bfloat16": "3x"}
-QUANTISED = {"onnx": "onnx/model_qint8_avx512_vnni.onnx", "openvino": "openvino/openvino_model_qint8_quantized.xml"}
 
 Work = Callable[[], Any]
 Row = tuple[str, str, str]
@@ -52,15 +52,20 @@ def peers(texts: list[str], device: str) -> dict[str, Work]:
         model = SentenceTransformer(folder, device=device, model_kwargs={"dtype": getattr(torch, dtype)})
         for batch in BATCHES:
             works[f"{dtype}, batches of {batch}"] = partial(model.encode, texts, batch_size=batch)
-    for backend, file in QUANTISED.items() if device == "cpu" else ():
-        try:
-            model = SentenceTransformer(folder, device=device, backend=backend, model_kwargs={"file_name": file})
-            model.encode(texts[:2])
-        except Exception as error:
-            logging.warning("sentence-transformers with %s does not run here: %s", backend, str(error).splitlines()[0])
-            continue
-        works |= {f"{backend} int8, batches of {b}": partial(model.encode, texts, batch_size=b) for b in BATCHES}
+    if device == "cpu":
+        works |= quantised(texts, folder)
     return works
+
+
+def quantised(texts: list[str], folder: str) -> dict[str, Work]:
+    """ONNX Runtime with int8 weights, where it is installed."""
+    try:
+        with tempfile.TemporaryDirectory() as where:
+            model = OnnxInt8(folder, Path(where))
+    except ImportError as error:
+        logging.warning("ONNX Runtime with int8 weights is left out: %s", error)
+        return {}
+    return {f"ONNX Runtime int8, batches of {batch}": partial(model.encode, texts, batch) for batch in BATCHES}
 
 
 def fastest(works: dict[str, Work]) -> str:

@@ -78,9 +78,9 @@ class Stages:
         if not rows.ids:
             return self.store.write(unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0))
         first, inverse = collapse(hashes)
-        found = self._found(rows, [hashes[i] for i in first])
+        found = self._found(rows, taken(hashes, first))
         new = without(len(first), found.places)
-        tokenized = self.encoder().tokenize([rows.texts[first[i]] for i in new]) if len(new) else None
+        tokenized = self.encoder().tokenize(taken(taken(rows.texts, first), new.tolist())) if len(new) else None
         return Work(unit, inverse, found, tokenized)
 
     def _found(self, rows: UnitRows, hashes: list[bytes]) -> Found:
@@ -133,6 +133,11 @@ def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
             first.append(row)
         inverse[row] = position[row_hash]
     return first, inverse
+
+
+def taken(items: list[Item], places: list[int]) -> list[Item]:
+    """The items at these places, each there once and in order."""
+    return items if len(places) == len(items) else [items[i] for i in places]
 
 
 def without(count: int, places: np.ndarray) -> np.ndarray:

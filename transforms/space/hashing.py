@@ -40,16 +40,20 @@ def _sha256_file(path: str, _identity: tuple[int, ...]) -> str:
 
 def row_hash(text: str) -> bytes:
     """blake2b-128 (16 bytes) of the exact UTF-8 text."""
-    return blake2b(text, ROW_HASH_BYTES)
-
-
-def blake2b(text: str, size: int) -> bytes:
-    """blake2b of the text's UTF-8 bytes, 8 or 16 bytes."""
-    digest = _BLAKE2B[size].copy()  # faster than beginning one
-    digest.update(text.encode("utf-8"))
-    return digest.digest()
+    return row_hashes((text,))[0]
 
 
 def row_hashes(texts: Iterable[str]) -> list[bytes]:
     """`row_hash` of every text, in order."""
-    return [row_hash(text) for text in texts]
+    return blake2b(texts, ROW_HASH_BYTES)
+
+
+def blake2b(texts: Iterable[str], size: int) -> list[bytes]:
+    """blake2b of every text's UTF-8 bytes, 8 or 16 bytes each."""
+    begun = _BLAKE2B[size].copy  # faster than beginning one
+    found = []
+    for text in texts:
+        digest = begun()
+        digest.update(text.encode("utf-8"))
+        found.append(digest.digest())
+    return found

@@ -12,7 +12,7 @@ BUCKETS = 256
 
 def hash_ids(ids: Iterable[str]) -> np.ndarray:
     """uint64 [n], the first eight bytes of each id's blake2b."""
-    return np.frombuffer(b"".join(blake2b(row_id, 8) for row_id in ids), np.uint64)
+    return np.frombuffer(b"".join(blake2b(ids, 8)), np.uint64)
 
 
 def id_hashes(path: str) -> Iterator[tuple[int, bytes]]:
