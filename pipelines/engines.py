@@ -31,8 +31,8 @@ RUNNER = "FnApiRunner"
 HERE = ("fnapirunner", "directrunner", "inprocessrunner", "prismrunner")
 FLINK_HERE = ("[local]", "[auto]")
 WORKER = "sentence-beam-worker"
-# Longer than a stage waits for the next, and shorter than the pause before an engine tries again: until it is over a worker
-# that died is still the one that Flink asks.
+# Longer than a stage waits for the next, and shorter than the pause before an engine tries again: until it is over, a
+# worker that died is still the one that Flink asks.
 CACHE_MILLIS = 5000
 ANSWER_SECONDS = 15
 ONE_PROCESS = "no_use_multiple_sdk_containers"
