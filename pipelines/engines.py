@@ -43,17 +43,13 @@ REFUSED = "Pipeline has validations errors:"
 # What an engine says -> what it means and what mends it. A group of the pattern may be named in the line.
 MEANINGS = (
     (
-        rf"Process died with exit code {NO_PACKAGE}\b",
+        rf"Process died with exit code {NO_PACKAGE}\b|No module named '(?:transforms|pipelines)[^']*'",
         "the workers' Python has no module transforms: install sentence-beam for the interpreter that runs them",
     ),
     (
         r'Cannot run program "([^"]+)"|Process died.*?command[^\n]*?(/\S+)',
         "a worker could not be started by {0}: install sentence-beam on every TaskManager, or name the launcher there "
         """by --environment_config='{{"command": "/path/to/sentence-beam-worker"}}'""",
-    ),
-    (
-        r"No module named '(transforms|pipelines)[^']*'",
-        "the workers' Python has no module {0}: install sentence-beam for the interpreter that runs them",
     ),
     (
         r"No module named '([^']+)'",
