@@ -42,7 +42,8 @@ class TokenStatistics:
         """Statistics of texts whose token ids `ids` [N] are cut by `offsets` [B + 1], for a vocabulary of `size`."""
         if method == "tfidf":
             text = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-            ids = np.unique(text * size + ids.astype(np.int64)) % size
+            pairs = np.sort(text * size + ids.astype(np.int64))  # np.unique takes several times as long
+            ids = pairs[np.diff(pairs, prepend=-1) != 0] % size
         return cls(method, tokenizer, len(offsets) - 1, np.bincount(ids, minlength=size).astype(np.int64))
 
     def __add__(self, other: "TokenStatistics") -> "TokenStatistics":

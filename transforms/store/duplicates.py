@@ -28,5 +28,5 @@ def id_hashes(path: str) -> Iterator[tuple[int, bytes]]:
 
 def repeated(parts: Iterable[bytes]) -> int:
     """Rows of a bucket whose id an earlier row has."""
-    hashes = np.frombuffer(b"".join(parts), np.uint64)
-    return len(hashes) - len(np.unique(hashes))
+    hashes = np.sort(np.frombuffer(b"".join(parts), np.uint64))  # np.unique takes twenty times as long
+    return int(np.count_nonzero(hashes[1:] == hashes[:-1]))
