@@ -55,6 +55,11 @@ MEANINGS = (
         r"No module named '([^']+)'",
         "the workers' Python has no module {0}: install there what is installed here (pip install -c constraints.txt)",
     ),
+    (
+        r"Runtime environment: \S*?(python[\d.]+_sdk:[\w.]*\w)",
+        "a worker has apache-beam {0}, the machine that submitted the job another, or another Python; "
+        "install one version on both (workers: in their image or environment)",
+    ),
     (r"in state CANCELLED", "the job was cancelled on the engine; what it finished stands, run again for the rest"),
     (
         r"NoResourceAvailableException",

@@ -123,13 +123,10 @@ def test_a_text_that_crashes_its_worker_ends_the_job(on_flink: Flink, model: Pat
     check_ledger(store, 119)
 
 
-def launcher(folder: Path, **environment: str) -> Path:
-    """A worker launcher that sets variables first."""
+def launcher(folder: Path, *lines: str) -> Path:
+    """A worker launcher in Python."""
     path = folder / "launcher"
-    path.write_text(
-        f"#!{sys.executable}\nimport os, sys\nfrom transforms.beam.worker import main\n"
-        f"os.environ.update({environment!r})\nsys.exit(main())\n"
-    )
+    path.write_text("\n".join([f"#!{sys.executable}", "import os, sys", *lines, ""]))
     path.chmod(0o755)
     return path
 
@@ -143,13 +140,19 @@ def test_no_launcher_on_a_task_manager(on_flink: Flink, corpus: str, model: Path
 def test_the_package_is_missing_for_the_workers_python(
     on_flink: Flink, corpus: str, model: Path, tmp_path: Path
 ) -> None:
-    script = launcher(tmp_path, SENTENCE_BEAM_TEST_HIDE="1")
+    lines = (
+        "from transforms.beam.worker import main",
+        "os.environ['SENTENCE_BEAM_TEST_HIDE'] = '1'",
+        "sys.exit(main())",
+    )
+    script = launcher(tmp_path, *lines)
     arguments = embed(corpus, tmp_path / "store", model)
     on_flink.run(*arguments, launcher=script).failed(1, "no module transforms", "install sentence-beam")
 
 
 def test_another_beam_on_the_workers(on_flink: Flink, corpus: str, model: Path, tmp_path: Path) -> None:
-    script = launcher(tmp_path, SENTENCE_BEAM_TEST_BEAM="2.99.0")
+    begin = "os.execv(sys.executable, [sys.executable, '-m', 'transforms.beam.worker', *sys.argv[1:]])"
+    script = launcher(tmp_path, "os.environ['SENTENCE_BEAM_TEST_BEAM'] = '2.99.0'", begin)
     arguments = embed(corpus, tmp_path / "store", model)
-    on_flink.run(*arguments, launcher=script).failed(1, "a worker has apache-beam 2.99.0", "install one version")
+    on_flink.run(*arguments, launcher=script).failed(1, "a worker has apache-beam python", ":2.99.0", "install one")
     assert len(set(on_flink.cluster.jobs().values()) - {"FINISHED"}) <= 1

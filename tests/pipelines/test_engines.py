@@ -162,6 +162,11 @@ COMPLAINTS = {
     ),
     "\n  ModuleNotFoundError: No module named 'transforms'\n": ("no module transforms", "install sentence-beam"),
     "No module named 'torch'": ("no module torch", "constraints.txt"),
+    "versions used at pipeline construction time. Submission environment: beam:version:sdk_base:apache/"
+    "beam_python3.11_sdk:2.77.0. Runtime environment: beam:version:sdk_base:apache/beam_python3.12_sdk:2.99.0.": (
+        "a worker has apache-beam python3.12_sdk:2.99.0,",
+        "install one version",
+    ),
     "Pipeline job-1 failed in state CANCELLED: unknown error": ("cancelled", "run again"),
     "Unable to fetch remote prism binary at http://x: <urlopen error>": ("--prism_location",),
     "Process died with exit code 137": ("died more often", "run again"),
