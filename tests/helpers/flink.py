@@ -95,7 +95,7 @@ class Cluster:
         self._started += 1
         name = f"tm{self._started}"
         memory = [f"taskmanager.memory.{part}={size}" for part, size in MEMORY.items()]
-        # With Beam's jar in Flink's lib, so that workers outlive a stage. A JobManager reads the job from a jar of its own.
+        # With Beam's jar in Flink's lib, so that workers may outlive a stage. A JobManager reads the job from a jar of its own.
         said = ["taskmanager.cpu.cores=1", f"taskmanager.resource-id={name}", "classloader.resolve-order=parent-first"]
         settings = [word for setting in (*said, *memory) for word in ("-D", setting)]
         self._run(name, TASK_MANAGER, "-Xmx600m", ["-XX:MaxDirectMemorySize=300m"], settings)
