@@ -31,8 +31,8 @@ RUNNER = "FnApiRunner"
 HERE = ("fnapirunner", "directrunner", "inprocessrunner", "prismrunner")
 FLINK_HERE = ("[local]", "[auto]")
 WORKER = "sentence-beam-worker"
-# So long after its start a worker is given new stages, and so long it is kept without any: longer than a stage waits for
-# the one before, shorter than an engine's pause before it tries again, since until then it asks a worker that died.
+# So long after its start a worker is given new stages, and so long it is kept without any: longer than a stage waits
+# for the one before, shorter than an engine pauses before it tries again, since until then it asks a worker that died.
 CACHE_MILLIS = 5000
 ANSWER_SECONDS = 15
 ONE_PROCESS = "no_use_multiple_sdk_containers"

@@ -144,7 +144,10 @@ class Cluster:
         found = []
         for proc in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                if b"--provision_endpoint" in (proc / "cmdline").read_bytes() and mark in (proc / "environ").read_bytes():
+                if (
+                    b"--provision_endpoint" in (proc / "cmdline").read_bytes()
+                    and mark in (proc / "environ").read_bytes()
+                ):
                     found.append(int(proc.name))
         return sorted(found)
 
