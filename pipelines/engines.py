@@ -12,6 +12,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 from apache_beam.options.pipeline_options import (
     DebugOptions,
     FlinkRunnerOptions,
@@ -23,7 +24,7 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
-from transforms.beam.worker import NO_PACKAGE
+from transforms.beam.worker import BEAM_WANTED, NO_PACKAGE, OTHER_BEAM
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import storage
 
@@ -31,8 +32,8 @@ RUNNER = "FnApiRunner"
 HERE = ("fnapirunner", "directrunner", "inprocessrunner", "prismrunner")
 FLINK_HERE = ("[local]", "[auto]")
 WORKER = "sentence-beam-worker"
-# So long after its start a worker is given new stages, and so long it is kept without any: longer than a stage waits
-# for the one before, shorter than an engine pauses before it tries again, since until then it asks a worker that died.
+# So long a worker is kept without a stage: longer than one waits for the next, shorter than an engine pauses before it
+# tries again, since until then it asks a worker that died.
 CACHE_MILLIS = 5000
 ANSWER_SECONDS = 15
 ONE_PROCESS = "no_use_multiple_sdk_containers"
@@ -54,6 +55,11 @@ MEANINGS = (
     (
         r"No module named '([^']+)'",
         "the workers' Python has no module {0}: install there what is installed here (pip install -c constraints.txt)",
+    ),
+    (
+        rf"Process died with exit code {OTHER_BEAM}\b",
+        f"a worker has another apache-beam than the machine that submitted the job ({beam.__version__}); install one "
+        "version on both",
     ),
     (
         r"Runtime environment: \S*?(python[\d.]+_sdk:[\w.]*\w)",
@@ -170,8 +176,10 @@ def _check_process(portable: PortableOptions) -> None:
         portable.environment_config = json.dumps({"command": _launcher()})
     if portable.environment_config:
         try:
-            json.loads(portable.environment_config)["command"]
-        except (ValueError, KeyError, TypeError) as error:
+            config = json.loads(portable.environment_config)
+            told = {"command": config["command"], "env": {BEAM_WANTED: beam.__version__, **config.get("env", {})}}
+            portable.environment_config = json.dumps({**config, **told})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise OptionError(
                 f"--environment_config {portable.environment_config} is not what PROCESS needs; "
                 """write '{"command": "/path/to/sentence-beam-worker"}'"""

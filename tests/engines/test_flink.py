@@ -26,6 +26,7 @@ def test_both_task_managers_embed_and_the_loss_of_one_changes_nothing(
     assert "360 written of 360 read" in outcome.out
     assert the_same(there) == the_same(here)
     assert len(workers(there)) == 2
+    assert len(on_flink.seen("workers")) == 2, "a worker was not kept from stage to stage"
     loads = on_flink.seen("loads")
     assert len(loads) == len(set(loads)) == 2, "one model a process"
     assert len(on_flink.seen("forwards")) == sidecars(here) + len(loads)  # each process embeds the canary
@@ -64,6 +65,7 @@ def test_nights_with_an_index(on_flink: Flink, corpus: str, model: Path, tmp_pat
     for where, store in stores.items():
         run(where, *embed(glob, store, model, "--partition", partition, "--index", "Flat"))
     assert the_same(stores["there"]) == the_same(stores["here"])
+    assert len(on_flink.seen("workers")) == 2
     assert len(on_flink.seen("loads")) == 2
 
     texts = [*sentences(360)[90:180], *sentences(90, 500)]  # half of a file is new

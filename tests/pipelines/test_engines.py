@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import (
     DebugOptions,
@@ -59,7 +60,9 @@ def prepared(*flags: str, accelerator: str | None = None) -> PipelineOptions:
 def test_flink_needs_its_address_and_the_environment_alone(flink: str) -> None:
     options = prepared("--runner=FlinkRunner", f"--flink_master={flink}", "--environment_type=PROCESS")
     portable, cluster = options.view_as(PortableOptions), options.view_as(FlinkRunnerOptions)
-    assert Path(json.loads(portable.environment_config)["command"]).name == "sentence-beam-worker"
+    config = json.loads(portable.environment_config)
+    assert Path(config["command"]).name == "sentence-beam-worker"
+    assert config["env"] == {"SENTENCE_BEAM_APACHE_BEAM": beam.__version__}
     assert portable.environment_cache_millis == 5000
     assert int(portable.sdk_worker_parallelism) == 1
     assert (cluster.parallelism, cluster.flink_submit_uber_jar) == (6, True)
@@ -69,10 +72,12 @@ def test_flink_needs_its_address_and_the_environment_alone(flink: str) -> None:
 def test_what_is_given_stays(flink: str) -> None:
     options = prepared(
         "--runner=FlinkRunner", f"--flink_master=http://{flink}", "--environment_type=PROCESS", "--parallelism=3",
-        "--environment_cache_millis=5", '--environment_config={"command": "/w"}', "--save_main_session",
+        "--environment_cache_millis=5", '--environment_config={"command": "/w", "env": {"A": "1"}}', "--save_main_session",
     )  # fmt: skip
     portable = options.view_as(PortableOptions)
-    assert json.loads(portable.environment_config) == {"command": "/w"}
+    config = json.loads(portable.environment_config)
+    assert config["command"] == "/w"
+    assert config["env"]["A"] == "1"
     assert int(portable.environment_cache_millis) == 5
     assert options.view_as(FlinkRunnerOptions).parallelism == 3
     assert options.view_as(SetupOptions).save_main_session is True
@@ -169,6 +174,7 @@ COMPLAINTS = {
     ),
     "Pipeline job-1 failed in state CANCELLED: unknown error": ("cancelled", "run again"),
     "Unable to fetch remote prism binary at http://x: <urlopen error>": ("--prism_location",),
+    "Process died with exit code 79": ("another apache-beam", beam.__version__, "install one version"),
     "Process died with exit code 137": ("died more often", "run again"),
 }
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+import apache_beam as beam
 import grpc
 from apache_beam.portability.api import beam_provision_api_pb2 as provision_api
 from apache_beam.portability.api import beam_provision_api_pb2_grpc as provision_service
@@ -18,7 +19,10 @@ from apache_beam.runners.job.utils import struct_to_dict
 from apache_beam.runners.worker import sdk_worker_main
 
 SECONDS = 60.0  # for an answer on the same machine
-NO_PACKAGE = 78  # of a worker that cannot start an engine passes on the exit status alone
+# Of a worker that cannot start an engine passes on the exit status alone.
+NO_PACKAGE = 78
+OTHER_BEAM = 79
+BEAM_WANTED = "SENTENCE_BEAM_APACHE_BEAM"  # what the machine has that submitted the job
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,12 +63,17 @@ def environment(args: argparse.Namespace, info: provision_api.ProvisionInfo) -> 
 def main(argv: Sequence[str] | None = None) -> int:
     """Be the worker until the engine needs it no longer; returns the exit status.
 
-    1: the engine does not answer; `NO_PACKAGE`: the worker would find no sentence-beam, and its engine would wait long.
+    1: the engine does not answer. `NO_PACKAGE`, `OTHER_BEAM`: the worker would find no sentence-beam, or has another
+    Beam than the job wants, and its engine would wait long either way.
     """
     args = parser().parse_args(argv)
     if subprocess.run([sys.executable, "-c", "import pipelines, transforms"]).returncode:
         print(f"sentence-beam-worker: {sys.executable} has no sentence-beam; install it there", file=sys.stderr)
         return NO_PACKAGE
+    wanted = os.environ.get(BEAM_WANTED, beam.__version__)
+    if wanted != beam.__version__:
+        print(f"sentence-beam-worker: the job wants apache-beam {wanted}, here is {beam.__version__}", file=sys.stderr)
+        return OTHER_BEAM
     try:
         info = provision(args.provision_endpoint, args.id)
     except grpc.RpcError as error:

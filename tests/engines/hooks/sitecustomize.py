@@ -1,8 +1,8 @@
 """On the path of workers under test: Python imports it by itself. Watches and disturbs the encoder there.
 
-The folder SENTENCE_BEAM_TEST_HOOKS holds what was seen (`loads`, `forwards`: the process id of each) and what is wanted
-(`pace`: seconds that every forward pass takes longer; `drift`: vectors that point elsewhere). A text with the word CRASH
-ends its process as a fault in a native library would. SENTENCE_BEAM_TEST_HIDE hides the package, SENTENCE_BEAM_TEST_BEAM is what Beam's version shall be.
+The folder SENTENCE_BEAM_TEST_HOOKS holds what was seen (`workers`, `loads`, `forwards`: the process id of each) and what
+is wanted (`pace`: seconds that every forward pass takes longer; `drift`: vectors that point elsewhere). A text with the
+word CRASH ends its process as a fault in a native library would. SENTENCE_BEAM_TEST_HIDE hides the package, SENTENCE_BEAM_TEST_BEAM is what Beam's version shall be.
 """
 
 import dataclasses
@@ -78,7 +78,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 if FOLDER:
-    patches = {"transforms.encoder.encoder": watch}
+    patches = {"transforms.encoder.encoder": watch, "transforms.beam.worker": lambda _: seen("workers")}
     if "SENTENCE_BEAM_TEST_BEAM" in os.environ:
         patches["apache_beam.version"] = other_version
     sys.meta_path.insert(0, Finder(**patches))

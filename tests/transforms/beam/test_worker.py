@@ -75,6 +75,18 @@ def test_an_engine_that_does_not_answer(capsys: pytest.CaptureFixture[str]) -> N
     assert "sentence-beam-worker: 127.0.0.1:1 does not answer" in capsys.readouterr().err
 
 
+def test_another_beam_than_the_job_wants(
+    endpoint: str,
+    became: list[dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SENTENCE_BEAM_APACHE_BEAM", "2.1.0")
+    assert worker.main(arguments(endpoint)) == worker.OTHER_BEAM
+    assert "the job wants apache-beam 2.1.0" in capsys.readouterr().err
+    assert not became
+
+
 def test_a_python_without_the_package_is_told_before_anything_waits_for_it(
     endpoint: str,
     became: list[dict[str, str]],
