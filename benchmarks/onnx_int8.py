@@ -12,16 +12,17 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 INPUTS = ("input_ids", "attention_mask")
+MAX_TOKENS = 256
 
 
 class OnnxInt8:
     """The model of a folder; exports it into `where`. Raises ImportError where ONNX or its runtime is missing."""
 
-    def __init__(self, folder: str, where: Path, max_tokens: int = 256):
+    def __init__(self, folder: str, where: Path):
         import onnxruntime
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
-        self._tokenizer, self._max_tokens = AutoTokenizer.from_pretrained(folder), max_tokens
+        self._tokenizer = AutoTokenizer.from_pretrained(folder)
         export(folder, where / "model.onnx")
         quantize_dynamic(where / "model.onnx", where / "int8.onnx", weight_type=QuantType.QInt8)
         self._session = onnxruntime.InferenceSession(where / "int8.onnx", providers=["CPUExecutionProvider"])
@@ -35,9 +36,7 @@ class OnnxInt8:
         return vectors
 
     def _batch(self, texts: list[str]) -> np.ndarray:
-        found: Any = self._tokenizer(
-            texts, padding=True, truncation=True, max_length=self._max_tokens, return_tensors="np"
-        )
+        found: Any = self._tokenizer(texts, padding=True, truncation=True, max_length=MAX_TOKENS, return_tensors="np")
         (states,) = self._session.run(None, {name: found[name].astype(np.int64) for name in INPUTS})
         mask = found["attention_mask"][:, :, None].astype(np.float32)
         pooled = (states * mask).sum(1) / mask.sum(1)

@@ -144,10 +144,8 @@ class Cluster:
         found = []
         for proc in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                if (
-                    b"--provision_endpoint" in (proc / "cmdline").read_bytes()
-                    and mark in (proc / "environ").read_bytes()
-                ):
+                is_worker = b"--provision_endpoint" in (proc / "cmdline").read_bytes()
+                if is_worker and mark in (proc / "environ").read_bytes():
                     found.append(int(proc.name))
         return sorted(found)
 
