@@ -56,7 +56,7 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            "sentence-beam=pipelines.cli:main",
+            "sentence-beam=pipelines.cli:run",
             "sentence-beam-worker=transforms.beam.worker:main",
         ]
     },

@@ -3,9 +3,10 @@
     python -m benchmarks.encode [--sentences FOLDER] [--rows 2000] [--runs 5] [--base-texts 64] [--output FILE.json]
 
 FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Texts in memory, vectors in memory, tokenising included.
-The peer's best setting is the fastest of its batch sizes in every type, and of ONNX Runtime with int8 weights where
-that is installed (`pip install onnx onnxruntime`). By length: texts of 16 to 512 tokens through MiniLM-L6 and a
-BERT-base with random weights, as a share of the bare forward's best rate (CPU) or of --peak-tflops (GPU).
+The peer's best setting is the fastest of its batch sizes in every type, and in ONNX Runtime and OpenVINO where these
+are installed (`pip install onnx onnxruntime openvino nncf`); beside it the cosine of its vectors with those of float32.
+By length: texts of 16 to 512 tokens through MiniLM-L6 and a BERT-base with random weights, as a share of the bare
+forward's best rate (CPU) or of --peak-tflops (GPU).
 """
 
 import argparse
@@ -23,7 +24,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report, seconds
-from benchmarks.onnx_int8 import OnnxInt8
+from benchmarks.exported import exported
 from benchmarks.poolers import bert_base
 from pipelines import options
 from transforms.encoder import Encoder
@@ -35,6 +36,7 @@ LENGTHS = (16, 32, 128, 512)
 BATCHES = (16, 32, 64, 128, 256)
 BARE_TOKENS = {"cpu": (1024, 4096), "cuda": (16384, 65536)}
 BARS = {"float32": "1.6x", "bfloat16": "3x"}
+CALIBRATION_TEXTS = 512
 
 Work = Callable[[], Any]
 Row = tuple[str, str, str]
@@ -52,44 +54,48 @@ def peers(texts: list[str], device: str) -> dict[str, Work]:
         model = SentenceTransformer(folder, device=device, model_kwargs={"dtype": getattr(torch, dtype)})
         for batch in BATCHES:
             works[f"{dtype}, batches of {batch}"] = partial(model.encode, texts, batch_size=batch)
-    if device == "cpu":
-        works |= quantised(texts, folder)
+    for name, model in exported(folder, texts[:CALIBRATION_TEXTS]).items() if device == "cpu" else ():
+        for batch in BATCHES:
+            works[f"{name}, batches of {batch}"] = partial(model.encode, texts, batch)
     return works
 
 
-def quantised(texts: list[str], folder: str) -> dict[str, Work]:
-    """ONNX Runtime with int8 weights, where it is installed."""
-    try:
-        with tempfile.TemporaryDirectory() as where:
-            model = OnnxInt8(folder, Path(where))
-    except ImportError as error:
-        logging.warning("ONNX Runtime with int8 weights is left out: %s", error)
-        return {}
-    return {f"ONNX Runtime int8, batches of {batch}": partial(model.encode, texts, batch) for batch in BATCHES}
+def fastest(works: dict[str, Work]) -> dict[str, float]:
+    """The works that take least time of those of a kind (a name up to its comma), with seconds, the better of two."""
+    took = {name: min(seconds(work) for _ in range(2)) for name, work in works.items()}
+    kinds = {name.split(",")[0] for name in works}
+    best = [min((name for name in works if name.split(",")[0] == kind), key=took.__getitem__) for kind in kinds]
+    return {name: took[name] for name in sorted(best, key=took.__getitem__)}
 
 
-def fastest(works: dict[str, Work]) -> str:
-    """The name of the work that takes least time, the better of two."""
-    return min(works, key=lambda name: min(seconds(works[name]) for _ in range(2)))
+def closeness(one: np.ndarray, other: np.ndarray) -> str:
+    """Cosine of vectors of length 1, row by row."""
+    cosine = np.einsum("nd,nd->n", one, other, dtype=np.float64)
+    return f"cosine with float32 {cosine.mean():.4f}, at worst {cosine.min():.4f}"
 
 
 def against_peers(texts: list[str], runs: int, device: str) -> tuple[list[Row], dict[str, Any]]:
     """Ours over the peer's default and over its best setting, pair by pair."""
-    found = peers(texts, device)
-    best = fastest(found)
     plain = SentenceTransformer(str(resolve_model("minilm").root), device=device)
-    rows, data = [], {}
+    exact, found = plain.encode(texts), peers(texts, device)
+    best = fastest(found)
+    tokens = len(Encoder.load("minilm").tokenize(texts).ids)
+    rows = [
+        (f"peer: {name}", f"{tokens / took:,.0f} tokens/s", closeness(exact, found[name]()))
+        for name, took in best.items()
+    ]
+    first, data = next(iter(best)), {}
     for dtype in dtypes(device):
         ours = Encoder.load("minilm", dtype=dtype, device=device)
-        works = {"ours": partial(ours.encode, texts), "default": partial(plain.encode, texts), "best": found[best]}
+        works = {"ours": partial(ours.encode, texts), "default": partial(plain.encode, texts), "best": found[first]}
         for work in works.values():
             work()
         took = data[dtype] = interleaved(works, runs)
-        tokens = len(ours.tokenize(texts).ids) / statistics.median(took["ours"])
-        name = f"{dtype} against SentenceTransformer.encode"
-        ratio = f"{median_ratio(took['default'], took['ours']):.2f}x"
-        rows.append((f"{name}, default", ratio, f"bar {BARS[dtype]}; {tokens:,.0f} tokens/s"))
-        rows.append((f"{name}, {best}", f"{median_ratio(took['best'], took['ours']):.2f}x", "bar 1.3x for the best"))
+        speed = f"{tokens / statistics.median(took['ours']):,.0f} tokens/s"
+        rows.append((dtype, speed, closeness(exact, ours.encode(texts))))
+        for name, bar in (("default", BARS[dtype]), ("best", "1.3x for the faster dtype")):
+            ratio = f"{median_ratio(took[name], took['ours']):.2f}x"
+            rows.append((f"{dtype} against {'its default' if name == 'default' else first}", ratio, f"bar {bar}"))
     return rows, data
 
 

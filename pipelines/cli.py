@@ -1,8 +1,11 @@
 """`sentence-beam <command>`: finds the command's module and runs it."""
 
+import gc
 import importlib
 import logging
 import sys
+
+from transforms.imports import uncollected
 
 COMMANDS = {
     "embed": "embed a collection into a store, or bring the store up to date",
@@ -43,12 +46,20 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     logging.getLogger().setLevel(logging.ERROR)  # Beam warns of its own optional parts while it is imported
     try:
-        command = importlib.import_module(f"pipelines.{arguments[0]}")
+        with uncollected():
+            command = importlib.import_module(f"pipelines.{arguments[0]}")
     except KeyboardInterrupt:
         print(f"sentence-beam {arguments[0]}: {INTERRUPTED}", file=sys.stderr)
         return 1
     return command.main(arguments[1:])
 
 
+def run() -> int:
+    """`main` in a process of its own, which ends then."""
+    code = main()
+    gc.freeze()  # or Python looks through all that was imported for garbage once more, which takes seconds
+    return code
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

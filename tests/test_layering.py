@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-LAYERS = ["errors", "space", "pooling", "calibration", "encoder", "store", "index", "beam"]
+LAYERS = ["errors", "imports", "space", "pooling", "calibration", "encoder", "store", "index", "beam"]
 THIRD_PARTY = {
     "errors": set(),
+    "imports": set(),
     "space": set(),
     "pooling": {"torch", "numpy", "safetensors"},
     "calibration": {"numpy", "torch", "safetensors"},

@@ -292,9 +292,7 @@ def test_a_symlink_to_nothing_is_no_file(embed: Run, inputs: Path) -> None:
     embed(inputs / "b.txt").failed(2, inputs / "b.txt", "no file matches")
 
 
-def test_a_symlink_to_nothing_among_others_stops_the_run(
-    embed: Run, inputs: Path, store: Path
-) -> None:
+def test_a_symlink_to_nothing_among_others_stops_the_run(embed: Run, inputs: Path, store: Path) -> None:
     write_lines(inputs / "a.txt", ["one"])
     (inputs / "b.txt").symlink_to(inputs / "gone.txt")
     embed(inputs / "*").failed(1, inputs / "b.txt", "link to a file that is not there")

@@ -64,8 +64,12 @@ def test_an_output_without_permission(embed: Run, glob: Path, store: Path, monke
 
 
 def test_a_scheme_without_a_filesystem(run: Run, model: Path, glob: Path) -> None:
-    run("embed", "--input", glob, "--output", "xyz://bucket/store", "--model", model).failed(2, "xyz://bucket/store", "gs://")
-    run("embed", "--input", "xyz://bucket/*", "--output", "/tmp/none", "--model", model).failed(2, "xyz://bucket/", "gs://")
+    run("embed", "--input", glob, "--output", "xyz://bucket/store", "--model", model).failed(
+        2, "xyz://bucket/store", "gs://"
+    )
+    run("embed", "--input", "xyz://bucket/*", "--output", "/tmp/none", "--model", model).failed(
+        2, "xyz://bucket/", "gs://"
+    )
 
 
 # --- a full disk

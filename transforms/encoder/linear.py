@@ -1,7 +1,7 @@
 """Linear layers, on a CPU with their weights laid out once for the processor's matrix kernels.
 
-Laying them out anew for every product costs a tenth of it, and activation and residual go into the same pass over the
-output. Kernels are compiled per shape and kept, so that callers should use few numbers of rows.
+Laying them out anew for every product costs a tenth of it, and the activation goes into the same pass over the output.
+Kernels are compiled per shape and kept, so that callers should use few numbers of rows.
 """
 
 from dataclasses import dataclass
@@ -42,9 +42,7 @@ class PackedLinear:
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         """The result plus `residual` [n, out]."""
-        if self.packed is None:
-            return F.linear(x, self.weight, self.bias).add_(residual)
-        return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.packed, self.bias, "add")
+        return self._run(x, "none").add_(residual)  # as a step of the kernel's own this takes longer
 
     def _run(self, x: Tensor, activation: str) -> Tensor:
         if self.packed is None:

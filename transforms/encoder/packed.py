@@ -17,7 +17,6 @@ from torch.nn import functional as F
 
 from transforms.encoder.batches import Batch
 from transforms.encoder.bert import Block, Head, Weights, normed
-from transforms.encoder.linear import ROWS_HINT
 from transforms.encoder.own_attention import own_attention
 from transforms.encoder.taps import Tapped
 from transforms.pooling.needs import Needs
@@ -25,6 +24,7 @@ from transforms.pooling.needs import Needs
 # Up to this many tokens plain matrix products beat the fused kernel, whose blocks are larger than the texts.
 _SHORT = 48
 _REGISTER = 16  # float32 in 512 bits
+_AT_ONCE = 512  # tokens whose attention stays in the processor's cache
 # Rows are filled up to a multiple, so that few shapes occur: kernels are compiled, and kept, for every one.
 ROWS_STEP = 64
 
@@ -46,18 +46,13 @@ class PackedRunner:
         return self._weights.run(state, tokens, block, own)
 
     def _run_block(self, block: Block, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
-        qkv = self._memory("qkv", state.shape[0], 3 * state.shape[1], state.dtype)
-        for part in _parts(state.shape[0]):
-            qkv[part] = block.qkv(state[part])
-        mixed, after = self._attend(qkv, runs), torch.empty_like(state)
-        for part in _parts(state.shape[0]):
-            middle = normed(block.out_norm, block.out.add(mixed[part], state[part]))
-            after[part] = normed(block.down_norm, block.down.add(self._weights.rise(block, middle), middle))
-        return after
+        mixed = self._attend(block.qkv(state), runs)
+        middle = normed(block.out_norm, block.out.add(mixed, state))
+        return normed(block.down_norm, block.down.add(self._weights.rise(block, middle), middle))
 
     def _attend(self, qkv: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
         width = qkv.shape[1] // 3
-        mixed = self._memory("mixed", qkv.shape[0], width, qkv.dtype)
+        mixed = self._memory(qkv.shape[0], width, qkv.dtype)
         for start, texts, length in runs:
             stop = start + texts * length
             short = length <= _SHORT
@@ -67,11 +62,10 @@ class PackedRunner:
             mixed[start:stop].view(texts, length, self._weights.heads, -1).copy_(attended.transpose(1, 2))
         return mixed
 
-    def _memory(self, name: str, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
-        memory = getattr(self._scratch, name, None)
+    def _memory(self, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
+        memory = getattr(self._scratch, "mixed", None)
         if memory is None or memory.shape[0] < rows:
-            memory = torch.zeros(rows, columns, dtype=dtype)
-            setattr(self._scratch, name, memory)
+            memory = self._scratch.mixed = torch.zeros(rows, columns, dtype=dtype)
         return memory[:rows]
 
 
@@ -93,11 +87,6 @@ def _softmax(scores: Tensor) -> Tensor:
     return scores.div_(scores.sum(-1, keepdim=True))
 
 
-def _parts(rows: int) -> Iterator[slice]:
-    """Blocks of rows whose intermediates stay in the processor's cache."""
-    return (slice(start, min(rows, start + ROWS_HINT)) for start in range(0, rows, ROWS_HINT))
-
-
 def _own_attention(head: Head, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
     """How much each token attends to itself, [N] float32."""
     query, key = head.query(state), head.key(state)
@@ -115,6 +104,6 @@ def _equal_lengths(lengths: np.ndarray) -> Iterator[tuple[int, int, int]]:
     tokens = np.cumsum(lengths) - lengths
     for start, stop in zip(starts, [*starts[1:], len(lengths)], strict=True):
         length = int(lengths[start])
-        step = max(1, ROWS_HINT // length)
+        step = max(1, _AT_ONCE // length)
         for first in range(start, stop, step):
             yield int(tokens[first]), min(step, int(stop) - first), length
