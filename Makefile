@@ -24,7 +24,7 @@ test: $(VENV)/dev.stamp
 test-engines: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest tests/engines -m 'slow or not slow' -rs $(ARGS)
 
-# The short measurements, one after the other, some ten minutes each at most; nothing else should run meanwhile.
+# The short measurements, one after the other, some twelve minutes on two cores; nothing else should run meanwhile.
 # `make bench ARGS='--sentences FOLDER'` takes STS sets instead of docstrings.
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks.encode --rows 1000 --runs 3 $(ARGS)

@@ -17,7 +17,10 @@ from typing import Any
 from deploy.demo.docstrings import module_docstrings, source_files
 
 SENTENCES = "folder of STS sets (*.tsv with sentence1 and sentence2); without it, docstrings of installed packages"
-PACKAGES = ("apache-beam", "torch", "transformers", "sentence-transformers", "faiss-cpu", "pyarrow", "numpy")
+PACKAGES = (
+    "apache-beam", "torch", "transformers", "sentence-transformers", "faiss-cpu", "pyarrow", "numpy", "onnxruntime",
+    "openvino", "nncf",
+)  # fmt: skip
 
 
 def machine() -> dict[str, Any]:
