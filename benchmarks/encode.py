@@ -93,9 +93,8 @@ def against_peers(texts: list[str], runs: int, device: str) -> tuple[list[Row], 
         took = data[dtype] = interleaved(works, runs)
         speed = f"{tokens / statistics.median(took['ours']):,.0f} tokens/s"
         rows.append((dtype, speed, closeness(exact, ours.encode(texts))))
-        for name, bar in (("default", BARS[dtype]), ("best", "1.3x for the faster dtype")):
-            ratio = f"{median_ratio(took[name], took['ours']):.2f}x"
-            rows.append((f"{dtype} against {'its default' if name == 'default' else first}", ratio, f"bar {bar}"))
+        for key, name, bar in (("default", "its default", BARS[dtype]), ("best", first, "1.3x for the faster dtype")):
+            rows.append((f"{dtype} against {name}", f"{median_ratio(took[key], took['ours']):.2f}x", f"bar {bar}"))
     return rows, data
 
 

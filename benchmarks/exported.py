@@ -4,6 +4,7 @@ What sentence-transformers' own backends do, which ask for another transformers 
 Want `pip install onnx onnxruntime` and `pip install openvino nncf`.
 """
 
+import importlib.util
 import logging
 import tempfile
 from collections.abc import Callable, Sequence
@@ -51,14 +52,15 @@ def tokens(tokenizer: Any, texts: list[str]) -> Inputs:
 
 def exported(folder: str, texts: Sequence[str]) -> dict[str, Exported]:
     """The model in each runtime that is installed, by its name; `texts` to calibrate int8 activations on."""
+    if importlib.util.find_spec("onnx") is None:
+        logging.warning("ONNX Runtime and OpenVINO are left out: onnx is not installed")
+        return {}
     tokenizer, found = AutoTokenizer.from_pretrained(folder), {}
     with tempfile.TemporaryDirectory() as where:
         path = Path(where) / "model.onnx"
+        export(folder, path)
         for make in (_onnx_runtime, _openvino):
             try:
-                import onnx  # noqa: F401
-
-                path.exists() or export(folder, path)
                 found |= {name: Exported(tokenizer, runtime) for name, runtime in make(path, tokenizer, texts).items()}
             except ImportError as error:
                 logging.warning("a peer is left out: %s", error)

@@ -78,9 +78,11 @@ class Weights:
                     found.heads[name] = own_attention(head, state)[:tokens]
         return found
 
-    def rise(self, block: Block, x: Tensor) -> Tensor:
-        """The first half of a block's feed-forward layers, activation included."""
-        return block.up.gelu(x) if self._gelu else self._activate(block.up(x))
+    def after_attention(self, block: Block, mixed: Tensor, state: Tensor) -> Tensor:
+        """The rest of a block, which looks at each token by itself: what attention gave and what entered it, [N, H]."""
+        middle = normed(block.out_norm, block.out.add(mixed, state))
+        raised = block.up.gelu(middle) if self._gelu else self._activate(block.up(middle))
+        return normed(block.down_norm, block.down.add(raised, middle))
 
 
 def normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """A forward pass without padding for the BERT family on a CPU.
 
 Linear layers run over the packed tokens of the whole batch, attention over runs of equally long texts, so that no mask
-and no padded token is ever computed. Scratch memory is reused: fresh pages for every intermediate cost a tenth of the
-time on a CPU.
+and no padded token is ever computed. What attention gives goes into memory that is reused: fresh memory for every block
+costs 2 to 4 % of the time.
 """
 
 import threading
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transforms.encoder.batches import Batch
-from transforms.encoder.bert import Block, Head, Weights, normed
+from transforms.encoder.bert import Block, Head, Weights
 from transforms.encoder.own_attention import own_attention
 from transforms.encoder.taps import Tapped
 from transforms.pooling.needs import Needs
@@ -46,9 +46,7 @@ class PackedRunner:
         return self._weights.run(state, tokens, block, own)
 
     def _run_block(self, block: Block, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
-        mixed = self._attend(block.qkv(state), runs)
-        middle = normed(block.out_norm, block.out.add(mixed, state))
-        return normed(block.down_norm, block.down.add(self._weights.rise(block, middle), middle))
+        return self._weights.after_attention(block, self._attend(block.qkv(state), runs), state)
 
     def _attend(self, qkv: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
         width = qkv.shape[1] // 3

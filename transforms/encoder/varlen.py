@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from transforms.encoder.batches import Batch
-from transforms.encoder.bert import Block, Head, Weights, normed
+from transforms.encoder.bert import Block, Head, Weights
 from transforms.encoder.taps import Tapped
 from transforms.encoder.transfer import to_device
 from transforms.pooling.needs import Needs
@@ -50,8 +50,7 @@ class VarlenRunner:
     def _run_block(self, block: Block, state: Tensor, bounds: Tensor, longest: int) -> Tensor:
         query, key, value = block.qkv(state).view(len(state), 3, self._weights.heads, -1).unbind(1)
         mixed: Any = varlen_attn(query, key, value, bounds, bounds, longest, longest)
-        middle = normed(block.out_norm, block.out.add(mixed.flatten(1), state))
-        return normed(block.down_norm, block.down.add(self._weights.rise(block, middle), middle))
+        return self._weights.after_attention(block, mixed.flatten(1), state)
 
 
 def _own_attention(head: Head, state: Tensor, bounds: Tensor, longest: int) -> Tensor:
