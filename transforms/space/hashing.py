@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ROW_HASH_BYTES = 16
-_BLAKE2B = {size: hashlib.blake2b(digest_size=size) for size in (8, ROW_HASH_BYTES)}
+_ROW_HASH = hashlib.blake2b(digest_size=ROW_HASH_BYTES)
 _BLOCK = 1 << 20
 
 
@@ -45,12 +45,7 @@ def row_hash(text: str) -> bytes:
 
 def row_hashes(texts: Iterable[str]) -> list[bytes]:
     """`row_hash` of every text, in order."""
-    return blake2b(texts, ROW_HASH_BYTES)
-
-
-def blake2b(texts: Iterable[str], size: int) -> list[bytes]:
-    """blake2b of every text's UTF-8 bytes, 8 or 16 bytes each."""
-    begun = _BLAKE2B[size].copy  # faster than beginning one
+    begun = _ROW_HASH.copy  # faster than beginning one
     found = []
     for text in texts:
         digest = begun()

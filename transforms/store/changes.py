@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transforms.store.duplicates import hash_ids
+from transforms.store.duplicates import hash_ids, in_buckets
 from transforms.store.records import UnitRecord
 from transforms.store.shards import as_hashes, read_shard
 
@@ -54,14 +54,12 @@ def read_side(path: str, is_new: bool, buckets: int, size: int | None = None) ->
     """The rows of a shard (of `size` bytes, if known), by a bucket of their id."""
     ids, rows = [], []
     for batch in read_shard(path, ["id", "row_hash"], size):
-        ids.append(hash_ids(batch.column(0).to_pylist()))
+        ids.append(hash_ids(batch.column(0)))
         rows.append(np.ascontiguousarray(as_hashes(batch.column(1))[:, :8]).view(np.uint64).reshape(-1))
     all_ids = np.concatenate(ids) if ids else np.empty(0, np.uint64)
     all_rows = all_ids * MIX + np.concatenate(rows) if rows else all_ids
-    bucket = all_ids % np.uint64(buckets)
-    for number in np.unique(bucket):
-        here = bucket == number
-        yield int(number), Side(is_new, all_ids[here].tobytes(), all_rows[here].tobytes())
+    for number, places in in_buckets(all_ids, buckets):
+        yield number, Side(is_new, all_ids[places].tobytes(), all_rows[places].tobytes())
 
 
 def count_changes(sides: Iterable[Side]) -> Changes:
@@ -78,8 +76,9 @@ def count_changes(sides: Iterable[Side]) -> Changes:
 def _excess(old: list[bytes], new: list[bytes]) -> tuple[int, int]:
     """How many items the old multiset has beyond the new one, and the new one beyond the old."""
     before, after = (np.frombuffer(b"".join(parts), np.uint64) for parts in (old, new))
-    _, item = np.unique(np.concatenate([before, after]), return_inverse=True)
-    difference = np.bincount(item[: len(before)], minlength=len(item)) - np.bincount(
-        item[len(before) :], minlength=len(item)
-    )
+    items = np.concatenate([before, after])
+    order = np.argsort(items)
+    first = np.flatnonzero(np.append(True, np.diff(items[order]) != 0))[: len(items)]
+    sign = np.repeat([1, -1], [len(before), len(after)])
+    difference = np.add.reduceat(sign[order], first) if len(items) else sign
     return int(difference[difference > 0].sum()), int(-difference[difference < 0].sum())

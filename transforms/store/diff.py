@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from transforms.store import storage
 from transforms.store.changes import differing
-from transforms.store.duplicates import hash_ids
+from transforms.store.duplicates import hash_ids, in_buckets
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
 from transforms.store.shards import read_shard
@@ -46,11 +46,10 @@ def _spill(sides: list[tuple[str, UnitRecord, int]], paths: list[str]) -> None:
     writers = [pa.ipc.new_file(path, _ROWS) for path in paths]
     for root, unit, sign in sides:
         for batch in read_shard(storage.join(root, unit.path or ""), ["id", "row_hash"], unit.bytes):
-            bucket = hash_ids(batch.column(0).to_pylist()) % np.uint64(len(paths))
             signs = pa.array(np.full(batch.num_rows, sign, np.int8))
             rows = pa.record_batch([*batch.columns, signs], schema=_ROWS)
-            for number in np.unique(bucket):
-                writers[number].write_batch(rows.filter(pa.array(bucket == number)))
+            for number, places in in_buckets(hash_ids(batch.column(0)), len(paths)):
+                writers[number].write_batch(rows.take(pa.array(places)))
     for writer in writers:
         writer.close()
 

@@ -3,27 +3,39 @@
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+import pyarrow as pa
+from xxhash import xxh3_64_intdigest
 
-from transforms.space.hashing import blake2b
 from transforms.store.shards import read_shard
 
+BUCKET_ROWS = 1_000_000
 BUCKETS = 256
 
 
-def hash_ids(ids: Iterable[str]) -> np.ndarray:
-    """uint64 [n], the first eight bytes of each id's blake2b."""
-    return np.frombuffer(b"".join(blake2b(ids, 8)), np.uint64)
+def hash_ids(ids: pa.StringArray) -> np.ndarray:
+    """uint64 [n], XXH3 of each id's UTF-8 bytes: the same in every process, as Python's own hashes are not."""
+    return np.fromiter(map(xxh3_64_intdigest, ids.cast(pa.binary()).to_pylist()), np.uint64, len(ids))
 
 
-def id_hashes(path: str) -> Iterator[tuple[int, bytes]]:
+def buckets_for(rows: int) -> int:
+    """How many buckets the ids of so many rows are cut into."""
+    return min(1 + rows // BUCKET_ROWS, BUCKETS)
+
+
+def in_buckets(hashes: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Each bucket that has some of the hashes in it, and where these are, int64 in order."""
+    bucket = (hashes % np.uint64(buckets)).astype(np.int64)
+    ends = np.cumsum(np.bincount(bucket, minlength=buckets))
+    for number, places in enumerate(np.split(np.argsort(bucket, kind="stable"), ends[:-1])):
+        if len(places):
+            yield number, places
+
+
+def id_hashes(path: str, buckets: int) -> Iterator[tuple[int, bytes]]:
     """For each bucket with ids of this shard in it: the bucket and the ids' hashes, packed uint64."""
-    ids = [i for batch in read_shard(path, ["id"]) for i in batch.column(0).to_pylist()]
-    hashes = hash_ids(ids)
-    bucket = hashes % np.uint64(BUCKETS)
-    order = np.argsort(bucket, kind="stable")
-    numbers, starts = np.unique(bucket[order], return_index=True)
-    for number, part in zip(numbers.tolist(), np.split(hashes[order], starts[1:]), strict=False):
-        yield number, part.tobytes()
+    hashes = np.concatenate([hash_ids(batch.column(0)) for batch in read_shard(path, ["id"])])
+    for number, places in in_buckets(hashes, buckets):
+        yield number, hashes[places].tobytes()
 
 
 def repeated(parts: Iterable[bytes]) -> int:
