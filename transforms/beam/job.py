@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from transforms.errors import SentenceBeamError
@@ -16,6 +17,7 @@ PROBLEMS = "problems"
 CARRIED = "carried"
 SPANS_PER_ELEMENT = 8
 ELEMENTS_WANTED = 64
+SPANS_FOR_ONE_PROCESS = 64
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,14 @@ class IndexRequest:
     merge: bool = False
 
 
-def spans_per_element(spans: int) -> int:
+def is_one_process(pipeline: beam.Pipeline) -> bool:
+    """Whether a process works off all elements, one after the other."""
+    direct = pipeline.options.view_as(DirectOptions)
+    return isinstance(pipeline.runner, FnApiRunner) and direct.direct_num_workers == 1
+
+
+def spans_per_element(spans: int, one_process: bool) -> int:
     """How many spans one element lists: enough to overlap reading, encoding and writing, few enough to spread."""
+    if one_process:
+        return SPANS_FOR_ONE_PROCESS
     return max(1, min(SPANS_PER_ELEMENT, spans // ELEMENTS_WANTED))

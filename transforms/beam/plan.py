@@ -9,7 +9,7 @@ from apache_beam.pvalue import TaggedOutput
 
 from transforms.beam import content, progress
 from transforms.beam.footers import check_types, read_footer
-from transforms.beam.job import CARRIED, PROBLEMS, EmbedJob, check_worker, spans_per_element
+from transforms.beam.job import CARRIED, PROBLEMS, EmbedJob, check_worker, is_one_process, spans_per_element
 from transforms.errors import SentenceBeamError
 from transforms.store import storage
 from transforms.store.corpus import InputFile, limit_spans, match_inputs
@@ -43,7 +43,8 @@ class Plan(beam.PTransform):
         )
         if self._job.by_content:
             return self._by_content(together)
-        return together | "Record" >> beam.FlatMap(record, self._job).with_outputs(PROBLEMS, CARRIED, main="spans")
+        write_down = beam.FlatMap(record, self._job, is_one_process(globs.pipeline))
+        return together | "Record" >> write_down.with_outputs(PROBLEMS, CARRIED, main="spans")
 
     def _by_content(self, together: beam.PCollection) -> "Planned":
         checked = together | "Check" >> beam.FlatMap(check, self._job).with_outputs(PROBLEMS, CARRIED, main="spans")
@@ -165,7 +166,7 @@ def together(grouped: Found, job: EmbedJob) -> tuple[list[PlannedFile], list[Pro
         return [], [Problem.of(error)]
 
 
-def record(grouped: Found, job: EmbedJob) -> Iterator[Any]:
+def record(grouped: Found, job: EmbedJob, one_process: bool) -> Iterator[Any]:
     """The whole plan, checked, written down and handed out; or its problems, and nothing handed out."""
     planned, problems = together(grouped, job)
     if problems:
@@ -177,7 +178,7 @@ def record(grouped: Found, job: EmbedJob) -> Iterator[Any]:
     progress.planned(sum(span.tokens for span in spans))
     for file in planned:
         yield from (TaggedOutput(CARRIED, carried(unit)) for unit in file.carried)
-    step = spans_per_element(len(spans))
+    step = spans_per_element(len(spans), one_process)
     for start in range(0, len(spans), step):
         yield spans[start : start + step]
 

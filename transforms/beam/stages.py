@@ -59,9 +59,9 @@ class Stages:
 
     def run(self, units: Iterator[UnitRows]) -> Iterator[UnitRecord]:
         """The record of every unit, each as soon as it is written, in order."""
-        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer:
+        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as preparer, ThreadPoolExecutor(1) as writer:
             writing: deque[Future[UnitRecord]] = deque()
-            for item in ahead(reader, map(self._prepare, units)):
+            for item in ahead(preparer, map(self._prepare, ahead(reader, units))):
                 writing.append(self._forward(item, writer) if isinstance(item, Work) else _done(item))
                 while writing and (writing[0].done() or len(writing) > UNITS_BEING_WRITTEN):
                     yield writing.popleft().result()

@@ -5,6 +5,7 @@ import gzip
 import json
 import lzma
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
@@ -152,9 +153,20 @@ def test_units_are_bounded_and_limited_runs_read_the_first_rows(
     units = read_all(path, unit_tokens=unit_tokens)
     for unit in units:
         if unit.read > 1:
-            assert estimated_tokens(sum(len(t) for t in unit.texts), unit.read) <= unit_tokens
+            assert estimated_tokens(sum(len(t) for t in unit.texts), unit.read) <= 1.25 * unit_tokens
     limited = read_all(path, unit_tokens=unit_tokens, limit=limit)
     assert [text for _, text in rows_of(limited)] == texts[:limit]
+
+
+def test_no_tiny_unit_is_left_at_the_end_of_a_span(tmp_path: Path) -> None:
+    texts = ["x" * 96] * 1000
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    row = estimated_tokens(96, 1)
+
+    for unit_rows, expected in ((990, [1000]), (400, [400, 400, 200]), (310, [310, 310, 380]), (1100, [1000])):
+        units = read_all(tmp_path / "a.parquet", unit_tokens=unit_rows * row)
+        assert [unit.read for unit in units] == expected
+        assert [unit.stop for unit in units] == list(accumulate(expected))
 
 
 def test_unit_names_depend_on_the_relative_path_alone(tmp_path: Path) -> None:

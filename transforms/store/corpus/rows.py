@@ -16,6 +16,7 @@ from transforms.store.corpus.lines import read_lines
 from transforms.store.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, Span, parquet_file
 
 READ_ROWS = 8192
+MOST = 1.25  # times a unit's tokens: what little is left after the last whole one goes with it, and makes no tiny shard
 EXCERPT = 80
 
 NULL_TEXT = "null text"
@@ -112,24 +113,28 @@ _Block = tuple[_Rows, np.ndarray]  # rows and their sizes in bytes
 
 
 def read_span(span: Span, columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
-    """The span's units in order, each of about `unit_tokens`; at least one, if only an empty one.
+    """The span's units in order, each of a quarter more than `unit_tokens` at most; at least one, if only an empty one.
 
     A unit is named like the span, with `.0`, `.1`, ... where there are several. Memory holds two units at most.
     Raises SentenceBeamError naming a file that cannot be read, InputChangedError one that changed.
     """
     blocks = _parquet_blocks(span, columns) if span.file.format == "parquet" else _line_blocks(span, columns)
     pieces = _cut(blocks, unit_tokens)
-    previous, number = next(pieces, _Rows()), 0
-    start = span.start
-    for piece in pieces:
+    previous, held = next(pieces, (_Rows(), 0.0))
+    number, start = 0, span.start
+    for piece, tokens in pieces:
+        if held + tokens <= MOST * unit_tokens:
+            previous.extend(piece)
+            held += tokens
+            continue
         yield _unit(span, f"{span.name}.{number}", (start, piece.positions[0]), previous)
-        previous, number, start = piece, number + 1, piece.positions[0]
+        previous, held, number, start = piece, tokens, number + 1, piece.positions[0]
     name = f"{span.name}.{number}" if number else span.name
     yield _unit(span, name, (start, span.stop), previous)
 
 
-def _cut(blocks: Iterator[_Block], unit_tokens: int) -> Iterator[_Rows]:
-    """Runs of rows of at most `unit_tokens` (estimated), or of one row that is larger."""
+def _cut(blocks: Iterator[_Block], unit_tokens: int) -> Iterator[tuple[_Rows, float]]:
+    """Runs of rows of at most `unit_tokens` (estimated), or of one row that is larger, and their tokens."""
     current, used = _Rows(), 0.0
     for block, sizes in blocks:
         cost = sizes / BYTES_PER_TOKEN + TOKENS_PER_ROW
@@ -143,11 +148,11 @@ def _cut(blocks: Iterator[_Block], unit_tokens: int) -> Iterator[_Rows]:
             current.extend(block.slice(start, stop))
             used += (total[stop - 1] if stop else 0.0) - spent
             if stop < len(total):
-                yield current
+                yield current, used
                 current, used = _Rows(), 0.0
             start = stop
     if current.positions:
-        yield current
+        yield current, used
 
 
 def _unit(span: Span, name: str, bounds: tuple[int, int | None], rows: _Rows) -> UnitRows:
