@@ -20,7 +20,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report, seconds
-from pipelines import embed, options, plan
+from pipelines import beam_flags, embed, options, plan
 from transforms.encoder import Encoder
 from transforms.space import resolve_model
 from transforms.space.dtypes import native_dtype
@@ -50,7 +50,7 @@ def embed_once(where: Path, dtype: str, *flags: str) -> str:
 
 def predicted(where: Path, dtype: str) -> float:
     """Seconds that `plan` says a run would take."""
-    args, beam_options = options.parse(
+    args, beam_options = beam_flags.parse(
         embed.parser("plan"), ["--input", f"{where}/corpus.parquet", "--output", f"{where}/none", "--dtype", dtype]
     )
     found = plan.predict(args, beam_options)

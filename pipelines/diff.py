@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _diff(argv: list[str]) -> int:
-    args, _ = options.parse(parser(), argv)
+    args = options.parse(parser(), argv)
     check_output(args.output, (".parquet",))
     old, new = (open_store(args.store, run).manifest for run in (args.old, args.new))
     counts: Counter[str] = Counter()

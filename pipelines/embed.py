@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import apache_beam as beam
 
-from pipelines import engines, options
+from pipelines import beam_flags, engines, options
 from pipelines.progress import watched
 from pipelines.resolve import Resolved, holding_lease, new_run, resolve
 from pipelines.summary import print_summary
+from pipelines.vector_options import add_vector_options
 from pipelines.writing import Writer, recorded, result_of, writing
 from transforms.beam import BuildIndex, Commit, Embed, Plan
 from transforms.beam.commit import CountDuplicateIds
@@ -69,36 +70,6 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     return p
 
 
-def add_vector_options(group: argparse._ArgumentGroup) -> None:
-    """What decides the vectors; None stands for "not given"."""
-    group.add_argument(
-        "--model",
-        type=options.filled,
-        metavar="MODEL",
-        help="minilm, a local directory, or a Hugging Face id (default: minilm)",
-    )
-    group.add_argument("--revision", metavar="R", help="revision of a Hugging Face id")
-    group.add_argument("--pooler", metavar="SPEC", help="how token states become a vector (default: the model's own)")
-    prompt = group.add_mutually_exclusive_group()
-    prompt.add_argument("--prompt", metavar="STR", help="text put before every row")
-    prompt.add_argument("--prompt-name", metavar="NAME", help="one of the model's named prompts")
-    group.add_argument(
-        "--max-tokens", type=options.positive, metavar="N", help="cut longer texts (default: the model's limit)"
-    )
-    group.add_argument(
-        "--normalize", action=argparse.BooleanOptionalAction, help="vectors of length 1 (default: as the model says)"
-    )
-    group.add_argument(
-        "--calibration", metavar="PATH", help="folder that fit made, applied to the vectors ('' for none)"
-    )
-    group.add_argument("--truncate-dim", type=options.positive, metavar="D", help="keep the first D components")
-    group.add_argument(
-        "--dtype",
-        choices=["auto", "float32", "bfloat16", "float16"],
-        help="type of the forward pass (default: the store's, else what the machine computes natively)",
-    )
-
-
 def _add_machine_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
     group.add_argument("--tokens-per-batch", type=options.size, metavar="N", help="padded tokens in one forward pass")
@@ -108,7 +79,7 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
         help="a text's vector is the same to the bit whatever its neighbours and the number of threads",
     )
     group.add_argument("--accelerator", metavar="HINT", help="Beam accelerator hint for the embedding step alone")
-    group.add_argument("--min-ram", type=options.memory, metavar="SIZE", help="Beam memory hint, likewise")
+    group.add_argument("--min-ram", type=beam_flags.memory, metavar="SIZE", help="Beam memory hint, likewise")
     group.add_argument(
         "--worker-model", metavar="PATH", help="where workers keep the model, if not where this machine does"
     )
@@ -120,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _embed(argv: list[str]) -> int:
-    args, beam_options = options.parse(parser(), argv)
+    args, beam_options = beam_flags.parse(parser(), argv)
     if args.dry_run:
         from pipelines.plan import show
 

@@ -24,11 +24,11 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
+from pipelines.options import RUNNER
 from transforms.beam.worker import BEAM_WANTED, NO_PACKAGE, OTHER_BEAM
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import storage
 
-RUNNER = "FnApiRunner"
 HERE = ("fnapirunner", "directrunner", "inprocessrunner", "prismrunner")
 FLINK_HERE = ("[local]", "[auto]")
 WORKER = "sentence-beam-worker"

@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _evaluate(argv: list[str]) -> int:
-    args, _ = options.parse(parser(), argv)
+    args = options.parse(parser(), argv)
     if args.output:
         check_file(args.output)
     tasks = read_tasks(args.task)

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _export(argv: list[str]) -> int:
-    args, _ = options.parse(parser(), argv)
+    args = options.parse(parser(), argv)
     store, output = open_store(args.store), check_output(args.output)
     temporary = output.with_name(f"{output.name}.tmp-{uuid.uuid4().hex}")
     temporary.mkdir(parents=True)

@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _files(argv: list[str]) -> int:
-    args, _ = options.parse(parser(), argv)
+    args = options.parse(parser(), argv)
     paths = open_store(args.store, args.snapshot).manifest.shard_paths
     if args.link is None:
         sys.stdout.writelines(f"{path}\n" for path in paths)

@@ -9,7 +9,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import engines, fit_picture, options
+from pipelines import beam_flags, engines, fit_picture, options
 from pipelines.progress import watched
 from pipelines.resolve import new_run
 from transforms.beam.fit import FitCalibration, FitJob, parts_of
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fit(argv: list[str]) -> int:
-    args, beam_options = options.parse(parser(), argv)
+    args, beam_options = beam_flags.parse(parser(), argv)
     if args.method in METHODS:
         _refuse(args, "sample")
         return _fit_tokens(args, beam_options)

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _history(argv: list[str]) -> int:
-    args, _ = options.parse(parser(), argv)
+    args = options.parse(parser(), argv)
     check_output(args.output)
     current = open_store(args.store).manifest
     kept = {run: "kept" for run in snapshots(current.root)} | {current.run: "current"}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import apache_beam as beam
 
-from pipelines import engines, options
+from pipelines import beam_flags, engines, options
 from pipelines.resolve import new_run, versions
 from pipelines.summary import index_lines
 from pipelines.writing import recorded, result_of, writing
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _index(argv: list[str]) -> int:
-    args, beam_options = options.parse(parser(), argv)
+    args, beam_options = beam_flags.parse(parser(), argv)
     root, run = storage.absolute(args.input), new_run()
     open_store(root)
     engines.check_shared(beam_options, input=root)

@@ -1,7 +1,6 @@
 """Options of all commands: ours by argparse, the rest to Beam, an unknown one refused; errors become one line."""
 
 import argparse
-import difflib
 import logging
 import math
 import os
@@ -11,40 +10,31 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
-from apache_beam.runners.runner import create_runner
-from apache_beam.transforms.resources import parse_resource_hints
-
-from pipelines import engines
 from pipelines.cli import INTERRUPTED
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store.corpus.files import is_utf8
 
+RUNNER = "FnApiRunner"
 DEBUG = "SENTENCE_BEAM_DEBUG"
 SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """A mistake is one line, as all errors are; --help shows the usage."""
 
     def error(self, message: str) -> NoReturn:
         raise OptionError(message if "--help" in message else f"{message}; see --help")
 
 
-class _BeamParser(_Parser, _BeamArgumentParser):
-    """Beam's own flags, with mistakes as ours are."""
-
-
 def command(name: str, description: str) -> argparse.ArgumentParser:
     """A parser that takes no abbreviations and says where other flags go."""
-    return _Parser(
+    return Parser(
         prog=f"sentence-beam {name}",
         description=description,
         allow_abbrev=False,
         epilog=(
-            f"The pipeline runs in this process (--runner={engines.RUNNER}) unless --runner says FlinkRunner, "
+            f"The pipeline runs in this process (--runner={RUNNER}) unless --runner says FlinkRunner, "
             "DataflowRunner, PrismRunner or DirectRunner (Prism, where it can be had). Flags that are not listed here "
             "go to Beam's pipeline options (--runner, --project, ...); what only a runner's Java side knows goes "
             "after --."
@@ -52,70 +42,28 @@ def command(name: str, description: str) -> argparse.ArgumentParser:
     )
 
 
-def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, PipelineOptions]:
-    """Our options and Beam's. Ends with exit status 2 on a flag that neither knows."""
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    """Our options, for a command that runs no pipeline; flags that are not ours are Beam's, for its filesystems.
+
+    Raises OptionError on a flag that neither knows.
+    """
+    check_text(argv)
+    try:
+        args, rest = parser.parse_known_args(argv)
+        if not rest:
+            return args
+    except OptionError:
+        pass  # Beam's flags are among what it may be about
+    from pipelines import beam_flags  # importing Beam takes two seconds
+
+    return beam_flags.parse(parser, argv)[0]
+
+
+def check_text(argv: Sequence[str]) -> None:
+    """Raise OptionError for an argument that neither ids nor manifests could hold."""
     for text in argv:
-        if not is_utf8(text):  # neither ids nor manifests could hold it
-            parser.error(f"argument {text!a} is not UTF-8; set the terminal to UTF-8")
-    ours, after = _split(list(argv))
-    try:
-        args, rest = parser.parse_known_args(ours)
-    except OptionError as error:
-        raise OptionError(_misspelt(parser, ours) or str(error)) from error
-    _, unknown = _beam_parser().parse_known_args(rest)
-    if unknown:
-        raise OptionError(_unknown(parser, unknown[0]))
-    options = PipelineOptions([*rest, *after])
-    if options.view_as(StandardOptions).runner is None:
-        options.view_as(StandardOptions).runner = engines.RUNNER
-    _check_runner(options.view_as(StandardOptions).runner)
-    engines.prepare(options, rest, getattr(args, "accelerator", None))
-    FileSystems.set_options(options)
-    return args, options
-
-
-def _check_runner(name: str) -> None:
-    try:
-        create_runner(name)
-    except (ValueError, ImportError, AttributeError) as error:
-        raise OptionError(f"--runner {name} cannot be used ({error})") from error
-
-
-def _split(argv: list[str]) -> tuple[list[str], list[str]]:
-    if "--" not in argv:
-        return argv, []
-    at = argv.index("--")
-    return argv[:at], argv[at + 1 :]
-
-
-def _beam_parser() -> argparse.ArgumentParser:
-    parser = _BeamParser(allow_abbrev=False, add_help=False)
-    for options in sorted(_subclasses(PipelineOptions), key=lambda cls: cls.__name__):
-        if "_add_argparse_args" in vars(options):
-            options._add_argparse_args(parser)  # type: ignore[attr-defined]
-    return parser
-
-
-def _subclasses(cls: type) -> set[type]:
-    direct: list[type] = cls.__subclasses__()
-    return {*direct, *(sub for found in direct for sub in _subclasses(found))}
-
-
-def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
-    if not flag.startswith("-"):
-        return f"unknown argument {flag} (a pattern needs quotes in the shell); see --help"
-    known = [option for action in parser._actions for option in action.option_strings]
-    near = difflib.get_close_matches(flag.split("=")[0], known, n=1)
-    return f"unknown option {flag}" + (f"; did you mean {near[0]}?" if near else "; see --help")
-
-
-def _misspelt(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
-    """What to say of a flag that nobody knows and is nearly one of ours; it is why another one is missing."""
-    flags = [text.split("=")[0] for text in argv if text.startswith("--")]
-    beam = _beam_parser()._option_string_actions
-    strange = [flag for flag in flags if flag not in parser._option_string_actions and flag not in beam]
-    told = (_unknown(parser, flag) for flag in strange)
-    return next((line for line in told if "did you mean" in line), None)
+        if not is_utf8(text):
+            raise OptionError(f"argument {text!a} is not UTF-8; set the terminal to UTF-8")
 
 
 def run_command(name: str, job: Callable[[list[str]], int], argv: Sequence[str] | None) -> int:
@@ -175,15 +123,6 @@ def filled(text: str) -> str:
     """Anything but nothing, which is what an unset shell variable gives."""
     if not text.strip():
         raise argparse.ArgumentTypeError("is empty")
-    return text
-
-
-def memory(text: str) -> str:
-    """An amount of memory as Beam's resource hints write it."""
-    try:
-        parse_resource_hints({"min_ram": text})
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text} is not an amount of memory (as in 16GB)") from error
     return text
 
 

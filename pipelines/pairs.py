@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from pipelines import options
-from pipelines.embed import add_vector_options
 from pipelines.output import check_output, write_rows
 from pipelines.progress import watched
 from pipelines.search import excerpt
-from transforms.beam import progress
+from pipelines.vector_options import add_vector_options
+from transforms import progress
 from transforms.index.top_pairs import EXACT_BELOW, Pairs, exact_pairs, indexed_pairs, with_copies
 from transforms.space import DEFAULT_MODEL, row_hashes
 from transforms.store import storage
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _pairs(argv: list[str]) -> int:
-    args, _ = options.parse(parser(), argv)
+    args = options.parse(parser(), argv)
     check_output(args.output)
     with watched(sys.stderr), tempfile.TemporaryDirectory() as folder:
         collection = read(args)

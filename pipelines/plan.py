@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import engines, options
+from pipelines import beam_flags, engines, options
 from pipelines.progress import duration
 from pipelines.resolve import Resolved, new_run, resolve
 from transforms.beam import content
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _plan(argv: list[str]) -> int:
     from pipelines.embed import parser
 
-    return show(*options.parse(parser("plan"), argv))
+    return show(*beam_flags.parse(parser("plan"), argv))
 
 
 def show(args: argparse.Namespace, beam_options: PipelineOptions) -> int:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
-from transforms.beam import progress
+from transforms import progress
 
 SECONDS = 0.5
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import apache_beam as beam
 
-from pipelines import engines, options
+from pipelines import beam_flags, engines, options
 from pipelines.index import record_plan, snapshot_of
 from pipelines.resolve import new_run
 from pipelines.summary import index_lines
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _recalibrate(argv: list[str]) -> int:
-    args, beam_options = options.parse(parser(), argv)
+    args, beam_options = beam_flags.parse(parser(), argv)
     root, run = storage.absolute(args.store), new_run()
     engines.check_shared(beam_options, store=root)
     calibration = read_calibration(args.calibration)

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report(argv: list[str]) -> int:
-    args, _ = options.parse(parser(), argv)
+    args = options.parse(parser(), argv)
     check_output(args.output, (".html",))
     root = open_store(args.store).root
     found = nights(root, known_nights(root))

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _search(argv: list[str]) -> int:
-    args, _ = options.parse(parser(), argv)
+    args = options.parse(parser(), argv)
     check_output(args.output)
     store, queries = open_store(args.store, args.snapshot), args.query or read_queries(args.queries)
     from transforms.beam.search import Searcher

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from pipelines import options
+from pipelines import beam_flags, options
 from pipelines.resolve import new_run
 from pipelines.summary import amount
 from pipelines.writing import writing
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _vacuum(argv: list[str]) -> int:
-    args, beam_options = options.parse(parser(), argv)
+    args, beam_options = beam_flags.parse(parser(), argv)
     root = open_store(args.store).root
     older_than = OLDER_THAN if args.older_than is None and args.keep is None else args.older_than
     if args.dry_run:

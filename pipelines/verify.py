@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _verify(argv: list[str]) -> int:
-    args, _ = options.parse(parser(), argv)
+    args = options.parse(parser(), argv)
     manifest = open_store(args.store, args.snapshot).manifest
     found = list(faults(manifest))
     for fault in found:

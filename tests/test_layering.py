@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-LAYERS = ["errors", "imports", "space", "pooling", "calibration", "encoder", "store", "index", "beam"]
+LAYERS = ["errors", "imports", "progress", "space", "pooling", "calibration", "encoder", "store", "index", "beam"]
 THIRD_PARTY = {
     "errors": set(),
     "imports": set(),
+    "progress": set(),
     "space": set(),
     "pooling": {"torch", "numpy", "safetensors"},
     "calibration": {"numpy", "torch", "safetensors"},
     "encoder": {"torch", "transformers", "tokenizers", "numpy", "safetensors"},
-    "store": {"pyarrow", "numpy", "apache_beam", "zstandard", "google", "botocore"},
+    "store": {"pyarrow", "numpy", "apache_beam", "xxhash", "zstandard", "google", "botocore"},
     "index": {"numpy", "faiss"},
     "beam": {"apache_beam", "grpc", "numpy", "pyarrow"},
 }
@@ -91,13 +92,19 @@ def test_arrow_reads_bytes_without_python_in_between() -> None:
         ("transforms.calibration", ["torch", "transformers", "apache_beam"]),
         ("transforms.space", ["torch", "transformers", "apache_beam"]),
         ("transforms.beam", ["torch", "faiss", "transformers"]),
-        ("transforms.store", ["torch", "faiss", "transformers"]),
+        ("transforms.store", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
         ("pipelines.embed", ["torch", "faiss", "transformers"]),
-        ("pipelines.search", ["torch", "faiss", "transformers"]),
-        ("pipelines.pairs", ["torch", "faiss", "transformers"]),
         ("pipelines.fit", ["torch", "faiss", "transformers"]),
         ("pipelines.index", ["torch", "faiss", "transformers"]),
-        ("pipelines.verify", ["torch", "faiss", "transformers"]),
+        ("pipelines.diff", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
+        ("pipelines.evaluate", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
+        ("pipelines.export", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
+        ("pipelines.files", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
+        ("pipelines.history", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
+        ("pipelines.pairs", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
+        ("pipelines.report", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
+        ("pipelines.search", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
+        ("pipelines.verify", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
         ("pipelines.recalibrate", ["torch", "faiss", "transformers"]),
         ("transforms.beam.worker", ["torch", "faiss", "transformers"]),
     ],

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from pipelines.beam_flags import _beam_parser
 from pipelines.embed import parser
-from pipelines.options import _beam_parser
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "dataflow"
 METADATA = json.loads((FOLDER / "metadata.json").read_text(encoding="utf8"))

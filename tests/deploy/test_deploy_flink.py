@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipelines import embed, options
+from pipelines import beam_flags, embed
 
 FLINK = Path(__file__).resolve().parents[2] / "deploy" / "flink"
 
@@ -83,7 +83,7 @@ def application() -> tuple[dict[str, object], list[str]]:
 def test_the_applications_command_is_one_that_embed_takes() -> None:
     spec, command = application()
     assert command[:2] == ["sentence-beam", "embed"]
-    args, beam = options.parse(embed.parser(), command[2:])
+    args, beam = beam_flags.parse(embed.parser(), command[2:])
     told = beam.get_all_options()
     assert args.output == "gs://my-bucket/reviews-store"
     assert told["parallelism"] == spec["job"]["parallelism"]  # type: ignore[index]

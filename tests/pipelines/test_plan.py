@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from helpers.corpora import sentences, write_parquet
 
-from pipelines import embed, options, plan
+from pipelines import beam_flags, embed, plan
 
 
 def predicted(inputs: Path, model: Path) -> plan.Prediction:
     arguments = ["--input", f"{inputs}/*.parquet", "--output", f"{inputs}/none", "--model", str(model)]
-    return plan.predict(*options.parse(embed.parser("plan"), [*arguments, "--dtype", "float32"]))
+    return plan.predict(*beam_flags.parse(embed.parser("plan"), [*arguments, "--dtype", "float32"]))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.pvalue import TaggedOutput
 
-from transforms.beam import progress
+from transforms import progress
 from transforms.beam.footers import check_types, read_footers
 from transforms.beam.job import CARRIED, PROBLEMS, EmbedJob
 from transforms.errors import OptionError, SentenceBeamError

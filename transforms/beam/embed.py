@@ -11,7 +11,7 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.shared import Shared
 
-from transforms.beam import progress
+from transforms import progress
 from transforms.beam.alone import marked
 from transforms.beam.content import Block, Group, Key, ReadRowsFn, piece_unit
 from transforms.beam.job import PROBLEMS, EmbedJob, check_worker

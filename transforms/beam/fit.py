@@ -7,7 +7,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from transforms.beam import progress
+from transforms import progress
 from transforms.beam.fit_result import FitResult, write_result
 from transforms.beam.gather import Gather, Gathered, GatherJob, take_sample
 from transforms.calibration import parse_calibration

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
-from transforms.beam import content, progress
+from transforms import progress
+from transforms.beam import content
 from transforms.beam.footers import check_types, read_footer
 from transforms.beam.job import CARRIED, PROBLEMS, EmbedJob, check_worker, is_one_process, spans_per_element
 from transforms.errors import SentenceBeamError

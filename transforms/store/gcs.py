@@ -11,13 +11,11 @@ import functools
 import hashlib
 import mimetypes
 import os
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, cast
 
 import google.auth
-from apache_beam.io.filesystem import FileSystem
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.gcp.gcsio import create_storage_client
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -28,7 +26,7 @@ from google.cloud.storage.retry import DEFAULT_RETRY
 
 from transforms.errors import InputChangedError, SentenceBeamError
 from transforms.store.ranged import RangedReader
-from transforms.store.storage import Entry, literal_part
+from transforms.store.storage import Entry, literal_part, names_of
 
 FIELDS = "items(name,size,crc32c,generation,updated),nextPageToken"
 DELETES_AT_ONCE = 8  # as many connections as the client keeps, about
@@ -43,7 +41,7 @@ class GcsStorage:
         if literal_part(pattern) == pattern:
             entry = self.stat(pattern)
             return [entry] if entry else []
-        matches = re.compile(FileSystem.translate_pattern(pattern)).match
+        matches = names_of(pattern).fullmatch
         return [entry for entry in self._listed(literal_part(pattern)) if matches(entry.path)]
 
     def below(self, folder: str) -> list[Entry]:

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from transforms.errors import OptionError
 from transforms.space import Space
@@ -14,6 +13,9 @@ from transforms.store import layout, storage
 from transforms.store.coding import Coding
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.ranges import kept_ranges
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 LATEST = 5
 
@@ -34,8 +36,10 @@ class Store:
         """The space of its vectors."""
         return self.manifest.space
 
-    def dataset(self) -> ds.Dataset:
+    def dataset(self) -> "ds.Dataset":
         """The snapshot's rows as a pyarrow dataset (columns as README lists them); an empty one without any shard."""
+        import pyarrow.dataset as ds  # brings pandas along where it is installed: a third of a second
+
         paths = self.manifest.shard_paths
         if not paths:
             return ds.dataset(pa.table({"id": pa.array([], pa.string())}))

@@ -7,20 +7,19 @@ import contextlib
 import copy
 import functools
 import os
-import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
 from apache_beam.io.aws.clients.s3.boto3_client import Client
 from apache_beam.io.aws.clients.s3.messages import GetRequest, ListRequest, S3ClientError
 from apache_beam.io.aws.s3io import S3IO
-from apache_beam.io.filesystem import FileSystem
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 from botocore.exceptions import BotoCoreError, ClientError
 
 from transforms.errors import SentenceBeamError
-from transforms.store.storage import BeamStorage, Entry, literal_part
+from transforms.store.other import BeamStorage
+from transforms.store.storage import Entry, literal_part, names_of
 
 MISSING = 404
 
@@ -33,7 +32,7 @@ class S3Storage(BeamStorage):
         if prefix == pattern:
             entry = self.stat(pattern)
             return [entry] if entry else []
-        matches = re.compile(FileSystem.translate_pattern(pattern)).match
+        matches = names_of(pattern).fullmatch
         return [entry for entry in _listed(prefix) if matches(entry.path)]
 
     def below(self, folder: str) -> list[Entry]:

@@ -1,8 +1,8 @@
 """The one module that touches storage: list, read, write once, replace or delete if unchanged, delete.
 
 Local folders get atomic writes and real conditions (a hard link that must not exist, a comparison under a file lock),
-gs:// has them itself (see `gcs`). Every other scheme goes through Beam's filesystems, which can create and delete but
-have no conditional write: there `put_if_absent`, `replace_if` and `delete_if` look first and write then.
+gs:// has them itself (see `gcs`). Every other scheme goes through Beam's filesystems (see `other`). These modules are
+imported where a path wants them: Beam alone takes two seconds, which is long for a command that runs no pipeline.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
-
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileSystem
-from apache_beam.io.filesystems import FileSystems
+from typing import BinaryIO, Protocol
 
 from transforms.errors import MissingExtraError, SentenceBeamError
 
 BLOCK = 1 << 20
+SCHEME = re.compile(r"([a-zA-Z][-a-zA-Z0-9+.]*)://")
 LITERAL = re.compile(r"[^\[*?]*")
+GLOB = re.compile(r"\*\*?|\?|\[(?=(!?\]?[^\]]*))\1\]|.", re.DOTALL)
+WILDCARDS = {"**": ".*", "*": r"[^/\\]*", "?": "."}
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
 
 
@@ -190,7 +190,7 @@ def _matching(pattern: str) -> Iterator[str]:
     if literal == pattern:
         yield from [pattern] if os.path.exists(pattern) else []
         return
-    matches = re.compile(FileSystem.translate_pattern(pattern)).match
+    matches = names_of(pattern).fullmatch
     for parent, _, names in os.walk(os.path.dirname(literal)):
         yield from (path for path in (os.path.join(parent, name) for name in names) if matches(path))
 
@@ -201,77 +201,9 @@ def _is_file(path: str) -> bool:
     return os.path.isfile(path)
 
 
-class BeamStorage:
-    """Any scheme that Beam has a filesystem for."""
-
-    pins = False
-
-    def match(self, pattern: str) -> list[Entry]:
-        found = FileSystems.match([pattern])[0].metadata_list
-        return sorted((self._entry(m.path, m.size_in_bytes) for m in found), key=lambda e: e.path)
-
-    def below(self, folder: str) -> list[Entry]:
-        found = FileSystems.match([f"{folder}/**"])[0].metadata_list
-        entries = (Entry(m.path, m.size_in_bytes, "", "", m.last_updated_in_seconds) for m in found)
-        return sorted(entries, key=lambda e: e.path)
-
-    def stat(self, path: str) -> Entry | None:
-        found = FileSystems.match([path])[0].metadata_list
-        return self._entry(path, found[0].size_in_bytes) if found else None
-
-    def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
-        return cast(BinaryIO, FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED))
-
-    def read_versioned(self, path: str) -> tuple[bytes, str] | None:
-        if not self._exists(path):
-            return None
-        with self.open(path) as f:
-            data = f.read()
-        return data, hashlib.sha256(data).hexdigest()
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        if self._exists(path):
-            return False
-        self._write(path, data)
-        return True
-
-    def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
-        current = self.read_versioned(path)
-        if (current[1] if current else None) != version:
-            return False
-        self._write(path, data)
-        return True
-
-    def delete(self, *paths: str) -> None:
-        try:
-            if paths:
-                FileSystems.delete(list(paths))
-        except BeamIOError:
-            if any(map(self._exists, paths)):
-                raise
-
-    def delete_if(self, path: str, version: str) -> bool:
-        current = self.read_versioned(path)
-        if current is None or current[1] != version:
-            return False
-        self.delete(path)
-        return True
-
-    def _exists(self, path: str) -> bool:
-        return FileSystems.exists(path)
-
-    def _entry(self, path: str, size: int) -> Entry:
-        checksum = str(FileSystems.checksum(path))
-        return Entry(path, size, checksum, f"{size}-{checksum}")
-
-    def _write(self, path: str, data: bytes) -> None:
-        with FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED) as f:
-            f.write(data)
-
-
 def is_local(path: str) -> bool:
     """Whether the path is a file of this machine."""
-    return FileSystems.get_scheme(path) is None
+    return SCHEME.match(path.strip()) is None
 
 
 def threads_may_read(path: str) -> bool:
@@ -292,10 +224,11 @@ def storage_of(path: str) -> Storage:
             from transforms.store.s3 import S3Storage
 
             return S3Storage()
-        FileSystems.get_filesystem(path)
-    except (ImportError, ValueError, BeamIOError) as error:
+        from transforms.store.other import storage_by_beam
+
+        return storage_by_beam(path)
+    except (ImportError, ValueError) as error:
         raise _no_filesystem(path) from error
-    return BeamStorage()
 
 
 def _no_filesystem(path: str) -> MissingExtraError:
@@ -308,6 +241,25 @@ def _no_filesystem(path: str) -> MissingExtraError:
 def literal_part(pattern: str) -> str:
     """What stands before a pattern's first wildcard."""
     return LITERAL.match(pattern)[0]  # type: ignore[index]
+
+
+def names_of(pattern: str) -> re.Pattern[str]:
+    """What a glob names, as a regular expression for whole paths; what a wildcard stands for is as in Beam.
+
+    >>> bool(names_of("a/*.txt").fullmatch("a/b/c.txt")), bool(names_of("a/**.txt").fullmatch("a/b/c.txt"))
+    (False, True)
+    """
+    return re.compile("".join(_translated(found[0], found[1]) for found in GLOB.finditer(pattern)), re.DOTALL)
+
+
+def _translated(piece: str, among: str | None) -> str:
+    """A wildcard, the characters `among` which one is to be, or a character that stands for itself."""
+    if among is None:
+        return WILDCARDS.get(piece) or re.escape(piece)
+    among = re.sub(r"([\\\[&~|])", r"\\\1", among)
+    if among.startswith("!"):
+        return f"[^{among[1:]}]"
+    return f"[\\{among}]" if among.startswith("^") else f"[{among}]"
 
 
 def absolute(path: str) -> str:

@@ -1,12 +1,17 @@
 """Storage: write once, replace only what was read, on local disk and through Beam's filesystems."""
 
 import io
+import re
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem, MatchResult
+from apache_beam.io.filesystems import FileSystems
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from transforms.errors import SentenceBeamError
 from transforms.store import storage
@@ -101,6 +106,18 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path) if request.param == "local" else "mem://bucket"
 
 
+@settings(max_examples=500, deadline=None)
+@given(pattern=st.text("ab*?[]!^-/\\.\n", max_size=8), path=st.text("ab*?[]!^-/\\.\n", max_size=8))
+def test_wildcards_are_those_of_beam(pattern: str, path: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of Beam's expression
+        try:
+            expected = re.match(FileSystem.translate_pattern(pattern), path)
+        except re.error:  # [b-a]
+            return
+        assert bool(storage.names_of(pattern).fullmatch(path)) == bool(expected)
+
+
 def test_put_if_absent_never_writes_over(root: str) -> None:
     path = storage.join(root, "deep", "a.bin")
     store = storage.storage_of(path)
@@ -145,7 +162,7 @@ def test_below_lists_everything_in_one_go(root: str, monkeypatch: pytest.MonkeyP
     store = storage.storage_of(root)
     for path in [*paths, storage.join(root, "ab", "no.json")]:
         store.put_if_absent(path, path.encode())
-    monkeypatch.setattr(storage.FileSystems, "checksum", lambda path: pytest.fail("a request for every file"))
+    monkeypatch.setattr(FileSystems, "checksum", lambda path: pytest.fail("a request for every file"))
     found = store.below(storage.join(root, "a"))
     assert [(entry.path, entry.size) for entry in found] == [(path, len(path)) for path in sorted(paths)]
     assert store.below(storage.join(root, "none")) == []

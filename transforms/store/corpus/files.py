@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, cast
 
 import zstandard
-from apache_beam.io.filesystems import FileSystems
 
 from transforms.errors import InputChangedError, OptionError
 from transforms.store import storage
@@ -144,8 +143,7 @@ def overlaps(pattern: str, folder: str) -> bool:
     if not folder.startswith(fixed_part(pattern)) and not pattern.startswith(folder):
         return False
     would_be = folder + "embeddings/0123456789abcdef-000000000000-0123456789abcdef.parquet"
-    expression = FileSystems.get_filesystem(pattern).translate_pattern(pattern)
-    if re.match(expression, would_be):
+    if storage.names_of(pattern).fullmatch(would_be):
         return True
     return any(entry.path.startswith(folder) for entry in storage.storage_of(pattern).match(pattern))
 

@@ -1,0 +1,91 @@
+"""Options of the commands that run a pipeline: ours, and the rest to Beam, an unknown one refused."""
+
+import argparse
+import difflib
+from collections.abc import Sequence
+
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
+from apache_beam.runners.runner import create_runner
+from apache_beam.transforms.resources import parse_resource_hints
+
+from pipelines import engines
+from pipelines.options import RUNNER, Parser, check_text
+from transforms.errors import OptionError
+
+
+class _BeamParser(Parser, _BeamArgumentParser):
+    """Beam's own flags, with mistakes as ours are."""
+
+
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, PipelineOptions]:
+    """Our options and Beam's. Ends with exit status 2 on a flag that neither knows."""
+    check_text(argv)
+    ours, after = _split(list(argv))
+    try:
+        args, rest = parser.parse_known_args(ours)
+    except OptionError as error:
+        raise OptionError(_misspelt(parser, ours) or str(error)) from error
+    _, unknown = _beam_parser().parse_known_args(rest)
+    if unknown:
+        raise OptionError(_unknown(parser, unknown[0]))
+    options = PipelineOptions([*rest, *after])
+    if options.view_as(StandardOptions).runner is None:
+        options.view_as(StandardOptions).runner = RUNNER
+    _check_runner(options.view_as(StandardOptions).runner)
+    engines.prepare(options, rest, getattr(args, "accelerator", None))
+    FileSystems.set_options(options)
+    return args, options
+
+
+def _check_runner(name: str) -> None:
+    try:
+        create_runner(name)
+    except (ValueError, ImportError, AttributeError) as error:
+        raise OptionError(f"--runner {name} cannot be used ({error})") from error
+
+
+def _split(argv: list[str]) -> tuple[list[str], list[str]]:
+    if "--" not in argv:
+        return argv, []
+    at = argv.index("--")
+    return argv[:at], argv[at + 1 :]
+
+
+def _beam_parser() -> argparse.ArgumentParser:
+    parser = _BeamParser(allow_abbrev=False, add_help=False)
+    for options in sorted(_subclasses(PipelineOptions), key=lambda cls: cls.__name__):
+        if "_add_argparse_args" in vars(options):
+            options._add_argparse_args(parser)  # type: ignore[attr-defined]
+    return parser
+
+
+def _subclasses(cls: type) -> set[type]:
+    direct: list[type] = cls.__subclasses__()
+    return {*direct, *(sub for found in direct for sub in _subclasses(found))}
+
+
+def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
+    if not flag.startswith("-"):
+        return f"unknown argument {flag} (a pattern needs quotes in the shell); see --help"
+    known = [option for action in parser._actions for option in action.option_strings]
+    near = difflib.get_close_matches(flag.split("=")[0], known, n=1)
+    return f"unknown option {flag}" + (f"; did you mean {near[0]}?" if near else "; see --help")
+
+
+def _misspelt(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
+    """What to say of a flag that nobody knows and is nearly one of ours; it is why another one is missing."""
+    flags = [text.split("=")[0] for text in argv if text.startswith("--")]
+    beam = _beam_parser()._option_string_actions
+    strange = [flag for flag in flags if flag not in parser._option_string_actions and flag not in beam]
+    told = (_unknown(parser, flag) for flag in strange)
+    return next((line for line in told if "did you mean" in line), None)
+
+
+def memory(text: str) -> str:
+    """An amount of memory as Beam's resource hints write it."""
+    try:
+        parse_resource_hints({"min_ram": text})
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text} is not an amount of memory (as in 16GB)") from error
+    return text
