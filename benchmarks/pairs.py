@@ -1,4 +1,4 @@
-"""`sentence-beam pairs` from text to answer, against sentence-transformers' `paraphrase_mining`, each a process of its own.
+"""`sentence-beam pairs` against sentence-transformers' `paraphrase_mining`, from text to answer, a process each.
 
 python -m benchmarks.pairs [--sentences FOLDER] [--rows 10000] [--runs 3] [--output FILE.json]
 """
