@@ -1,6 +1,6 @@
 """`sentence-beam pairs` against sentence-transformers' `paraphrase_mining`, from text to answer, a process each.
 
-python -m benchmarks.pairs [--sentences FOLDER] [--rows 10000] [--runs 3] [--output FILE.json]
+    python -m benchmarks.pairs [--sentences FOLDER] [--rows 10000] [--runs 3] [--output FILE.json]
 """
 
 import argparse
