@@ -1,6 +1,8 @@
 """`sentence-beam pairs` against sentence-transformers' `paraphrase_mining`, from text to answer, a process each.
 
     python -m benchmarks.pairs [--sentences FOLDER] [--rows 10000] [--runs 3] [--output FILE.json]
+
+Both read a file of lines and load the model first; the peer encodes as it does by default, in float32.
 """
 
 import argparse
