@@ -1,4 +1,4 @@
-"""Options of all commands: ours by argparse, the rest to Beam, an unknown one refused; errors become one line."""
+"""What the options of all commands share; errors become one line."""
 
 import argparse
 import logging
@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from pipelines.cli import INTERRUPTED
 from transforms.errors import OptionError, SentenceBeamError
+from transforms.imports import uncollected
 from transforms.store.corpus.files import is_utf8
 
 RUNNER = "FnApiRunner"
@@ -54,7 +55,8 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Name
             return args
     except OptionError:
         pass  # Beam's flags are among what it may be about
-    from pipelines import beam_flags  # importing Beam takes two seconds
+    with uncollected():
+        from pipelines import beam_flags  # importing Beam takes two seconds
 
     return beam_flags.parse(parser, argv)[0]
 
@@ -180,11 +182,3 @@ def names(text: str) -> tuple[str, ...]:
     if len(set(found)) != len(found):
         raise argparse.ArgumentTypeError(f"{text} names a column twice")
     return found
-
-
-def need_store(root: str, found: object) -> None:
-    """Refuse a folder that holds no store."""
-    if found is None:
-        raise OptionError(
-            f"{root} holds no store (no manifest.json); check the path, or make one with sentence-beam embed"
-        )

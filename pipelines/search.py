@@ -35,7 +35,7 @@ def _search(argv: list[str]) -> int:
     args = options.parse(parser(), argv)
     check_output(args.output)
     store, queries = open_store(args.store, args.snapshot), args.query or read_queries(args.queries)
-    from transforms.beam.search import Searcher
+    from transforms.search import Searcher
 
     results = Searcher(store, args.model).search(queries, args.k, exact=args.exact)
     if args.output:

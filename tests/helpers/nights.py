@@ -13,7 +13,7 @@ from apache_beam.pvalue import TaggedOutput
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.beam import index as steps
 from transforms.beam.commit import commit_together
-from transforms.beam.search import Searcher
+from transforms.search import Searcher
 from transforms.space import Space, row_hashes
 from transforms.store import Store
 from transforms.store.commit import Snapshot, finish

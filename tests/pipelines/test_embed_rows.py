@@ -20,6 +20,7 @@ from helpers.corpora import (
     write_parquet,
 )
 
+from transforms.store import duplicates
 from transforms.store.results import read_result
 
 ALL = ("--max-rejects", 1)
@@ -295,6 +296,16 @@ def test_duplicate_ids_are_kept_and_counted(embed: Run, inputs: Path, store: Pat
     assert "2 rows have an id that an earlier row has" in outcome.out
     check_ledger(store, 5)
     assert sorted(ids_of(store)) == ["x", "x", "x", "y", "z"]
+
+
+def test_duplicate_ids_are_counted_whatever_the_number_of_buckets(
+    embed: Run, inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duplicates, "BUCKET_ROWS", 10)
+    ids = [f"id{i % 23}" for i in range(40)]
+    write_parquet(inputs / "a.parquet", sentences(40), row_group_size=8, id=ids)
+    outcome = embed(inputs / "*", "--id-column", "id", "--unit-tokens", 60).ok()
+    assert "17 rows have an id that an earlier row has" in outcome.out
 
 
 def test_copies_of_a_text_are_embedded_once_in_a_unit_and_written_each(embed: Run, inputs: Path, store: Path) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,20 @@ def copy(made: Path, store: Path) -> Path:
     """A copy of the store that a test may damage."""
     shutil.copytree(made, store)
     return store
+
+
+# --- starting
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("history", "--store"), ("files", "--store"), ("verify", "--store"), ("search", "--query", "dog", "--store")],
+    ids=lambda arguments: arguments[0],
+)
+def test_no_beam_where_no_pipeline_runs(made: Path, arguments: tuple[str, ...]) -> None:
+    code = "import sys; from pipelines.cli import main; print(main(sys.argv[1:]), 'apache_beam' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *arguments, str(made)], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "0 False", done.stderr
 
 
 # --- no store

@@ -11,10 +11,10 @@ from transforms.errors import SentenceBeamError
 from transforms.store import storage
 from transforms.store.changes import Changes, Side, count_changes, differing, read_side
 from transforms.store.commit import Snapshot
+from transforms.store.duplicates import buckets_for
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
 
-BUCKET_ROWS = 1_000_000
 KNOWN = "known"
 
 
@@ -78,7 +78,7 @@ def choose(grouped: tuple[None, Iterable[Any]], snapshot: Snapshot) -> Iterator[
         yield TaggedOutput(KNOWN, Unknown())
         return
     old, new = differing(previous.units, units), differing(units, previous.units)
-    buckets = 1 + sum(unit.rows for unit in (*old, *new)) // BUCKET_ROWS
+    buckets = buckets_for(sum(unit.rows for unit in (*old, *new)))
     for shards, is_new in ((old, False), (new, True)):
         yield from (Shard(storage.join(snapshot.root, unit.path or ""), unit.bytes, is_new, buckets) for unit in shards)
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from transforms.beam.index_files import as_keys
 from transforms.index import held_out_keys, sample_threshold, select
+from transforms.store.parquet import table_of
 from transforms.store.shards import as_hashes
 
 HELD_OUT = 1000
@@ -91,7 +92,7 @@ class Known:
     @classmethod
     def from_bytes(cls, data: bytes) -> "Known":
         """What `to_bytes` gave."""
-        table = pq.read_table(pa.BufferReader(data))
+        table = table_of(data)
         depth = int(table.schema.metadata[b"depth"])
         hashes = as_hashes(table.column("row_hash").combine_chunks())
         known = table.column("bound").is_valid().to_numpy()

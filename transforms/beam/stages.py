@@ -1,4 +1,4 @@
-"""Units through read + tokenise | forward | write: stages that overlap and hold few units at a time.
+"""Units through read | tokenise | forward | write: stages that overlap and hold few units at a time.
 
 Knows the encoder and the store and brings them together; no Beam here.
 """

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from transforms.errors import SentenceBeamError
 from transforms.store import layout, storage
+from transforms.store.parquet import table_of
 from transforms.store.shards import as_matrix, fixed_size
 
 TEXTS = (
@@ -60,7 +61,7 @@ class Canary:
     @classmethod
     def from_bytes(cls, data: bytes) -> "Canary":
         """The inverse of `to_bytes`."""
-        table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True).combine_chunks()
+        table = table_of(data).combine_chunks()
         return cls(tuple(table.column("text").to_pylist()), as_matrix(table.column("pooled").chunk(0)))
 
 

@@ -33,7 +33,8 @@ def in_buckets(hashes: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarr
 
 def id_hashes(path: str, buckets: int) -> Iterator[tuple[int, bytes]]:
     """For each bucket with ids of this shard in it: the bucket and the ids' hashes, packed uint64."""
-    hashes = np.concatenate([hash_ids(batch.column(0)) for batch in read_shard(path, ["id"])])
+    parts = [hash_ids(batch.column(0)) for batch in read_shard(path, ["id"])]
+    hashes = np.concatenate(parts) if parts else np.empty(0, np.uint64)
     for number, places in in_buckets(hashes, buckets):
         yield number, hashes[places].tobytes()
 

@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from transforms.store.parquet import table_of
+
 SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -64,7 +66,7 @@ def to_bytes(table: pa.Table) -> bytes:
 def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
     """The table of a locator file, or some of its columns."""
     schema = pa.schema([SCHEMA.field(name) for name in columns])
-    return pq.read_table(pa.BufferReader(data), columns=list(columns)).cast(schema)
+    return table_of(data, columns).cast(schema)
 
 
 def concat(tables: Iterable[pa.Table]) -> pa.Table:

@@ -62,7 +62,7 @@ class Store:
     @cached_property
     def _searcher(self) -> Any:
         # Search knows encoder and index, which stand beside the store; only this method reaches over.
-        from transforms.beam.search import Searcher
+        from transforms.search import Searcher
 
         return Searcher(self)
 

@@ -9,6 +9,7 @@ from typing import BinaryIO, cast
 
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from transforms.store.storage import Entry
 
@@ -83,6 +84,8 @@ class BeamStorage:
 
 def storage_by_beam(path: str) -> BeamStorage:
     """The storage that holds a path. Raises ValueError where Beam has no filesystem for its scheme."""
+    if FileSystems._pipeline_options is None:  # a command without a pipeline sets none, and some do not go without
+        FileSystems.set_options(PipelineOptions([]))
     try:
         FileSystems.get_filesystem(path)
     except BeamIOError as error:

@@ -13,6 +13,7 @@ from transforms.store import layout, storage
 from transforms.store.corpus import InputFile, Span
 from transforms.store.corpus.buckets import Buckets
 from transforms.store.ledger import PLAN_FIELDS, PlannedSpan, span_name
+from transforms.store.parquet import table_of
 from transforms.store.records import UnitRecord
 
 SCHEMA = pa.schema(
@@ -106,7 +107,7 @@ def read_plan(root: str, run: str) -> Plan:
     data = storage.read_bytes(storage.join(root, layout.plan(run)))
     files: dict[str, dict[str, Any]] = {}
     spans, tokens = [], 0
-    table = pq.read_table(pa.BufferReader(data))
+    table = table_of(data)
     for row in table.to_pylist():
         files[row["file"]] = {"path": row["file"], "source": row["path"]} | {
             name: row[name] for name in ("format", "size", "checksum", "version")

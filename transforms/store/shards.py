@@ -20,6 +20,7 @@ from transforms.space import Space
 from transforms.store import storage
 from transforms.store.coding import Coding, embedding_type
 from transforms.store.corpus import Rejected, UnitRows
+from transforms.store.parquet import table_of
 
 ROW_GROUP_ROWS = 25_000
 PAGE_BYTES = 64 << 10  # stays in a core's cache: a fifth faster to write and to read than pages of a megabyte
@@ -220,7 +221,7 @@ def rejects_bytes(rejects: list[Rejected]) -> bytes:
 
 def rejects_from_bytes(data: bytes) -> list[Rejected]:
     """The rejected rows of a unit's reject file."""
-    return [Rejected(**row) for row in pq.read_table(pa.BufferReader(data)).to_pylist()]
+    return [Rejected(**row) for row in table_of(data).to_pylist()]
 
 
 @dataclass(frozen=True)

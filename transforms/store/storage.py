@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from transforms.errors import MissingExtraError, SentenceBeamError
+from transforms.imports import uncollected
 
 BLOCK = 1 << 20
 SCHEME = re.compile(r"([a-zA-Z][-a-zA-Z0-9+.]*)://")
@@ -216,19 +217,24 @@ def storage_of(path: str) -> Storage:
     if is_local(path):
         return LocalStorage()
     try:
-        if path.startswith("gs://"):
-            from transforms.store.gcs import GcsStorage  # only where the extra is installed
-
-            return GcsStorage()
-        if path.startswith("s3://"):
-            from transforms.store.s3 import S3Storage
-
-            return S3Storage()
-        from transforms.store.other import storage_by_beam
-
-        return storage_by_beam(path)
+        with uncollected():
+            return _far_away(path)
     except (ImportError, ValueError) as error:
         raise _no_filesystem(path) from error
+
+
+def _far_away(path: str) -> Storage:
+    if path.startswith("gs://"):
+        from transforms.store.gcs import GcsStorage  # only where the extra is installed
+
+        return GcsStorage()
+    if path.startswith("s3://"):
+        from transforms.store.s3 import S3Storage
+
+        return S3Storage()
+    from transforms.store.other import storage_by_beam
+
+    return storage_by_beam(path)
 
 
 def _no_filesystem(path: str) -> MissingExtraError:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from transforms.errors import LedgerError, SentenceBeamError
 from transforms.store import layout, locators, shards, storage
@@ -15,6 +14,7 @@ from transforms.store.calibrations import kept_calibration
 from transforms.store.canary import CanaryFile
 from transforms.store.ledger import Ledger
 from transforms.store.manifest import Manifest, index_files
+from transforms.store.parquet import table_of
 from transforms.store.ranges import kept_ranges
 from transforms.store.records import UnitRecord
 
@@ -75,7 +75,7 @@ def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
         yield f"{path}: the reject file of unit {unit.unit} is missing"
         return
     try:
-        rows = pq.read_table(pa.BufferReader(found[0]), page_checksum_verification=True).num_rows
+        rows = table_of(found[0]).num_rows
     except (pa.ArrowException, OSError) as error:
         yield f"{path}: not a readable reject file ({error})"
         return

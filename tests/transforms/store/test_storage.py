@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem, MatchResult
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +33,10 @@ class _Upload(io.BytesIO):
 
 class MemoryFileSystem(FileSystem):
     """mem://, as a stand-in for an object store without conditional writes."""
+
+    def __init__(self, pipeline_options: PipelineOptions):
+        super().__init__(pipeline_options)
+        pipeline_options.view_as(PipelineOptions)  # as Azure's does
 
     @classmethod
     def scheme(cls) -> str:
@@ -264,6 +269,11 @@ def test_local_version_sees_an_edit_of_equal_length_with_its_time_put_back(tmp_p
     assert after is not None
     assert before.version != after.version
     assert storage.checksum_of(before) == storage.checksum_of(after)  # both read the bytes that stand there now
+
+
+def test_filesystems_that_want_options_have_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileSystems, "_pipeline_options", None)
+    assert storage.storage_of("mem://a").stat("mem://a/b") is None
 
 
 def test_a_scheme_without_a_filesystem_says_what_to_install() -> None:

@@ -16,7 +16,7 @@ from transforms.store.corpus.lines import read_lines
 from transforms.store.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, Span, parquet_file
 
 READ_ROWS = 8192
-MOST = 1.25  # times a unit's tokens: what little is left after the last whole one goes with it, and makes no tiny shard
+MOST = 1.25  # times a unit's tokens: two neighbours of that together are one unit, and what is left makes no tiny shard
 EXCERPT = 80
 
 NULL_TEXT = "null text"
