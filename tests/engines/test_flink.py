@@ -65,7 +65,9 @@ def test_nights_with_an_index(on_flink: Flink, corpus: str, model: Path, tmp_pat
     for where, store in stores.items():
         run(where, *embed(glob, store, model, "--partition", partition, "--index", "Flat"))
     assert the_same(stores["there"]) == the_same(stores["here"])
-    assert len(on_flink.seen("workers")) == 2
+    # Kept from step to step; without that it would be two for each. Where a step takes longer than an idle worker is kept
+    # (five seconds), two more begin.
+    assert len(on_flink.seen("workers")) <= 4
     assert len(on_flink.seen("loads")) == 2
 
     texts = [*sentences(360)[90:180], *sentences(90, 500)]  # half of a file is new
