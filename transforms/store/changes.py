@@ -77,8 +77,10 @@ def _excess(old: list[bytes], new: list[bytes]) -> tuple[int, int]:
     """How many items the old multiset has beyond the new one, and the new one beyond the old."""
     before, after = (np.frombuffer(b"".join(parts), np.uint64) for parts in (old, new))
     items = np.concatenate([before, after])
+    if not len(items):
+        return 0, 0
     order = np.argsort(items)
-    first = np.flatnonzero(np.append(True, np.diff(items[order]) != 0))[: len(items)]
+    first = np.flatnonzero(np.append(True, np.diff(items[order]) != 0))
     sign = np.repeat([1, -1], [len(before), len(after)])
-    difference = np.add.reduceat(sign[order], first) if len(items) else sign
+    difference = np.add.reduceat(sign[order], first)
     return int(difference[difference > 0].sum()), int(-difference[difference < 0].sum())

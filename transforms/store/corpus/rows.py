@@ -113,8 +113,9 @@ _Block = tuple[_Rows, np.ndarray]  # rows and their sizes in bytes
 
 
 def read_span(span: Span, columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
-    """The span's units in order, each of a quarter more than `unit_tokens` at most; at least one, if only an empty one.
+    """The span's units in order; at least one, if only an empty one.
 
+    Each has a quarter more than `unit_tokens` at most, or is one row that is larger.
     A unit is named like the span, with `.0`, `.1`, ... where there are several. Memory holds two units at most.
     Raises SentenceBeamError naming a file that cannot be read, InputChangedError one that changed.
     """
