@@ -58,7 +58,7 @@ setup(
     entry_points={
         "console_scripts": [
             "sentence-beam=pipelines.cli:run",
-            "sentence-beam-worker=transforms.beam.worker:main",
+            "sentence-beam-worker=pipelines.worker:main",
         ]
     },
 )

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report
-from pipelines import options
+from pipelines import command
 from transforms.beam.gather import GatherJob, gather
 from transforms.calibration import Calibration, parse_calibration
 from transforms.calibration.methods import AFFINE, fit_affine
@@ -91,7 +91,7 @@ def main() -> None:
     p.add_argument("--runs", type=int, default=5)
     p.add_argument("--output")
     args = p.parse_args()
-    options.quiet_logs()
+    command.quiet_logs()
     vectors = np.random.default_rng(0).normal(1, 2, (args.vectors, args.dim)).astype(np.float32)
     took = measure_moments(vectors, args.runs)
     speed = vectors.nbytes / sorted(took["pass"])[args.runs // 2] / 1e9

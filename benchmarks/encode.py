@@ -26,7 +26,7 @@ from transformers import AutoModel
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report, seconds
 from benchmarks.exported import exported
 from benchmarks.poolers import bert_base
-from pipelines import options
+from pipelines import command
 from transforms.encoder import Encoder
 from transforms.encoder.tokenize import Tokenized
 from transforms.space import resolve_model
@@ -153,7 +153,7 @@ def main() -> None:
     p.add_argument("--peak-tflops", type=float, default=790.0, help="what the GPU's matrix products reach")
     p.add_argument("--output")
     args = p.parse_args()
-    options.quiet_logs()
+    command.quiet_logs()
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     rows, data = against_peers(real_texts(args.sentences, args.rows), args.runs, args.device)
     with tempfile.TemporaryDirectory() as folder:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report
-from pipelines import options
+from pipelines import command
 from transforms.calibration import Calibration, parse_calibration
 from transforms.calibration.flow import FlowParameters
 from transforms.calibration.flow_fit import BATCH, Training, fit_flow, initialise
@@ -122,7 +122,7 @@ def main() -> None:
     p.add_argument("--runs", type=int, default=5)
     p.add_argument("--output")
     args = p.parse_args()
-    options.quiet_logs()
+    command.quiet_logs()
     applied, apply_took = apply_ratio(real_texts(args.sentences, args.rows), args.runs)
     trained, train_took = train_ratio(args.dim, args.steps, args.runs)
     each = sorted(args.steps / seconds for seconds in train_took["ours"])[args.runs // 2]

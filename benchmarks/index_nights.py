@@ -19,9 +19,9 @@ import numpy as np
 from benchmarks.common import report
 from benchmarks.index import synthetic, timed
 from transforms.beam import BuildIndex, Commit, IndexRequest
+from transforms.corpus import InputFile, UnitRows
 from transforms.space import Space, row_hashes
 from transforms.store.commit import Snapshot
-from transforms.store.corpus import InputFile, UnitRows
 from transforms.store.manifest import index_files, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import UnitRecord

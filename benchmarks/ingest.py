@@ -29,11 +29,11 @@ import pyarrow.parquet as pq
 
 from benchmarks.common import interleaved, median_ratio, report
 from benchmarks.stub import Stub, stub_encoder, tiny_model
-from pipelines import embed, options
-from transforms.beam.stages import encoded
+from pipelines import command, embed
+from transforms.corpus import UnitRows
 from transforms.encoder import Encoder
 from transforms.space import Space, row_hashes
-from transforms.store.corpus import UnitRows
+from transforms.steps.embed_units import encoded
 from transforms.store.shards import Vectors, fixed_size
 from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
 
@@ -75,7 +75,7 @@ def ingest(folder: Path, store: Path, model: Path) -> tuple[float, float]:
 
 def alone(rows: int, dim: int, where: Path) -> None:
     """Ingest and print seconds, processor seconds and peak memory in MB: what one process of its own is asked for."""
-    options.quiet_logs()
+    command.quiet_logs()
     model = tiny_model(where / f"model{dim}", dim)
     write_corpus(rows, where / "in")
     write_corpus(0, where / "none")

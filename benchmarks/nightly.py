@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.common import SENTENCES, real_texts, report
 from benchmarks.stub import stub_encoder, tiny_model
-from pipelines import embed, options
+from pipelines import command, embed
 from transforms.store import open_store
 
 PARTITIONS = ("file", "content")
@@ -187,7 +187,7 @@ def main() -> None:
     p.add_argument("--dtype", default="auto")
     p.add_argument("--output")
     args = p.parse_args()
-    options.quiet_logs()
+    command.quiet_logs()
     table: Table = []
     data: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -20,12 +20,12 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report, seconds
-from pipelines import beam_flags, embed, options, plan
+from pipelines import beam_flags, command, embed, plan
+from transforms.corpus import Columns, match_inputs, plan_file, read_span
 from transforms.encoder import Encoder
 from transforms.space import resolve_model
 from transforms.space.dtypes import native_dtype
 from transforms.store import open_store
-from transforms.store.corpus import Columns, match_inputs, plan_file, read_span
 
 SHAPES = [(tokens // length, length) for length in (8, 16, 32, 64, 128) for tokens in (1024, 2048, 4096, 8192)]
 UNIT_TOKENS = 262_144
@@ -127,7 +127,7 @@ def main() -> None:
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--output")
     args = p.parse_args()
-    options.quiet_logs()
+    command.quiet_logs()
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)

@@ -19,7 +19,7 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report
-from pipelines import options
+from pipelines import command
 from transforms.encoder import Encoder
 from transforms.encoder.tokenize import TextTokenizer
 from transforms.pooling import TokenStatistics
@@ -107,7 +107,7 @@ def main() -> None:
     p.add_argument("--dtype", default="auto")
     p.add_argument("--output")
     args = p.parse_args()
-    options.quiet_logs()
+    command.quiet_logs()
     texts, rows, data = real_texts(args.sentences, max(args.rows, args.base_rows)), [], {}
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)

@@ -44,7 +44,7 @@ def write_inputs(folder: Path, files: int, groups: int, rows: int) -> None:
 
 def resolved(where: Path, unit_tokens: int) -> Any:
     """The job of a night, as `embed` resolves it."""
-    from pipelines.embed import parser
+    from pipelines.embed_options import parser
     from pipelines.resolve import new_run, resolve
     from transforms.store.manifest import read_manifest
 
@@ -100,7 +100,7 @@ def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
 def spans_again(where: Path, job: Any) -> Iterator[Any]:
     """The first night's records, from the files' footers."""
-    from transforms.store.corpus import match_inputs, plan_file
+    from transforms.corpus import match_inputs, plan_file
 
     for file in match_inputs(f"{where}/in/*.parquet"):
         yield from made_up(plan_file(file, "text", job.snapshot.unit_tokens), job.root)
@@ -133,9 +133,9 @@ def measured(work: Callable[[Path, int], dict[str, float]], where: Path, unit_to
 
 
 def _run(work: Callable[[Path, int], dict[str, float]], where: Path, unit_tokens: int, sender: Any) -> None:
-    from pipelines import options
+    from pipelines import command
 
-    options.quiet_logs()
+    command.quiet_logs()
     start = time.monotonic()
     found = work(where, unit_tokens)
     took = time.monotonic() - start

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from pipelines import options
+from pipelines import command, options
 from pipelines.output import check_output, write_tables
 from transforms.store import open_store
 from transforms.store.diff import SCHEMA, diff
@@ -25,11 +25,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return options.run_command("diff", _diff, argv)
+    return command.run_command("diff", _diff, argv)
 
 
 def _diff(argv: list[str]) -> int:
-    args = options.parse(parser(), argv)
+    args = command.parse(parser(), argv)
     check_output(args.output, (".parquet",))
     old, new = (open_store(args.store, run).manifest for run in (args.old, args.new))
     counts: Counter[str] = Counter()

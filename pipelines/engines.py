@@ -25,9 +25,9 @@ from apache_beam.options.pipeline_options import (
 )
 
 from pipelines.options import RUNNER
-from transforms.beam.worker import BEAM_WANTED, NO_PACKAGE, OTHER_BEAM
+from pipelines.worker import BEAM_WANTED, NO_PACKAGE, OTHER_BEAM
+from transforms import storage
 from transforms.errors import OptionError, SentenceBeamError
-from transforms.store import storage
 
 HERE = ("fnapirunner", "directrunner", "inprocessrunner", "prismrunner")
 FLINK_HERE = ("[local]", "[auto]")

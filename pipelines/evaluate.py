@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipelines import heat_map, options
+from pipelines import command, heat_map, options
 from pipelines.output import check_file
 from transforms.calibration import Calibration, check_space
-from transforms.calibration.sts import Subset, geometry, score_task
 from transforms.errors import OptionError
+from transforms.evaluation.pairs_file import Pairs, read_pairs
+from transforms.evaluation.sts import Subset, geometry, score_task
 from transforms.space import DEFAULT_MODEL, parse_pooler, resolve_model
 from transforms.store.calibrations import read_calibration
-from transforms.store.corpus.pairs import Pairs, read_pairs
 
 if TYPE_CHECKING:
-    from transforms.encoder.several import Source
+    from transforms.evaluation.encode_many import Source
 
 EVERY_HEAD = "ditto:*"
 HEADS = (
@@ -76,11 +76,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return options.run_command("evaluate", _evaluate, argv)
+    return command.run_command("evaluate", _evaluate, argv)
 
 
 def _evaluate(argv: list[str]) -> int:
-    args = options.parse(parser(), argv)
+    args = command.parse(parser(), argv)
     if args.output:
         check_file(args.output)
     tasks = read_tasks(args.task)
@@ -134,7 +134,7 @@ def expand(args: argparse.Namespace) -> tuple[list[str], tuple[int, int] | None]
 
 def evaluate(args: argparse.Namespace, tasks: list[Task], poolers: list[str]) -> Iterator[dict[str, Any]]:
     """A row for each task, pooler, dimension and subset."""
-    from transforms.encoder.several import Source, encode_several
+    from transforms.evaluation.encode_many import Source, encode_several
 
     place: dict[str, int] = {}
     for task in tasks:

@@ -8,11 +8,12 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines import options
+from pipelines import command, options
+from transforms import storage
 from transforms.errors import OptionError, SpaceMismatchError
 from transforms.space import resolve_model, resolve_space
 from transforms.space.exported import EXPORTED
-from transforms.store import open_store, storage
+from transforms.store import open_store
 from transforms.store.calibrations import kept_calibration
 from transforms.store.open import Store
 
@@ -27,11 +28,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return options.run_command("export", _export, argv)
+    return command.run_command("export", _export, argv)
 
 
 def _export(argv: list[str]) -> int:
-    args = options.parse(parser(), argv)
+    args = command.parse(parser(), argv)
     store, output = open_store(args.store), check_output(args.output)
     temporary = output.with_name(f"{output.name}.tmp-{uuid.uuid4().hex}")
     temporary.mkdir(parents=True)

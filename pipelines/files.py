@@ -5,9 +5,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from pipelines import options
+from pipelines import command, options
+from transforms import storage
 from transforms.errors import OptionError
-from transforms.store import layout, open_store, storage
+from transforms.store import layout, open_store
 
 
 def parser() -> argparse.ArgumentParser:
@@ -21,11 +22,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return options.run_command("files", _files, argv)
+    return command.run_command("files", _files, argv)
 
 
 def _files(argv: list[str]) -> int:
-    args = options.parse(parser(), argv)
+    args = command.parse(parser(), argv)
     paths = open_store(args.store, args.snapshot).manifest.shard_paths
     if args.link is None:
         sys.stdout.writelines(f"{path}\n" for path in paths)

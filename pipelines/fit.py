@@ -9,24 +9,25 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, engines, fit_picture, options
+from pipelines import beam_flags, command, engines, fit_picture, options
 from pipelines.progress import watched
 from pipelines.resolve import new_run
+from transforms import storage
 from transforms.beam.fit import FitCalibration, FitJob, parts_of
-from transforms.beam.fit_result import FitResult, read_result, write_result
 from transforms.beam.gather import GatherJob
 from transforms.beam.token_statistics import CountJob, FitTokenStatistics
 from transforms.calibration import parse_calibration
 from transforms.calibration.fit import SHOWN_ROWS
 from transforms.calibration.methods import AFFINE
 from transforms.calibration.spec import CALIBRATIONS, CalibrationSpec
+from transforms.corpus import InputFile, match_inputs
+from transforms.corpus.files import check_distinct
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
 from transforms.space.token_table import METHODS
-from transforms.store import layout, open_store, storage
-from transforms.store.corpus import InputFile, match_inputs
-from transforms.store.corpus.files import check_distinct
+from transforms.steps.fit_result import FitResult, read_result, write_result
+from transforms.store import layout, open_store
 from transforms.store.open import Store
 from transforms.store.pooled import is_narrow
 from transforms.store.records import Problem
@@ -55,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return options.run_command("fit", _fit, argv)
+    return command.run_command("fit", _fit, argv)
 
 
 def _fit(argv: list[str]) -> int:

@@ -5,11 +5,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from pipelines import options
+from pipelines import command, options
 from pipelines.output import aligned, check_output, write_rows
 from pipelines.progress import duration
+from transforms.report.history import Night, known_nights, nights
 from transforms.store import open_store
-from transforms.store.history import Night, known_nights, nights
 from transforms.store.manifest import snapshots
 from transforms.store.results import COMMITTED
 
@@ -28,11 +28,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return options.run_command("history", _history, argv)
+    return command.run_command("history", _history, argv)
 
 
 def _history(argv: list[str]) -> int:
-    args = options.parse(parser(), argv)
+    args = command.parse(parser(), argv)
     check_output(args.output)
     current = open_store(args.store).manifest
     kept = {run: "kept" for run in snapshots(current.root)} | {current.run: "current"}

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 
 import apache_beam as beam
 
-from pipelines import beam_flags, engines, options
+from pipelines import beam_flags, command, engines, options
 from pipelines.resolve import new_run, versions
 from pipelines.summary import index_lines
 from pipelines.writing import recorded, result_of, writing
+from transforms import storage
 from transforms.beam import BuildIndex, Commit, IndexRequest
-from transforms.store import open_store, storage
+from transforms.corpus import InputFile
+from transforms.store import open_store
 from transforms.store.commit import Snapshot
-from transforms.store.corpus import InputFile
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import UnitRecord, carried
@@ -41,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return options.run_command("index", _index, argv)
+    return command.run_command("index", _index, argv)
 
 
 def _index(argv: list[str]) -> int:

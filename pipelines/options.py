@@ -1,22 +1,15 @@
-"""What the options of all commands share; errors become one line."""
+"""What the options of all commands share: the parser, and types of values."""
 
 import argparse
-import logging
 import math
-import os
 import re
-import sys
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
-from pipelines.cli import INTERRUPTED
-from transforms.errors import OptionError, SentenceBeamError
-from transforms.imports import uncollected
-from transforms.store.corpus.files import is_utf8
+from transforms.corpus.files import is_utf8
+from transforms.errors import OptionError
 
 RUNNER = "FnApiRunner"
-DEBUG = "SENTENCE_BEAM_DEBUG"
 SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
 
@@ -43,74 +36,11 @@ def command(name: str, description: str) -> argparse.ArgumentParser:
     )
 
 
-def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
-    """Our options, for a command that runs no pipeline; flags that are not ours are Beam's, for its filesystems.
-
-    Raises OptionError on a flag that neither knows.
-    """
-    check_text(argv)
-    try:
-        args, rest = parser.parse_known_args(argv)
-        if not rest:
-            return args
-    except OptionError:
-        pass  # Beam's flags are among what it may be about
-    with uncollected():
-        from pipelines import beam_flags  # importing Beam takes two seconds
-
-    return beam_flags.parse(parser, argv)[0]
-
-
 def check_text(argv: Sequence[str]) -> None:
     """Raise OptionError for an argument that neither ids nor manifests could hold."""
     for text in argv:
         if not is_utf8(text):
             raise OptionError(f"argument {text!a} is not UTF-8; set the terminal to UTF-8")
-
-
-def run_command(name: str, job: Callable[[list[str]], int], argv: Sequence[str] | None) -> int:
-    """Run a command; whatever goes wrong is one line on stderr and an exit status.
-
-    The environment variable SENTENCE_BEAM_DEBUG shows the traceback too.
-    """
-    quiet_logs()
-    try:
-        return job(list(sys.argv[1:] if argv is None else argv))
-    except BrokenPipeError:  # `| head` took what it wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (Exception, KeyboardInterrupt) as error:
-        if os.environ.get(DEBUG):
-            traceback.print_exc()
-        print(f"sentence-beam {name}: {_one_line(error)}", file=sys.stderr)
-        return error.exit_code if isinstance(error, SentenceBeamError) else 1
-
-
-def _one_line(error: BaseException) -> str:
-    """An error as a person needs it: ours as they are, others with what, where, and that a rerun goes on."""
-    text = re.sub(r"\s*\[while running '.*?'\]", "", str(error), flags=re.DOTALL).strip()  # Beam's addition
-    if isinstance(error, SentenceBeamError):
-        return text
-    if isinstance(error, KeyboardInterrupt) or text == "KeyboardInterrupt":
-        return INTERRUPTED
-    first = text.splitlines()[0] if text else type(error).__name__
-    told = isinstance(error, OSError) or re.match(r"\w+Error: ", first)  # Beam puts some errors into a RuntimeError
-    kind = "" if told else f"{type(error).__name__}: "
-    return f"{kind}{first}; finished work is kept, run again to go on ({DEBUG}=1 shows where)"
-
-
-def quiet_logs() -> None:
-    """Only what a person has to act on; libraries' chatter stays out of the terminal."""
-    handler = logging.StreamHandler()
-    handler.setLevel(logging.ERROR)  # Prism's logger has a level of its own
-    handler.addFilter(_not_of_an_engine)
-    logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s", handlers=[handler])
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
-
-
-def _not_of_an_engine(record: logging.LogRecord) -> bool:
-    """Beam writes an engine's whole stack traces straight to the root logger."""
-    return record.module != "portable_runner" or bool(os.environ.get(DEBUG))
 
 
 def size(text: str) -> int:
@@ -182,3 +112,31 @@ def names(text: str) -> tuple[str, ...]:
     if len(set(found)) != len(found):
         raise argparse.ArgumentTypeError(f"{text} names a column twice")
     return found
+
+
+def add_vector_options(group: argparse._ArgumentGroup) -> None:
+    """What decides the vectors; None stands for "not given"."""
+    group.add_argument(
+        "--model",
+        type=filled,
+        metavar="MODEL",
+        help="minilm, a local directory, or a Hugging Face id (default: minilm)",
+    )
+    group.add_argument("--revision", metavar="R", help="revision of a Hugging Face id")
+    group.add_argument("--pooler", metavar="SPEC", help="how token states become a vector (default: the model's own)")
+    prompt = group.add_mutually_exclusive_group()
+    prompt.add_argument("--prompt", metavar="STR", help="text put before every row")
+    prompt.add_argument("--prompt-name", metavar="NAME", help="one of the model's named prompts")
+    group.add_argument("--max-tokens", type=positive, metavar="N", help="cut longer texts (default: the model's limit)")
+    group.add_argument(
+        "--normalize", action=argparse.BooleanOptionalAction, help="vectors of length 1 (default: as the model says)"
+    )
+    group.add_argument(
+        "--calibration", metavar="PATH", help="folder that fit made, applied to the vectors ('' for none)"
+    )
+    group.add_argument("--truncate-dim", type=positive, metavar="D", help="keep the first D components")
+    group.add_argument(
+        "--dtype",
+        choices=["auto", "float32", "bfloat16", "float16"],
+        help="type of the forward pass (default: the store's, else what the machine computes natively)",
+    )

@@ -10,18 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import options
+from pipelines import command, options
 from pipelines.output import check_output, write_rows
 from pipelines.progress import watched
 from pipelines.search import excerpt
-from pipelines.vector_options import add_vector_options
-from transforms import progress
+from transforms import progress, storage
+from transforms.corpus import Columns, match_inputs, plan_file, read_span
+from transforms.corpus.files import check_distinct
+from transforms.corpus.spans import check_columns, estimated_tokens
 from transforms.index.top_pairs import EXACT_BELOW, Pairs, exact_pairs, indexed_pairs, with_copies
 from transforms.space import DEFAULT_MODEL, row_hashes
-from transforms.store import storage
-from transforms.store.corpus import Columns, match_inputs, plan_file, read_span
-from transforms.store.corpus.files import check_distinct
-from transforms.store.corpus.spans import check_columns, estimated_tokens
 
 TEXTS_AT_ONCE = 32_768
 UNIT_TOKENS = 262_144
@@ -47,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     )
     what.add_argument("--text-column", default="text", metavar="NAME", help="column with the text (default: text)")
     what.add_argument("--id-column", metavar="NAME", help="column with the id (default: path and row or byte)")
-    add_vector_options(p.add_argument_group("vectors"))
+    options.add_vector_options(p.add_argument_group("vectors"))
     out = p.add_argument_group("result")
     out.add_argument("-k", type=options.positive, default=10, metavar="K", help="how many pairs (default: 10)")
     out.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl instead of a table")
@@ -59,11 +57,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return options.run_command("pairs", _pairs, argv)
+    return command.run_command("pairs", _pairs, argv)
 
 
 def _pairs(argv: list[str]) -> int:
-    args = options.parse(parser(), argv)
+    args = command.parse(parser(), argv)
     check_output(args.output)
     with watched(sys.stderr), tempfile.TemporaryDirectory() as folder:
         collection = read(args)

@@ -11,18 +11,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, engines, options
+from pipelines import beam_flags, command, engines
+from pipelines.embed_options import parser
 from pipelines.progress import duration
 from pipelines.resolve import Resolved, new_run, resolve
+from transforms import storage
 from transforms.beam import content
-from transforms.beam.job import EmbedJob
 from transforms.beam.plan import PlanFileFn, checked_plan, list_files
-from transforms.calibration.precision import vector_bytes
-from transforms.store import storage
-from transforms.store.corpus import Span, UnitRows, read_span
-from transforms.store.corpus.spans import estimated_tokens
+from transforms.corpus import Span, UnitRows, read_span
+from transforms.corpus.spans import estimated_tokens
+from transforms.steps.job import EmbedJob
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile
+from transforms.store.precision import vector_bytes
 from transforms.store.records import Problem
 
 CALIBRATION_SECONDS = 10.0
@@ -94,12 +95,10 @@ class Prediction:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return options.run_command("plan", _plan, argv)
+    return command.run_command("plan", _plan, argv)
 
 
 def _plan(argv: list[str]) -> int:
-    from pipelines.embed import parser
-
     return show(*beam_flags.parse(parser("plan"), argv))
 
 

@@ -7,15 +7,16 @@ from dataclasses import replace
 
 import apache_beam as beam
 
-from pipelines import beam_flags, engines, options
+from pipelines import beam_flags, command, engines, options
 from pipelines.index import record_plan, snapshot_of
 from pipelines.resolve import new_run
 from pipelines.summary import index_lines
 from pipelines.writing import recorded, result_of, writing
+from transforms import storage
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.beam.recalibrate import Recalibrate, RecalibrateJob
 from transforms.calibration import Calibration, check_space
-from transforms.store import open_store, storage
+from transforms.store import open_store
 from transforms.store.calibrations import keep_calibration, read_calibration
 from transforms.store.commit import Snapshot
 from transforms.store.manifest import Manifest, read_manifest
@@ -36,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return options.run_command("recalibrate", _recalibrate, argv)
+    return command.run_command("recalibrate", _recalibrate, argv)
 
 
 def _recalibrate(argv: list[str]) -> int:

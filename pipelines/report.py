@@ -4,11 +4,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pipelines import options
+from pipelines import command, options
 from pipelines.output import check_output
+from transforms.report.history import known_nights, nights
+from transforms.report.page import page
 from transforms.store import open_store
-from transforms.store.history import known_nights, nights
-from transforms.store.page import page
 
 
 def parser() -> argparse.ArgumentParser:
@@ -26,11 +26,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return options.run_command("report", _report, argv)
+    return command.run_command("report", _report, argv)
 
 
 def _report(argv: list[str]) -> int:
-    args = options.parse(parser(), argv)
+    args = command.parse(parser(), argv)
     check_output(args.output, (".html",))
     root = open_store(args.store).root
     found = nights(root, known_nights(root))

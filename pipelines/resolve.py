@@ -10,17 +10,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from transforms.beam.job import EmbedJob, IndexRequest
+from transforms import storage
 from transforms.calibration import Calibration, check_space
+from transforms.corpus import Columns
+from transforms.corpus.buckets import Buckets
+from transforms.corpus.files import overlaps
 from transforms.errors import OptionError, SpaceMismatchError
 from transforms.index.choose import check_request
 from transforms.space import DEFAULT_MODEL, Space, native_dtype, parse_pooler, resolve_model, resolve_space
-from transforms.store import layout, storage
+from transforms.steps.job import EmbedJob, IndexRequest
+from transforms.store import layout
 from transforms.store.calibrations import kept_calibration, read_calibration
 from transforms.store.commit import Snapshot
-from transforms.store.corpus import Columns
-from transforms.store.corpus.buckets import Buckets
-from transforms.store.corpus.files import overlaps
 from transforms.store.manifest import Manifest
 from transforms.store.ranges import fitting, kept_ranges
 from transforms.store.shards import check_keep_columns

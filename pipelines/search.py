@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from pipelines import options
+from pipelines import command, options
 from pipelines.output import check_output, write_rows
 from transforms.errors import OptionError
 from transforms.store import open_store
@@ -28,11 +28,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return options.run_command("search", _search, argv)
+    return command.run_command("search", _search, argv)
 
 
 def _search(argv: list[str]) -> int:
-    args = options.parse(parser(), argv)
+    args = command.parse(parser(), argv)
     check_output(args.output)
     store, queries = open_store(args.store, args.snapshot), args.query or read_queries(args.queries)
     from transforms.search import Searcher

@@ -4,9 +4,10 @@ from typing import Any
 
 from pipelines.progress import duration
 from pipelines.resolve import Resolved
-from transforms.store import layout, storage
-from transforms.store.history import Night
-from transforms.store.report import night_of
+from transforms import storage
+from transforms.report.history import Night
+from transforms.report.report import night_of
+from transforms.store import layout
 from transforms.store.results import Result
 
 

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from pipelines import beam_flags, options
+from pipelines import beam_flags, command, options
 from pipelines.resolve import new_run
 from pipelines.summary import amount
 from pipelines.writing import writing
@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return options.run_command("vacuum", _vacuum, argv)
+    return command.run_command("vacuum", _vacuum, argv)
 
 
 def _vacuum(argv: list[str]) -> int:

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pipelines import options
+from pipelines import command, options
 from transforms.errors import SentenceBeamError
 from transforms.store import open_store
 from transforms.store.verify import faults
@@ -20,11 +20,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    return options.run_command("verify", _verify, argv)
+    return command.run_command("verify", _verify, argv)
 
 
 def _verify(argv: list[str]) -> int:
-    args = options.parse(parser(), argv)
+    args = command.parse(parser(), argv)
     manifest = open_store(args.store, args.snapshot).manifest
     found = list(faults(manifest))
     for fault in found:

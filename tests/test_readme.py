@@ -109,7 +109,11 @@ def option_sections() -> dict[str, str]:
 def parser_of(command: str) -> argparse.ArgumentParser:
     """The command's parser (`plan` has the one of `embed`)."""
     module = importlib.import_module(f"pipelines.{command}")
-    return module.parser() if hasattr(module, "parser") else importlib.import_module("pipelines.embed").parser(command)
+    return (
+        module.parser()
+        if hasattr(module, "parser")
+        else importlib.import_module("pipelines.embed_options").parser(command)
+    )
 
 
 def test_every_command_has_its_options_listed() -> None:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from transforms import storage
 from transforms.encoder import Encoder
 from transforms.errors import SentenceBeamError, SpaceMismatchError
 from transforms.index import SegmentedIndex, SegmentFile, exact_search, rerank
 from transforms.space import resolve_model
-from transforms.store import locators, storage
-from transforms.store.cache import cached
+from transforms.storage.cache import cached
+from transforms.store import locators
 from transforms.store.calibrations import kept_calibration
 from transforms.store.open import Store
 from transforms.store.shards import as_matrix, open_shard, read_shard, take_rows

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipelines.beam_flags import _beam_parser
-from pipelines.embed import parser
+from pipelines.embed_options import parser
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "dataflow"
 METADATA = json.loads((FOLDER / "metadata.json").read_text(encoding="utf8"))

@@ -141,7 +141,7 @@ def test_the_package_is_missing_for_the_workers_python(
     on_flink: Flink, corpus: str, model: Path, tmp_path: Path
 ) -> None:
     lines = (
-        "from transforms.beam.worker import main",
+        "from pipelines.worker import main",
         "os.environ['SENTENCE_BEAM_TEST_HIDE'] = '1'",
         "sys.exit(main())",
     )
@@ -151,7 +151,7 @@ def test_the_package_is_missing_for_the_workers_python(
 
 
 def test_another_beam_on_the_workers(on_flink: Flink, corpus: str, model: Path, tmp_path: Path) -> None:
-    begin = "os.execv(sys.executable, [sys.executable, '-m', 'transforms.beam.worker', *sys.argv[1:]])"
+    begin = "os.execv(sys.executable, [sys.executable, '-m', 'pipelines.worker', *sys.argv[1:]])"
     script = launcher(tmp_path, "os.environ['SENTENCE_BEAM_TEST_BEAM'] = '2.99.0'", begin)
     arguments = embed(corpus, tmp_path / "store", model)
     on_flink.run(*arguments, launcher=script).failed(1, "a worker has another apache-beam", "install one")

@@ -13,11 +13,11 @@ from apache_beam.pvalue import TaggedOutput
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.beam import index as steps
 from transforms.beam.commit import commit_together
+from transforms.corpus import InputFile, UnitRows
 from transforms.search import Searcher
 from transforms.space import Space, row_hashes
 from transforms.store import Store
 from transforms.store.commit import Snapshot, finish
-from transforms.store.corpus import InputFile, UnitRows
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, UnitRecord

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from helpers.units import make_unit, make_vectors
 
+from transforms.corpus import InputFile, Span
+from transforms.report import report
 from transforms.space import Space, row_hashes
 from transforms.store.commit import Snapshot, finish
-from transforms.store.corpus import InputFile, Span
 from transforms.store.manifest import read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import UnitRecord
@@ -62,7 +63,9 @@ def night(root: str, number: int, *units: dict[str, str] | list[tuple[str, str]]
     """A run that commits these units, each by the texts of its ids."""
     snapshot = begin(root, number, len(units), **values)
     rows = [list(unit.items()) if isinstance(unit, dict) else unit for unit in units]
-    return finish(snapshot, [write_unit(root, place, unit, snapshot.run) for place, unit in enumerate(rows)], [])
+    result = finish(snapshot, [write_unit(root, place, unit, snapshot.run) for place, unit in enumerate(rows)], [])
+    report.bring_up_to_date(root)
+    return result
 
 
 def numbered(start: int, stop: int, text: str = "text") -> dict[str, str]:

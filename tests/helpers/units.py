@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 
+from transforms.corpus import InputFile, Rejected, UnitRows
 from transforms.space import Space, row_hashes
-from transforms.store.corpus import InputFile, Rejected, UnitRows
 from transforms.store.shards import Vectors, unit_digest
 from transforms.store.units import PreparedUnit
 

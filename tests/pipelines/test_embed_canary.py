@@ -10,8 +10,8 @@ from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, manifest_of, sentences, vectors_of, write_lines
 
 import transforms.beam.embed
-from transforms.beam.job import EmbedJob
 from transforms.encoder import Embedded, Encoder
+from transforms.steps.job import EmbedJob
 
 
 @pytest.fixture

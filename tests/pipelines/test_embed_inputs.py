@@ -337,7 +337,7 @@ def test_an_input_of_no_permission(embed: Run, inputs: Path, store: Path, monkey
     path = write_lines(inputs / "a.txt", ["one"])
     path.chmod(0)
     if os.access(path, os.R_OK):  # root reads everything
-        monkeypatch.setattr("transforms.store.storage.LocalStorage.open", _refuse)
+        monkeypatch.setattr("transforms.storage.local.LocalStorage.open", _refuse)
     embed(path).failed(1, path, "Permission denied", "--input")
     assert manifest_of(store) is None
 

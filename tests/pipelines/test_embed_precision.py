@@ -10,9 +10,9 @@ from helpers.calibrations import fit_on
 from helpers.commands import Outcome, Run
 from helpers.corpora import check_ledger, files_in, manifest_of, rows_of, sentences, write_lines
 
-from transforms.calibration.precision import CODES, PRECISIONS, RANGED, Ranges, quantize
 from transforms.encoder import Encoder
 from transforms.store import open_store
+from transforms.store.precision import CODES, PRECISIONS, RANGED, Ranges, quantize
 
 
 @pytest.fixture

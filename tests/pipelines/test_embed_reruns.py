@@ -304,7 +304,7 @@ def test_a_file_that_changes_while_it_is_read(
     path = inputs / name
     _ = write_parquet(path, sentences(10)) if name == "a.parquet" else write_lines(path, sentences(10))
     hook = "rows._parquet_rows" if name == "a.parquet" else "lines._within"
-    _once_before(monkeypatch, f"transforms.store.corpus.{hook}", lambda: change(path))
+    _once_before(monkeypatch, f"transforms.corpus.{hook}", lambda: change(path))
     embed(inputs / "*").failed(1, path, "while the run read it", "run again")
     assert manifest_of(store) is None
     assert not (store / "lease.json").exists()
@@ -336,7 +336,7 @@ def test_a_file_that_goes_between_listing_and_planning(
 ) -> None:
     path = inputs / name
     _ = write_parquet(path, sentences(10)) if name == "a.parquet" else write_lines(path, sentences(10))
-    _once_before(monkeypatch, "transforms.beam.footers.kept_types", path.unlink)
+    _once_before(monkeypatch, "transforms.steps.footers.kept_types", path.unlink)
     embed(inputs / "*").failed(1, path)
     assert manifest_of(store) is None
 

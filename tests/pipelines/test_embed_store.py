@@ -23,9 +23,9 @@ from helpers.corpora import (
 )
 
 from pipelines.cli import main
+from transforms.storage.local import LocalStorage
 from transforms.store import lease
 from transforms.store.results import read_result
-from transforms.store.storage import LocalStorage
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_an_unforeseen_failure_is_one_line_and_on_record(
     embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("transforms.beam.stages.collapse", lambda hashes: 1 / 0)
+        patch.setattr("transforms.steps.embed_units.collapse", lambda hashes: 1 / 0)
         outcome = embed(glob, *ALL)
     assert outcome.status == 1
     assert outcome.err.count("\n") == 1

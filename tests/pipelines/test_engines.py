@@ -201,7 +201,7 @@ def test_options_that_beam_finds_wrong_when_it_submits() -> None:
 
 def test_an_engines_chatter_stays_out_of_the_terminal() -> None:
     code = (
-        "import logging; from pipelines.options import quiet_logs; quiet_logs(); "
+        "import logging; from pipelines.command import quiet_logs; quiet_logs(); "
         "prism = logging.getLogger('PrismJobServer'); prism.setLevel(logging.INFO); prism.info('chatter'); "
         "prism.error('a reason')"
     )

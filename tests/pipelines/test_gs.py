@@ -13,8 +13,9 @@ from helpers.commands import FORKS, Run, in_child
 from helpers.corpora import manifest_of, sentences, write_lines, write_parquet
 from helpers.gcs import Gcs, other_server
 
+from transforms import storage
 from transforms.beam import plan
-from transforms.store import lease, open_store, storage
+from transforms.store import lease, open_store
 
 FIELDS = ("unit", "path", "rows", "read", "rejected", "tokens", "bytes", "sha256", "rejects")
 

@@ -101,7 +101,8 @@ def test_an_index_is_brought_up_to_date_over_nights_that_had_none(
 
 
 @pytest.mark.parametrize(
-    "step", ["night_rows.read", "night_rows.match", "night_segments.build", "night_segments.weigh"]
+    "step",
+    ["index_update_rows.read", "index_update_rows.match", "index_update_segments.build", "index_update_segments.weigh"],
 )
 def test_a_night_that_breaks_down_in_the_index_is_done_by_the_next_run(
     run: Run,
@@ -120,7 +121,7 @@ def test_a_night_that_breaks_down_in_the_index_is_done_by_the_next_run(
         raise RuntimeError("the machine went away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"transforms.beam.{step}", broken)
+        patch.setattr(f"transforms.steps.{step}", broken)
         assert embed(glob).status == 1
     assert (store / "manifest.json").read_bytes() == before
     embed(glob, "--direct_runner_bundle_repeat=1").ok()

@@ -10,7 +10,8 @@ from helpers import s3
 from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_lines, write_parquet
 
-from transforms.store import lease, open_store, storage
+from transforms import storage
+from transforms.store import lease, open_store
 
 pytest.importorskip("boto3", reason="the extra aws is not installed")
 pytest.importorskip("moto", reason="moto is not installed")

@@ -25,7 +25,7 @@ from helpers.corpora import (
 )
 from helpers.tiny_models import save_tiny_model
 
-from pipelines.embed import parser
+from pipelines.embed_options import parser
 from pipelines.plan import plan_files
 from pipelines.resolve import resolve
 from transforms.encoder import Encoder

@@ -7,8 +7,8 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
+from transforms import storage
 from transforms.errors import SentenceBeamError
-from transforms.store import storage
 from transforms.store.changes import Changes, Side, count_changes, differing, read_side
 from transforms.store.commit import Snapshot
 from transforms.store.duplicates import buckets_for

@@ -7,17 +7,18 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
+from transforms import storage
 from transforms.beam.changes import KNOWN, Changes, CountChanges, Unknown, total
 from transforms.beam.job import Merge
 from transforms.beam.quantize import RangesRecord
 from transforms.errors import SentenceBeamError
-from transforms.store import storage
+from transforms.report import report
 from transforms.store.changes import differing
 from transforms.store.commit import Snapshot, finish
 from transforms.store.duplicates import buckets_for, id_hashes, repeated
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.results import Result, read_result
+from transforms.store.results import COMMITTED, Result, read_result
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ def commit_together(
         _duplicate_ids([item.rows for item in found if isinstance(item, DuplicateIds)], snapshot),
         total(changes),
     )
+    if result.status == COMMITTED:
+        report.bring_up_to_date(snapshot.root)
     for path in index.scratch if index else ():
         storage.storage_of(path).delete(path)
     return result

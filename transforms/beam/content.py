@@ -13,14 +13,15 @@ import numpy as np
 from apache_beam.pvalue import TaggedOutput
 
 from transforms import progress
-from transforms.beam.footers import check_types, read_footers
-from transforms.beam.job import CARRIED, PROBLEMS, EmbedJob
+from transforms.beam.job import CARRIED, PROBLEMS
+from transforms.corpus import Columns, Span, UnitRows, read_span
+from transforms.corpus.blocks import BLOCK_BYTES, Block, Packer, cut, slices, unit_rows, unpack, without
+from transforms.corpus.buckets import Buckets
+from transforms.corpus.lines import read_lines
+from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
 from transforms.errors import OptionError, SentenceBeamError
-from transforms.store.corpus import Columns, Span, UnitRows, read_span
-from transforms.store.corpus.blocks import BLOCK_BYTES, Block, Packer, cut, slices, unit_rows, unpack, without
-from transforms.store.corpus.buckets import Buckets
-from transforms.store.corpus.lines import read_lines
-from transforms.store.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
+from transforms.steps.footers import check_types, read_footers
+from transforms.steps.job import EmbedJob
 from transforms.store.lease import Renewal
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan

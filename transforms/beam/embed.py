@@ -12,17 +12,18 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.shared import Shared
 
 from transforms import progress
-from transforms.beam.alone import marked
 from transforms.beam.content import Block, Group, Key, ReadRowsFn, piece_unit
-from transforms.beam.job import PROBLEMS, EmbedJob, check_worker
-from transforms.beam.output import Output
+from transforms.beam.crash_guard import marked
+from transforms.beam.job import PROBLEMS, check_worker
 from transforms.beam.quantize import quantized
-from transforms.beam.stages import Stages, encoded
+from transforms.corpus import Columns, Span, UnitRows, read_span
 from transforms.errors import DataGateError, SentenceBeamError, SpaceMismatchError
 from transforms.space import Space
+from transforms.steps.embed_units import Stages, encoded
+from transforms.steps.finish import Output
+from transforms.steps.job import EmbedJob
 from transforms.store.calibrations import read_calibration
 from transforms.store.canary import TEXTS, Canary
-from transforms.store.corpus import Columns, Span, UnitRows, read_span
 from transforms.store.lease import Renewal
 from transforms.store.ranges import kept_ranges, of_floats
 from transforms.store.records import Problem, UnitRecord

@@ -7,13 +7,12 @@ from typing import Any
 
 import apache_beam as beam
 
-from transforms import progress
-from transforms.beam.fit_result import FitResult, write_result
+from transforms import progress, storage
 from transforms.beam.gather import Gather, Gathered, GatherJob, take_sample
 from transforms.calibration import parse_calibration
 from transforms.calibration.fit import Outcome, fit_calibration
 from transforms.errors import SentenceBeamError
-from transforms.store import storage
+from transforms.steps.fit_result import FitResult, write_result
 from transforms.store.records import Problem
 
 PARTS = 64

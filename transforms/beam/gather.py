@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import apache_beam as beam
 import numpy as np
 
+from transforms import storage
 from transforms.calibration.moments import Moments
 from transforms.errors import SentenceBeamError
 from transforms.index.sample import sample_keys, sample_threshold, select
-from transforms.store import storage
 from transforms.store.pooled import read_pooled
 from transforms.store.records import Problem
 from transforms.store.shards import as_hashes

@@ -13,11 +13,17 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
+from transforms import storage
 from transforms.beam.commit import IndexRecord
-from transforms.beam.job import IndexRequest
 from transforms.errors import SentenceBeamError
+from transforms.index import choose as index_choice
+from transforms.index.upkeep import resized
 from transforms.space import Space
-from transforms.store import storage
+from transforms.steps import index_build, index_update, index_update_rows, index_update_segments
+from transforms.steps.index_files import SEGMENT_ROWS, packed
+from transforms.steps.index_update import Night, NightJob, begin
+from transforms.steps.job import IndexRequest
+from transforms.steps.matching import BUCKET_ROWS
 from transforms.store.commit import Snapshot, settle
 from transforms.store.lease import kept_alive
 from transforms.store.manifest import Manifest, index_files, read_manifest
@@ -121,15 +127,12 @@ def choose(
 
 
 def _chosen(snapshot: Snapshot, units: list[UnitRecord], request: IndexRequest, merge: bool) -> Iterator[Any]:
-    from transforms.beam import segments
-    from transforms.beam.night import NightJob, begin
-
     shards = [(unit.path, unit.rows) for unit in units if unit.path]
     job = NightJob(snapshot.root, snapshot.run, Space.from_json(snapshot.space).dim)
     before = standing_index(snapshot)
     why = why_anew(snapshot, before, request, sum(rows for _, rows in shards))
     if why is not None or before is None:
-        for work in segments.begin(job, shards, request, why or "", after=False):
+        for work in index_build.begin(job, shards, request, why or "", after=False):
             yield TaggedOutput(ANEW, work)
         return
     night = _night(before, shards, request, merge)
@@ -140,10 +143,6 @@ def _chosen(snapshot: Snapshot, units: list[UnitRecord], request: IndexRequest, 
 
 
 def _night(before: Manifest, shards: list[tuple[str, int]], request: IndexRequest, merge: bool) -> Any:
-    from transforms.beam.index_files import SEGMENT_ROWS, packed
-    from transforms.beam.matching import BUCKET_ROWS
-    from transforms.beam.night import Night
-
     old = {unit.path: unit.rows for unit in before.units if unit.path}
     new = dict(shards)
     came = [shard for shard in shards if shard[0] not in old]
@@ -177,9 +176,6 @@ def standing_index(snapshot: Snapshot) -> Manifest | None:
 
 def why_anew(snapshot: Snapshot, before: Manifest | None, request: IndexRequest, rows: int) -> str | None:
     """Why the index of an earlier snapshot cannot follow this one, in one line; None where it can, "" without one."""
-    from transforms.index.choose import FLAT_BELOW
-    from transforms.index.upkeep import resized
-
     if before is None:
         return ""
     standing = before.data["index"]
@@ -193,8 +189,8 @@ def why_anew(snapshot: Snapshot, before: Manifest | None, request: IndexRequest,
         return "another index was asked for"
     if "queries" not in standing:
         return "the last one was built by an earlier version"
-    if request.index in ("auto", "compact") and standing["factory"] == "Flat" and rows >= FLAT_BELOW:
-        return f"{rows:,} rows; Flat is for less than {FLAT_BELOW:,}"
+    if request.index in ("auto", "compact") and standing["factory"] == "Flat" and rows >= index_choice.FLAT_BELOW:
+        return f"{rows:,} rows; Flat is for less than {index_choice.FLAT_BELOW:,}"
     return _damage(snapshot.root, standing) or resized(standing["trained"]["corpus"], rows)
 
 
@@ -214,10 +210,8 @@ def _damage(root: str, index: dict[str, Any]) -> str | None:
 
 def read(work: tuple[Any, str, int]) -> tuple[None, Any]:
     """Read one piece of shards that came, or the locator of one segment."""
-    from transforms.beam import night_rows
-
     with working(work[0]):
-        return to_one_key((work[0], night_rows.read(*work)))
+        return to_one_key((work[0], index_update_rows.read(*work)))
 
 
 def buckets(grouped: tuple[None, Iterable[tuple[Any, str | None]]]) -> Iterator[Any]:
@@ -231,88 +225,70 @@ def buckets(grouped: tuple[None, Iterable[tuple[Any, str | None]]]) -> Iterator[
 
 
 def _anew(job: Any, why: str) -> Iterator[Any]:
-    from transforms.beam import segments
-
     night = job.night()
     shards = [(path, rows) for path, rows in night.shards]
-    for work in segments.begin(job, shards, IndexRequest(**night.request), why, after=True):
+    for work in index_build.begin(job, shards, IndexRequest(**night.request), why, after=True):
         yield TaggedOutput(ANEW, work)
 
 
 def match(work: tuple[Any, int]) -> tuple[None, Any]:
     """Match the rows of one bucket."""
-    from transforms.beam import night_rows
-
     with working(work[0]):
-        return to_one_key((work[0], night_rows.match(*work)))
+        return to_one_key((work[0], index_update_rows.match(*work)))
 
 
 def decide(grouped: tuple[None, Iterable[tuple[Any, Any]]]) -> Iterator[tuple[Any, Any]]:
     """The segments of tonight, each to be written or left."""
-    from transforms.beam import night_segments
-
     works = list(grouped[1])
     job = works[0][0]
-    yield from ((job, target) for target in night_segments.decide(job, [found for _, found in works]))
+    yield from ((job, target) for target in index_update_segments.decide(job, [found for _, found in works]))
 
 
 def write(work: tuple[Any, Any]) -> tuple[None, Any]:
     """Write what has changed of one segment."""
-    from transforms.beam import night_segments
-
     with working(work[0]):
-        return to_one_key((work[0], night_segments.build(*work)))
+        return to_one_key((work[0], index_update_segments.build(*work)))
 
 
 def weigh(grouped: tuple[None, Iterable[tuple[Any, Any]]]) -> Iterator[Any]:
     """The index of tonight; or, where its quantizer serves no longer, the groups to build anew."""
-    from transforms.beam import night, night_segments
-
     works = list(grouped[1])
     job = works[0][0]
     with working(job):
-        entry, why = night_segments.weigh(job, [built for _, built in works])
+        entry, why = index_update_segments.weigh(job, [built for _, built in works])
     if why:
         yield from _anew(job, why)
     else:
-        yield IndexRecord(entry, tuple(night.scratch_files(job)))
+        yield IndexRecord(entry, tuple(index_update.scratch_files(job)))
 
 
 def sample(work: tuple[Any, Any]) -> tuple[None, Any]:
     """Sample one group."""
-    from transforms.beam import segments
-
     with working(work[0]):
-        segments.sample_group(*work)
+        index_build.sample_group(*work)
     return to_one_key(work)
 
 
 def train(grouped: tuple[None, Iterable[tuple[Any, Any]]]) -> Iterator[tuple[Any, Any, Any]]:
     """Train once, then hand every group out again with what was trained."""
-    from transforms.beam import segments
-
     works = list(grouped[1])
     job, groups = works[0][0], [group for _, group in works]
     with working(job):
-        trained = segments.train_all(job, groups)
+        trained = index_build.train_all(job, groups)
     yield from ((job, trained, group) for group in groups)
 
 
 def build(work: tuple[Any, Any, Any]) -> tuple[None, Any]:
     """Build one segment."""
-    from transforms.beam import segments
-
     with working(work[0]):
-        return to_one_key((*work, segments.build_group(*work)))
+        return to_one_key((*work, index_build.build_group(*work)))
 
 
 def evaluate(grouped: tuple[None, Iterable[tuple[Any, Any, Any, Any]]]) -> IndexRecord:
     """Measure recall over all segments."""
-    from transforms.beam import segments
-
     works = list(grouped[1])
     job, trained = works[0][0], works[0][1]
     built = [segment for *_, segment in works if segment is not None]
-    scratch = segments.scratch_files(job, [group for _, _, group, _ in works])
+    scratch = index_build.scratch_files(job, [group for _, _, group, _ in works])
     with working(job):
-        return IndexRecord(segments.evaluate(job, trained, built), tuple(scratch))
+        return IndexRecord(index_build.evaluate(job, trained, built), tuple(scratch))

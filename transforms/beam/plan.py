@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
-from transforms import progress
+from transforms import progress, storage
 from transforms.beam import content
-from transforms.beam.footers import check_types, read_footer
-from transforms.beam.job import CARRIED, PROBLEMS, EmbedJob, check_worker, is_one_process, spans_per_element
+from transforms.beam.job import CARRIED, PROBLEMS, check_worker, is_one_process, spans_per_element
+from transforms.corpus import InputFile, limit_spans, match_inputs
+from transforms.corpus.files import check_distinct
 from transforms.errors import SentenceBeamError
-from transforms.store import storage
-from transforms.store.corpus import InputFile, limit_spans, match_inputs
-from transforms.store.corpus.files import check_distinct
+from transforms.steps.footers import check_types, read_footer
+from transforms.steps.job import EmbedJob
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, UnitRecord, carried

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 
+from transforms import storage
 from transforms.beam.job import PROBLEMS, Merge
-from transforms.calibration.precision import Ranges
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
-from transforms.store import storage
 from transforms.store.commit import Snapshot
 from transforms.store.lease import Renewal
+from transforms.store.precision import Ranges
 from transforms.store.ranges import keep_ranges
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.remake import read_written

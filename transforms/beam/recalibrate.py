@@ -9,12 +9,12 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
+from transforms import storage
 from transforms.beam.job import PROBLEMS
-from transforms.beam.output import Output
 from transforms.beam.quantize import quantized
 from transforms.errors import DataGateError, SentenceBeamError
 from transforms.space import Space
-from transforms.store import storage
+from transforms.steps.finish import Output
 from transforms.store.calibrations import kept_calibration
 from transforms.store.commit import Snapshot
 from transforms.store.lease import Renewal

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import apache_beam as beam
 import numpy as np
 
-from transforms.beam.fit_result import FitResult, write_result
+from transforms import storage
+from transforms.corpus import Columns, InputFile, Span, plan_file, read_span
+from transforms.corpus.spans import check_columns
 from transforms.errors import OptionError, SentenceBeamError, SpaceMismatchError
 from transforms.space import resolve_model
 from transforms.space.identity import tokenizer_digest
-from transforms.store import storage
-from transforms.store.corpus import Columns, InputFile, Span, plan_file, read_span
-from transforms.store.corpus.spans import check_columns
+from transforms.steps.fit_result import FitResult, write_result
 from transforms.store.records import Problem
 
 if TYPE_CHECKING:

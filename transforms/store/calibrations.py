@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from transforms import storage
 from transforms.calibration.calibration import INFO, TENSORS, Calibration
 from transforms.errors import OptionError, SentenceBeamError
-from transforms.store import layout, storage
+from transforms.store import layout
 
 
 def read_calibration(folder: str) -> Calibration:

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from transforms import storage
 from transforms.errors import SentenceBeamError
-from transforms.store import layout, storage
+from transforms.store import layout
 from transforms.store.parquet import table_of
 from transforms.store.shards import as_matrix, fixed_size
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transforms.calibration.precision import CODES, RANGED, Ranges, code_width, dequantize, quantize
 from transforms.calibration.quality import SHORTEST
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
+from transforms.store.precision import CODES, RANGED, Ranges, code_width, dequantize, quantize
 
 SPACE, RANGES = b"space", b"ranges"
 

@@ -1,14 +1,14 @@
 """The commit: every planned unit once, the ledger balanced, then one conditional write moves the store on."""
 
-import logging
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from transforms import storage
 from transforms.errors import DataGateError, LedgerError, SentenceBeamError
 from transforms.space import Space
-from transforms.store import calibrations, layout, lease, storage
+from transforms.store import calibrations, layout, lease
 from transforms.store.canary import CanaryFile
 from transforms.store.changes import Changes
 from transforms.store.ledger import Ledger, check_buckets, check_plan
@@ -16,11 +16,8 @@ from transforms.store.manifest import FORMAT, Manifest, read_manifest, to_bytes,
 from transforms.store.plan import Plan, read_plan
 from transforms.store.ranges import needs_ranges, of_floats
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.report import write_report
 from transforms.store.results import COMMITTED, Result, record_result
 from transforms.store.times import now, timestamp
-
-_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -190,19 +187,8 @@ def finish(
     except SentenceBeamError as error:
         result = failed(snapshot, error)
     record_result(snapshot.root, result)
-    if result.status == COMMITTED:
-        _report(snapshot.root)
     lease.release(snapshot.root, snapshot.run)
     return result
-
-
-def _report(root: str) -> None:
-    """A report that cannot be written must not make a failure of a run that has committed."""
-    try:
-        write_report(root)
-    except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        _LOGGER.error("%s: the report was not written (%s); sentence-beam report makes one", root, reason)
 
 
 def _committed(snapshot: Snapshot, settled: tuple[Plan, list[UnitRecord], Ledger]) -> Result:

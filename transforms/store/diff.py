@@ -8,7 +8,7 @@ from itertools import zip_longest
 import numpy as np
 import pyarrow as pa
 
-from transforms.store import storage
+from transforms import storage
 from transforms.store.changes import differing
 from transforms.store.duplicates import hash_ids, in_buckets
 from transforms.store.manifest import Manifest

@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
+from transforms import storage
 from transforms.errors import SentenceBeamError
-from transforms.store import layout, storage
+from transforms.store import layout
 
 STALE_SECONDS = 600
 RENEW_SECONDS = 60

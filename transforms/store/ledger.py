@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
+from transforms.corpus.buckets import Buckets, parse_name
 from transforms.errors import LedgerError
-from transforms.store.corpus.buckets import Buckets, parse_name
 from transforms.store.records import UnitRecord
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from transforms import storage
+from transforms.corpus.buckets import Buckets
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
-from transforms.store import layout, storage
-from transforms.store.corpus.buckets import Buckets
+from transforms.store import layout
 from transforms.store.records import UnitRecord
 
 FORMAT = 1

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from transforms import storage
 from transforms.errors import OptionError
 from transforms.space import Space
-from transforms.store import layout, storage
+from transforms.store import layout
 from transforms.store.coding import Coding
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.ranges import kept_ranges

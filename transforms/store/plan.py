@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.store import layout, storage
-from transforms.store.corpus import InputFile, Span
-from transforms.store.corpus.buckets import Buckets
+from transforms import storage
+from transforms.corpus import InputFile, Span
+from transforms.corpus.buckets import Buckets
+from transforms.store import layout
 from transforms.store.ledger import PLAN_FIELDS, PlannedSpan, span_name
 from transforms.store.parquet import table_of
 from transforms.store.records import UnitRecord

@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from transforms.calibration.precision import RANGED, Ranges
+from transforms import storage
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
-from transforms.store import layout, storage
+from transforms.store import layout
+from transforms.store.precision import RANGED, Ranges
 
 
 def of_floats(space: Space) -> Space:

@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
-from transforms.store import storage
-from transforms.store.corpus import InputFile, UnitRows
+from transforms import storage
+from transforms.corpus import InputFile, UnitRows
 from transforms.store.records import UnitRecord
 from transforms.store.shards import OWN_COLUMNS, read_checked, rejects_from_bytes, unit_digest
 from transforms.store.units import PreparedUnit, UnitStore

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from transforms.store.corpus import InputFile
-from transforms.store.corpus.files import compression_of
+from transforms.corpus import InputFile
+from transforms.corpus.files import compression_of
 from transforms.store.manifest import Manifest
 from transforms.store.plan import PlannedFile
 from transforms.store.records import UnitRecord

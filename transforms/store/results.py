@@ -4,7 +4,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from transforms.store import layout, storage
+from transforms import storage
+from transforms.store import layout
 from transforms.store.manifest import to_bytes
 
 COMMITTED = "committed"

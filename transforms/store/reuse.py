@@ -7,11 +7,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from transforms import storage
+from transforms.corpus import InputFile, UnitRows
+from transforms.corpus.buckets import Bucket, parse_name
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
-from transforms.store import storage
-from transforms.store.corpus import InputFile, UnitRows
-from transforms.store.corpus.buckets import Bucket, parse_name
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.pooled import pooled_vectors
 from transforms.store.records import UnitRecord

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from transforms.calibration.precision import Ranges
+from transforms import storage
+from transforms.corpus import Rejected, UnitRows
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.space import Space
-from transforms.store import storage
 from transforms.store.coding import Coding, embedding_type
-from transforms.store.corpus import Rejected, UnitRows
 from transforms.store.parquet import table_of
+from transforms.store.precision import Ranges
 
 ROW_GROUP_ROWS = 25_000
 PAGE_BYTES = 64 << 10  # stays in a core's cache: a fifth faster to write and to read than pages of a megabyte

@@ -7,12 +7,13 @@ import socket
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
-from transforms.calibration.precision import Ranges
+from transforms import storage
+from transforms.corpus import Rejected, UnitRows
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
-from transforms.store import layout, shards, storage
+from transforms.store import layout, shards
 from transforms.store.coding import Coding
-from transforms.store.corpus import Rejected, UnitRows
+from transforms.store.precision import Ranges
 from transforms.store.records import UnitRecord
 
 

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from transforms import storage
 from transforms.errors import SentenceBeamError
-from transforms.store import layout, storage
+from transforms.storage.base import Entry
+from transforms.store import layout
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.storage import Entry
 from transforms.store.times import timestamp
 
 BATCH = 1000

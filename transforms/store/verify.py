@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from transforms import storage
 from transforms.errors import LedgerError, SentenceBeamError
-from transforms.store import layout, locators, shards, storage
+from transforms.store import layout, locators, shards
 from transforms.store.calibrations import kept_calibration
 from transforms.store.canary import CanaryFile
 from transforms.store.ledger import Ledger

@@ -78,7 +78,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 if FOLDER:
-    patches = {"transforms.encoder.encoder": watch, "transforms.beam.worker": lambda _: seen("workers")}
+    patches = {"transforms.encoder.encoder": watch, "pipelines.worker": lambda _: seen("workers")}
     if "SENTENCE_BEAM_TEST_BEAM" in os.environ:
         patches["apache_beam.version"] = other_version
     sys.meta_path.insert(0, Finder(**patches))

@@ -16,11 +16,12 @@ from helpers.nights import DIM, Nights, nearest, run_steps, space_of, vector_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.beam import IndexRequest, held_out, index, matching, segments
-from transforms.beam.night import NightJob
+from transforms.beam import IndexRequest, index
 from transforms.index import SegmentedIndex, SegmentFile, build_segment, flat_segment, upkeep
 from transforms.index.exact import exact_search
 from transforms.space import row_hashes
+from transforms.steps import held_out, index_build, index_update_segments, matching
+from transforms.steps.index_update import NightJob
 from transforms.store import lease, locators
 from transforms.store.verify import faults
 
@@ -546,12 +547,11 @@ def digest(path: Path) -> str:
 
 
 def test_steps_that_broke_off_are_taken_up(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
-    from transforms.beam import night_segments
 
     files = collection()
     nights.commit(files, IndexRequest("IVF4,SQ8"))
     snapshot, units = nights.begin(edited(files, 50))
-    original = night_segments.build
+    original = index_update_segments.build
     works = iter([True, False])
 
     def broken(*work: Any) -> Any:
@@ -561,7 +561,7 @@ def test_steps_that_broke_off_are_taken_up(nights: Nights, monkeypatch: pytest.M
         return built
 
     with monkeypatch.context() as patch:
-        patch.setattr(night_segments, "build", broken)
+        patch.setattr(index_update_segments, "build", broken)
         with pytest.raises(RuntimeError):
             run_steps(snapshot, units, IndexRequest("IVF4,SQ8"))
     again = run_steps(snapshot, units, IndexRequest("IVF4,SQ8"))
@@ -573,7 +573,7 @@ def _renamed(nights: Nights, snapshot: Any, units: Any) -> Iterator[Any]:
     """The same night as another run."""
     from dataclasses import replace
 
-    from transforms.store.storage import read_bytes, storage_of
+    from transforms.storage import read_bytes, storage_of
 
     plan = read_bytes(f"{nights.root}/runs/{snapshot.run}/plan.parquet")
     storage_of(snapshot.root).put_if_absent(f"{nights.root}/runs/again/plan.parquet", plan)
@@ -595,5 +595,5 @@ def test_a_step_longer_than_a_lease_lasts_keeps_its_run_alive(
             assert time.monotonic() < end, "the lease was not renewed"
             time.sleep(0.01)
 
-    monkeypatch.setattr(segments, step, long)
+    monkeypatch.setattr(index_build, step, long)
     getattr(index, works)((job, "group") if works == "sample" else (job, "trained", "group"))

@@ -10,9 +10,10 @@ from helpers.snapshots import night, numbered, run_name
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from transforms import storage
 from transforms.space import row_hashes
 from transforms.store import diff as diffs
-from transforms.store import open_store, storage
+from transforms.store import open_store
 from transforms.store.changes import Changes, count_changes, differing, read_side
 from transforms.store.diff import SCHEMA, diff
 from transforms.store.manifest import Manifest

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from helpers.units import make_unit, make_vectors
 
+from transforms import storage
+from transforms.corpus import InputFile, Span
 from transforms.errors import DataGateError, LedgerError, SentenceBeamError
 from transforms.space import Space
-from transforms.store import lease, manifest, open_store, storage
+from transforms.store import lease, manifest, open_store
 from transforms.store.commit import Snapshot, finish, settle
-from transforms.store.corpus import InputFile, Span
 from transforms.store.ledger import Ledger
 from transforms.store.plan import PlannedFile, read_plan, write_plan
 from transforms.store.records import Problem, UnitRecord, carried

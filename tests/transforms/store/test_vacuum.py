@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
+from transforms import storage
 from transforms.errors import SentenceBeamError
-from transforms.store import manifest, open_store, storage
+from transforms.storage.local import LocalStorage
+from transforms.store import manifest, open_store
 from transforms.store.commit import finish
 from transforms.store.manifest import read_manifest
-from transforms.store.storage import LocalStorage
 from transforms.store.vacuum import Rubbish, find_rubbish, remove
 from transforms.store.verify import faults
 

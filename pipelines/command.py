@@ -1,0 +1,79 @@
+"""A command from its arguments to its exit status; whatever goes wrong is one line."""
+
+import argparse
+import logging
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from pipelines.cli import INTERRUPTED
+from pipelines.options import check_text
+from transforms.errors import OptionError, SentenceBeamError
+from transforms.imports import uncollected
+
+DEBUG = "SENTENCE_BEAM_DEBUG"
+
+
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    """Our options, for a command that runs no pipeline; flags that are not ours are Beam's, for its filesystems.
+
+    Raises OptionError on a flag that neither knows.
+    """
+    check_text(argv)
+    try:
+        args, rest = parser.parse_known_args(argv)
+        if not rest:
+            return args
+    except OptionError:
+        pass  # Beam's flags are among what it may be about
+    with uncollected():
+        from pipelines import beam_flags  # importing Beam takes two seconds
+
+    return beam_flags.parse(parser, argv)[0]
+
+
+def run_command(name: str, job: Callable[[list[str]], int], argv: Sequence[str] | None) -> int:
+    """Run a command; whatever goes wrong is one line on stderr and an exit status.
+
+    The environment variable SENTENCE_BEAM_DEBUG shows the traceback too.
+    """
+    quiet_logs()
+    try:
+        return job(list(sys.argv[1:] if argv is None else argv))
+    except BrokenPipeError:  # `| head` took what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        if os.environ.get(DEBUG):
+            traceback.print_exc()
+        print(f"sentence-beam {name}: {_one_line(error)}", file=sys.stderr)
+        return error.exit_code if isinstance(error, SentenceBeamError) else 1
+
+
+def _one_line(error: BaseException) -> str:
+    """An error as a person needs it: ours as they are, others with what, where, and that a rerun goes on."""
+    text = re.sub(r"\s*\[while running '.*?'\]", "", str(error), flags=re.DOTALL).strip()  # Beam's addition
+    if isinstance(error, SentenceBeamError):
+        return text
+    if isinstance(error, KeyboardInterrupt) or text == "KeyboardInterrupt":
+        return INTERRUPTED
+    first = text.splitlines()[0] if text else type(error).__name__
+    told = isinstance(error, OSError) or re.match(r"\w+Error: ", first)  # Beam puts some errors into a RuntimeError
+    kind = "" if told else f"{type(error).__name__}: "
+    return f"{kind}{first}; finished work is kept, run again to go on ({DEBUG}=1 shows where)"
+
+
+def quiet_logs() -> None:
+    """Only what a person has to act on; libraries' chatter stays out of the terminal."""
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.ERROR)  # Prism's logger has a level of its own
+    handler.addFilter(_not_of_an_engine)
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s", handlers=[handler])
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+
+
+def _not_of_an_engine(record: logging.LogRecord) -> bool:
+    """Beam writes an engine's whole stack traces straight to the root logger."""
+    return record.module != "portable_runner" or bool(os.environ.get(DEBUG))

@@ -1,0 +1,70 @@
+"""The options of `embed` and of `plan`."""
+
+import argparse
+
+from pipelines import beam_flags, options
+from transforms.store.precision import PRECISIONS
+
+WHAT = {
+    "embed": "Embed a collection of sentences into a store, or bring the store up to date.",
+    "plan": "Say what embed would do with the same options, and how long it should take; nothing is written.",
+}
+
+
+def parser(name: str = "embed") -> argparse.ArgumentParser:
+    """The options of `embed` (and of `plan`). None stands for "not given": the store's value, or the default."""
+    p = options.command(name, WHAT[name])
+    what = p.add_argument_group("input")
+    what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to embed; repeat for more")
+    what.add_argument("--format", choices=["auto", "parquet", "text", "jsonl"], help="default: by file name")
+    what.add_argument("--text-column", metavar="NAME", help="column with the text (default: text)")
+    what.add_argument("--id-column", metavar="NAME", help="column with the id (default: path and row or byte)")
+    what.add_argument("--keep-columns", type=options.names, metavar="A,B", help="columns to carry into the store")
+    what.add_argument("--limit", type=options.positive, metavar="N", help="only the first N rows")
+    vectors = p.add_argument_group("vectors (a store remembers them)")
+    options.add_vector_options(vectors)
+    vectors.add_argument("--precision", choices=PRECISIONS, help="type of the stored vectors (default: float32)")
+    out = p.add_argument_group("store")
+    out.add_argument("--output", required=True, type=options.filled, metavar="STORE", help="folder or URL of the store")
+    out.add_argument("--partition", choices=["file", "content"], help="how rows are cut into units (default: file)")
+    out.add_argument(
+        "--unit-tokens", type=options.size, metavar="N", help="tokens in a unit, one shard each (default: 256k)"
+    )
+    out.add_argument(
+        "--index", metavar="none|auto|FACTORY", help="FAISS index to build (default: as the store has it, else none)"
+    )
+    out.add_argument(
+        "--max-rejects", type=options.fraction, metavar="FRACTION", help="rejected rows allowed (default: 0.01)"
+    )
+    out.add_argument(
+        "--max-drift",
+        type=options.distance,
+        metavar="X",
+        help="cosine distance by which the model may have moved since the store was begun (default: by dtype)",
+    )
+    out.add_argument("--require-space", metavar="ID", help="end with exit status 2 unless this is the run's space")
+    out.add_argument("--reembed", action="store_true", help="embed everything anew, in a new space if need be")
+    out.add_argument(
+        "--price-per-hour",
+        type=options.price,
+        metavar="P",
+        help="what the machines cost; the report says what was saved",
+    )
+    out.add_argument("--dry-run", action="store_true", help="print what would be done, with an estimate of the time")
+    _add_machine_options(p.add_argument_group("machine"))
+    return p
+
+
+def _add_machine_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    group.add_argument("--tokens-per-batch", type=options.size, metavar="N", help="padded tokens in one forward pass")
+    group.add_argument(
+        "--deterministic",
+        action=argparse.BooleanOptionalAction,
+        help="a text's vector is the same to the bit whatever its neighbours and the number of threads",
+    )
+    group.add_argument("--accelerator", metavar="HINT", help="Beam accelerator hint for the embedding step alone")
+    group.add_argument("--min-ram", type=beam_flags.memory, metavar="SIZE", help="Beam memory hint, likewise")
+    group.add_argument(
+        "--worker-model", metavar="PATH", help="where workers keep the model, if not where this machine does"
+    )

@@ -1,0 +1,220 @@
+"""Buckets: which rows they hold, how they are named, chosen and split, and that no layout of the input shows in them."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transforms.corpus import InputFile, Rejected, UnitRows
+from transforms.corpus.blocks import Packer, cut, slices, unit_rows, unpack, without
+from transforms.corpus.buckets import Bucket, Buckets, buckets_of, parse_name, piece_of
+from transforms.errors import LedgerError
+from transforms.space import row_hash
+from transforms.store.ledger import check_buckets
+from transforms.store.records import UnitRecord
+
+ROW = st.fixed_dictionaries(
+    {
+        "id": st.one_of(st.sampled_from(["a", "b", "ä", ""]), st.text(st.characters(codec="utf-8"), max_size=6)),
+        "text": st.one_of(st.sampled_from(["N/A", "dog", "a cat"]), st.text(min_size=1, max_size=12).map(repr)),
+        "kept": st.one_of(st.none(), st.integers(0, 3)),
+        "bad": st.booleans(),
+    }
+)
+
+
+def unit_of(rows: list[dict[str, Any]], file: str) -> UnitRows:
+    """Rows as they are read from a file."""
+    good = [(i, row) for i, row in enumerate(rows) if not row["bad"]]
+    return UnitRows(
+        name="x",
+        file=InputFile("/" + file, file, "text", "", 1, "sum", "v"),
+        start=0,
+        stop=len(rows),
+        ids=[row["id"] for _, row in good],
+        texts=[row["text"] for _, row in good],
+        positions=[i for i, _ in good],
+        kept=pa.table({"n": pa.array([row["kept"] for _, row in good], pa.int64())}),
+        rejects=[Rejected(r["id"] or None, i, "null text", "", file) for i, r in enumerate(rows) if r["bad"]],
+    )
+
+
+def packed(parts: list[list[dict[str, Any]]], buckets: Buckets, flushes: int) -> dict[int, list[bytes]]:
+    """Blocks by group, of files that hold these rows."""
+    blocks: dict[int, list[bytes]] = {}
+    packer = Packer(buckets)
+    for number, rows in enumerate(parts):
+        packer.add(unit_of(rows, f"{number}.txt"))
+        if number % flushes == 0 or number == len(parts) - 1:
+            for group, block in packer.flush():
+                assert sum(block.counts) > 0
+                blocks.setdefault(group, []).append(block.data)
+    return blocks
+
+
+def units(blocks: dict[int, list[bytes]], buckets: Buckets) -> dict[str, UnitRows]:
+    """All units by name."""
+    return {
+        buckets.name(bucket): unit_rows(buckets.name(bucket), bucket, table)
+        for group in range(buckets.groups)
+        for bucket, table in slices(unpack(blocks.get(group, [])), buckets, group)
+    }
+
+
+def content(unit: UnitRows) -> tuple[Any, ...]:
+    """What decides a unit's shard, and no more."""
+    kept = unit.kept.to_pylist() if unit.kept is not None else []
+    return unit.ids, unit.texts, kept, Counter((r.id, r.reason, r.excerpt) for r in unit.rejects)
+
+
+@given(st.lists(ROW, max_size=30), st.integers(0, 8), st.randoms(use_true_random=False), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_every_row_is_in_its_bucket_once_and_no_layout_shows(
+    rows: list[dict[str, Any]], bits: int, random: Any, flushes: int
+) -> None:
+    buckets = Buckets(bits, len(rows), len(rows), 0)
+    one = units(packed([rows], buckets, 1), buckets)
+    shuffled = random.sample(rows, len(rows))
+    cuts = sorted(random.randint(0, len(rows)) for _ in range(3))
+    parts = [shuffled[a:b] for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
+    two = units(packed(parts, buckets, flushes), buckets)
+    assert {name: content(unit) for name, unit in one.items()} == {name: content(unit) for name, unit in two.items()}
+
+    assert len(one) == buckets.count
+    assert list(one) == sorted(one)
+    found = [(unit, i) for unit in one.values() for i in range(len(unit.ids))]
+    expected = Counter((row["id"], row["text"], row["kept"]) for row in rows if not row["bad"])
+    assert Counter((u.ids[i], u.texts[i], u.kept["n"][i].as_py()) for u, i in found if u.kept is not None) == expected
+    assert sum(len(unit.rejects) for unit in one.values()) == sum(row["bad"] for row in rows)
+    for unit in one.values():
+        hashes = [row_hash(text) for text in unit.texts]
+        keys = list(zip(hashes, [i.encode() for i in unit.ids], strict=True))
+        assert keys == sorted(keys)
+        assert (unit.file, unit.stop) == (None, unit.start + 1)
+        assert all(int.from_bytes(h, "big") >> (128 - bits) == unit.start for h in hashes)
+
+
+def test_a_row_keeps_its_place_in_the_input() -> None:
+    buckets = Buckets(0, 3, 3, 0)
+    rows = [{"id": str(i), "text": f"t{i}", "kept": None, "bad": i == 1} for i in range(3)]
+    (unit,) = units(packed([rows, rows], buckets, 1), buckets).values()
+    places = {(unit.texts[i], unit.file_of(i), unit.positions[i]) for i in range(len(unit.ids))}
+    assert places == {(f"t{i}", f"{file}.txt", i) for i in (0, 2) for file in (0, 1)}
+    assert {(r.file, r.row) for r in unit.rejects} == {("0.txt", 1), ("1.txt", 1)}
+
+
+@given(st.integers(1, 6), st.lists(ROW, min_size=1, max_size=20))
+@settings(max_examples=30, deadline=None)
+def test_pieces_of_heavy_buckets_and_the_rest_are_all_rows(power: int, rows: list[dict[str, Any]]) -> None:
+    buckets = Buckets(1, len(rows), len(rows), 0)
+    whole = units(packed([rows], buckets, 1), buckets)
+    pieces = 1 << power
+    blocks = [data for found in packed([rows], buckets, 1).values() for data in found]
+    parts = [piece for data in blocks for piece in cut(data, buckets, {1: pieces})]
+    assert all(bucket == 1 for bucket, *_ in parts)
+    made = [unit_rows("x", 1, unpack([data])) for *_, data in parts]
+    ids = [i for unit in made for i in unit.ids]
+    assert sorted(ids) == sorted(whole["1-1"].ids)
+    assert all(piece_of(i, pieces) == k for (_, k, _), unit in zip(parts, made, strict=True) for i in unit.ids)
+    light = unpack([without(data, buckets, [1]) for data in blocks])
+    assert next(content(unit_rows("x", b, t)) for b, t in slices(light, buckets, 0)) == content(whole["1-0"])
+
+
+def test_one_text_is_packed_once_however_many_rows_share_it() -> None:
+    text = "x" * 100_000
+    rows = [{"id": str(i), "text": text, "kept": 0, "bad": False} for i in range(500)]
+    ((block,),) = packed([rows], Buckets(0, 1, 1, 0), 1).values()
+    assert len(block) < 50_000  # and lz4 makes little of a text that is one letter
+    (unit,) = units({0: [block]}, Buckets(0, 1, 1, 0)).values()
+    assert len({id(t) for t in unit.texts}) == 1
+
+
+@given(st.integers(0, 20), st.data())
+@settings(max_examples=50, deadline=None)
+def test_names_say_which_bucket_and_overlap_by_their_first_bits(bits: int, data: Any) -> None:
+    buckets, bucket = Buckets(bits, 1, 1, 1), data.draw(st.integers(0, (1 << bits) - 1))
+    assert parse_name(buckets.name(bucket)) == Bucket(bits, bucket)
+    assert parse_name(buckets.name(bucket) + ".12") == Bucket(bits, bucket, 12)
+    more = data.draw(st.integers(bits, 24))
+    hashes = np.frombuffer(data.draw(st.binary(min_size=16, max_size=16)), np.uint8).reshape(1, 16)
+    one, other = (int(buckets_of(hashes, n)[0]) for n in (bits, more))
+    assert list(Bucket(more, other).at(bits)) == [one]
+    assert (other in Bucket(bits, bucket).at(more)) == (bucket == one)
+
+
+@pytest.mark.parametrize("name", ["0123456789abcdef-000000000000", "1234567890123456-000000000000.3", "3", "3-", "-3"])
+def test_units_of_files_are_no_buckets(name: str) -> None:
+    assert parse_name(name) is None
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**8), st.integers(1, 10**6), st.integers(0, 10**7))
+@settings(max_examples=200, deadline=None)
+def test_buckets_are_of_a_units_size_and_kept_until_the_rows_have_doubled(
+    rows: int, tokens: int, unit_tokens: int, later: int
+) -> None:
+    first = Buckets.choose(rows, tokens, unit_tokens)
+    assert first.count * unit_tokens >= tokens
+    assert first.bits == 0 or first.count * unit_tokens < 2 * tokens
+    assert first.per_group * first.groups == first.count
+    second = first.tonight(later, tokens * 3, unit_tokens)
+    assert second.rows == later
+    assert second.bits >= first.bits
+    if later <= 2 * rows:
+        assert second == replace(first, rows=later)
+
+
+def test_growth_splits_and_shrinking_does_not_join() -> None:
+    first = Buckets.choose(1000, 16_000, 1000)
+    assert first.bits == 4
+    assert first.tonight(10, 160, 1000).bits == 4
+    assert first.tonight(2000, 32_000, 1000).bits == 4
+    grown = first.tonight(2001, 32_016, 1000)
+    assert grown.bits == 6
+    assert grown.tonight(2001, 32_016, 1000) == grown
+    assert first.tonight(2001, 100, 1000).bits == 4
+
+
+@pytest.mark.parametrize(("rows", "pieces"), [(100, 1), (400, 1), (401, 8), (800, 8), (801, 16), (10**6, 16384)])
+def test_a_heavy_bucket_is_cut_to_about_the_planned_rows(rows: int, pieces: int) -> None:
+    assert Buckets(3, 800, 800, 1).pieces(rows) == pieces
+
+
+# --- the ledger of buckets
+
+
+def record(name: str, rows: int = 2) -> UnitRecord:
+    return UnitRecord(f"{name}.parquet", name, "", (0, 1), rows, rows, 0, None, 1, 0, 0, 1, "s", embedded=rows)
+
+
+WHOLE = [record("2-0"), record("2-1"), record("2-2"), record("2-3")]
+CUT = [record("2-0"), record("2-1.0"), record("2-1.1", 0), record("2-2"), record("2-3")]
+
+
+def test_all_buckets_once_are_a_plan_fulfilled() -> None:
+    check_buckets(Buckets(2, 8, 1, 1), WHOLE)
+    check_buckets(Buckets(2, 8, 1, 1), CUT)
+    check_buckets(Buckets(0, 2, 1, 1), [record("0-0")])
+
+
+@pytest.mark.parametrize(
+    ("units", "said"),
+    [
+        (WHOLE[1:], "2-0 was not finished"),
+        ([*WHOLE, record("2-4")], "2-4 was never planned"),
+        ([*WHOLE[:3], record("3-3")], "3-3 was never planned"),
+        ([*WHOLE, record("0123456789abcdef-000000000000")], "never planned"),
+        ([*WHOLE, record("2-1.0", 0)], "2-1 was not finished"),
+        ([*CUT[:2], *CUT[3:]], "2-1 was not finished"),
+        ([*CUT, record("2-1.2", 0)], "2-1 was not finished"),
+        ([*WHOLE[:3], record("2-3", 1)], "7 rows read of 8 planned"),
+        ([*WHOLE[:3], record("2-3", 3)], "9 rows read of 8 planned"),
+    ],
+)
+def test_a_bucket_that_is_missing_doubled_or_short_is_a_fault(units: list[UnitRecord], said: str) -> None:
+    with pytest.raises(LedgerError, match=said):
+        check_buckets(Buckets(2, 8, 1, 1), units)

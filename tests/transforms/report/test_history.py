@@ -1,0 +1,272 @@
+"""History and report: every run, also one that failed, broke down or left no result; what a page shows of them."""
+
+import json
+import logging
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.snapshots import begin, night, numbered, run_name, write_unit
+
+from transforms.report import report as reports
+from transforms.report.chart import linear_axis, log_axis
+from transforms.report.history import Night, known_nights, nights, with_savings
+from transforms.report.page import page
+from transforms.store import lease
+from transforms.store.commit import finish
+from transforms.store.records import Problem
+from transforms.store.vacuum import find_rubbish, remove
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    """Where a store may be made."""
+    return str(tmp_path / "store")
+
+
+def told(root: str) -> list[tuple[str, str]]:
+    """Run and status of every night."""
+    return [(found.run, found.status) for found in nights(root)]
+
+
+def test_every_night_has_its_counts(root: str) -> None:
+    night(root, 0, numbered(0, 5), numbered(5, 9))
+    night(root, 1, numbered(0, 5), numbered(6, 11))
+    first, second = nights(root)
+    assert (first.run, first.previous, second.previous) == (run_name(0), None, run_name(0))
+    assert (first.rows, first.embedded, first.read, first.rejected, first.truncated) == (9, 9, 9, 0, 0)
+    assert (first.tokens, first.spared, second.spared) == (45, 0, 0)
+    assert first.tokens_per_second == pytest.approx(45 / (first.seconds or 1), rel=0.1)
+    assert second.index is None
+    assert known_nights(root) == [first, second]
+
+
+def test_a_failed_run_stands_in_it_with_its_line(root: str) -> None:
+    night(root, 0, numbered(0, 5))
+    finish(begin(root, 1, 1, price_per_hour=2.0), [], [Problem("x.parquet cannot be read", 1)])
+    failed = nights(root)[1]
+    assert (failed.status, failed.message, failed.rows) == ("failed", "x.parquet cannot be read", None)
+    assert failed.spent is not None
+
+
+def test_a_run_that_was_killed_is_unfinished_and_one_at_work_is_running(root: str) -> None:
+    night(root, 0, numbered(0, 5))
+    begin(root, 1, 1)
+    begin(root, 2, 1)
+    lease.acquire(root, lease.Lease.of_this_process(run_name(2), "FnApiRunner", "job", True))
+    assert dict(told(root)) == {run_name(0): "committed", run_name(1): "unfinished", run_name(2): "running"}
+    assert {found.run: found.started for found in nights(root)}[run_name(1)] == "2026-01-01T00:00:01Z"
+
+
+def test_a_commit_whose_result_was_never_written_is_known_by_what_stands_on_it(root: str) -> None:
+    for number in range(4):
+        night(root, number, numbered(0, 5 + number))
+    for number in (1, 2, 3):
+        (Path(root) / "runs" / run_name(number) / "result.json").unlink()
+    never = Path(root) / "manifests" / f"{run_name(7)}.json"
+    never.write_text((Path(root) / "manifests" / f"{run_name(0)}.json").read_text().replace(run_name(0), run_name(7)))
+    assert dict(told(root)) == {run_name(n): "committed" for n in range(4)} | {run_name(7): "unfinished"}
+    assert {found.run: found.rows for found in nights(root)} == {
+        **{run_name(n): 5 + n for n in range(4)}, run_name(7): None,
+    }  # fmt: skip
+
+
+def test_results_that_cannot_be_read_stop_nothing(root: str) -> None:
+    for number, content in enumerate((b"", b"[]", b"{}", b"\xff", b'{"more": 1}')):
+        night(root, number, numbered(0, 5))
+        (Path(root) / "runs" / run_name(number) / "result.json").write_bytes(content)
+    night(root, 5, numbered(0, 5))
+    assert sorted(status for _, status in told(root)) == ["committed"] + ["unfinished"] * 5
+
+
+def test_history_outlives_its_snapshots(root: str) -> None:
+    for number in range(3):
+        night(root, number, numbered(0, 5 + number))
+    before = nights(root)
+    remove(find_rubbish(root, 1, None, 2e9))
+    assert nights(root) == before
+
+
+def test_known_nights_are_not_read_again(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        night(root, number, numbered(0, 5 + number))
+    read: list[str] = []
+    monkeypatch.setattr("transforms.report.history.read_result", lambda root, run: read.append(run))
+    assert len(nights(root, known_nights(root))) == 3
+    assert read == []
+
+
+def test_what_a_run_that_broke_off_embedded_makes_no_later_one_fast(root: str) -> None:
+    begin(root, 0, 1)
+    write_unit(root, 0, [("r0", "text 0"), ("r1", "text 1")], run_name(0))
+    result = night(root, 1, numbered(0, 2), numbered(2, 3))
+    assert (result.ledger["real"], result.tokens) == (15, 5)
+    assert night(root, 2, numbered(0, 2)).tokens == 0
+
+
+def priced(number: int, tokens: int, seconds: float, spared: int, **values: Any) -> Night:
+    """A committed night at 3.60 an hour, which is a tenth of a cent a second."""
+    made = Night(
+        run_name(number), "committed", f"2026-01-0{number + 1}", seconds, pooled="p", tokens=tokens, spared=spared,
+        tokens_per_second=tokens / seconds, price_per_hour=3.6,
+    )  # fmt: skip
+    return replace(made, **values)
+
+
+def test_savings_are_at_the_best_speed_so_far_with_these_pooled_vectors() -> None:
+    found = with_savings(
+        [
+            priced(0, 1000, 10, 0),
+            priced(1, 10, 5, 2000),  # two tokens a second, which is start-up
+            priced(2, 0, 5, 3000, space="another calibration"),
+            priced(3, 4000, 10, 1000),
+            priced(4, 100, 10, 1000, pooled="another"),
+            priced(5, 0, 5, 1000, price_per_hour=None),
+            priced(6, 0, 5, 1000, pooled="never measured"),
+        ]
+    )
+    assert [n.saved for n in found] == [0, 0.02, 0.03, 0.0025, 0.1, None, None]
+
+
+def test_the_report_is_the_last_committed_night_and_all_others(root: str) -> None:
+    night(root, 0, numbered(0, 5), price_per_hour=1.5)
+    finish(begin(root, 1, 1), [], [Problem("broke", 1)])
+    night(root, 2, numbered(0, 5), numbered(5, 7))
+    report = json.loads((Path(root) / "report.json").read_text())
+    assert {name: report[name] for name in ("format", "run", "rows", "embedded")} == {
+        "format": 1, "run": run_name(2), "rows": 7, "embedded": 7,
+    }  # fmt: skip
+    assert [(n["run"], n["status"]) for n in report["nights"]] == told(root)
+    assert report["nights"][0]["spent"] == pytest.approx(1.5 * report["nights"][0]["seconds"] / 3600, abs=1e-6)
+    assert reports.night_of(root, run_name(1)).message == "broke"  # type: ignore[union-attr]
+    assert reports.night_of(root, "none") is None
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff", b'{"nights": [1]}', b'{"nights": [{"x": 1}]}'])
+def test_a_damaged_report_is_made_anew(root: str, content: bytes) -> None:
+    night(root, 0, numbered(0, 5))
+    (Path(root) / "report.json").write_bytes(content)
+    night(root, 1, numbered(0, 6))
+    assert [n.rows for n in known_nights(root)] == [5, 6]
+
+
+def test_a_report_that_cannot_be_written_fails_no_run(
+    root: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("transforms.report.report._put", full)
+        with caplog.at_level(logging.ERROR):
+            assert night(root, 0, numbered(0, 5)).status == "committed"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{root}: the report was not written ([Errno 28] No space left on device); sentence-beam report makes one"
+    ]
+    assert not (Path(root) / "report.json").exists()
+    night(root, 1, numbered(0, 5))
+    assert len(known_nights(root)) == 2
+
+
+def test_a_failed_run_does_not_write_it(root: str) -> None:
+    night(root, 0, numbered(0, 5))
+    before = (Path(root) / "report.json").read_bytes()
+    finish(begin(root, 1, 1), [write_unit(root, 0, [("a", "x")])], [Problem("broke", 1)])
+    assert (Path(root) / "report.json").read_bytes() == before
+
+
+class Page(HTMLParser):
+    """Tags that are open, links out of the page, and its text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.words: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        assert not {"src", "href", "onload", "onclick"} & {name for name, _ in attrs}
+        if tag not in ("meta",):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def parsed(found: list[Night], store: str = "/a/store") -> Page:
+    """A page, once every tag that it opens is closed and it needs nothing from elsewhere."""
+    html = page(store, found)
+    reader = Page()
+    reader.feed(html)
+    assert reader.open == []
+    assert "script" not in reader.tags
+    assert not re.search(r"https?:|url\(|@import", html)
+    assert "nan" not in re.sub(r"[a-z]*nan[a-z]+", "", html)
+    return reader
+
+
+def test_the_page_shows_every_night() -> None:
+    found = [
+        priced(i, 100, 3, 900, rows=100 + i, embedded=5, reused=1, duplicates=0, carried=94 + i, read=100 + i,
+               rejected=0, truncated=2, added=1, changed=0, deleted=0, recall=0.99, index="Flat", previous="x")
+        for i in range(3)
+    ]  # fmt: skip
+    shown = parsed(with_savings(found))
+    assert shown.tags.count("svg") == 7
+    assert shown.tags.count("tr") == 4
+    assert {"102", "94 %", "5 %", "0.9900", "recall@10"} <= {word.strip() for word in shown.words}
+
+
+def test_what_is_in_a_message_or_a_name_is_text() -> None:
+    bad = Night("r", "failed", "2026-01-01T00:00:00Z", 1.0, "<script>alert(1)</script> & \"more\" 'x'")
+    shown = parsed([bad], store="/a/<b>&'\"/store")
+    assert any("<script>alert(1)</script> & \"more\" 'x'" in word for word in shown.words)
+    assert "/a/<b>&'\"/store" in shown.words
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"rows": 0, "read": 0, "embedded": 0, "reused": 0, "duplicates": 0, "carried": 0, "rejected": 0},
+        {"rows": 10**12, "embedded": 1, "recall": 0.0, "rejected": 1, "truncated": 1, "read": 1},
+        {"started": "no time"},
+    ],
+)
+@pytest.mark.parametrize("count", [0, 1, 2, 400])
+def test_pages_of_odd_nights(values: dict[str, Any], count: int) -> None:
+    parsed([replace(Night("r", "committed", "2026-01-01T00:00:00Z", 1.0), **values)] * count)
+
+
+def test_axes_hold_their_values_between_round_marks() -> None:
+    for values in ([0], [5], [0, 37], [99_990, 100_010], [0.981, 0.999], [1e9], [3, 3, 3], [0.0003, 0.0004]):
+        for from_zero in (True, False):
+            axis = linear_axis(values, from_zero)
+            assert axis.low <= min(values) <= max(values) <= axis.high
+            assert 2 <= len(axis.ticks) <= 5
+    assert linear_axis([12], from_zero=False, whole=True).ticks == (11, 12, 13, 14) or all(
+        tick == int(tick) for tick in linear_axis([12], from_zero=False, whole=True).ticks
+    )
+    assert linear_axis([0.99, 1.0], from_zero=False, top=1.0).high == 1.0
+    axis = log_axis([50_000, 3])
+    assert axis.y(0) > axis.y(3) > axis.y(50_000) >= axis.y(100_000)
+
+
+def test_an_axis_of_zeros_has_nothing_below_them() -> None:
+    assert linear_axis([0, 0], from_zero=False, whole=True).ticks == (0, 1)
+    assert linear_axis([1, 40], from_zero=False, whole=True).low == 0
+
+
+def test_values_that_differ_by_rounding_alone_have_an_axis() -> None:
+    axis = linear_axis([0.96, 0.96 + 1e-12], from_zero=False, top=1.0)
+    assert axis.low < 0.96 < axis.high

@@ -1,0 +1,283 @@
+"""Storage: write once, replace only what was read, on local disk and through Beam's filesystems."""
+
+import io
+import re
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem, MatchResult
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transforms import storage
+from transforms.errors import SentenceBeamError
+from transforms.storage.base import names_of
+from transforms.storage.local import LocalStorage
+
+BLOBS: dict[str, bytes] = {}
+
+
+class _Upload(io.BytesIO):
+    def __init__(self, path: str):
+        super().__init__()
+        self._path = path
+
+    def close(self) -> None:
+        if not self.closed:
+            BLOBS[self._path] = self.getvalue()
+        super().close()
+
+
+class MemoryFileSystem(FileSystem):
+    """mem://, as a stand-in for an object store without conditional writes."""
+
+    def __init__(self, pipeline_options: PipelineOptions):
+        super().__init__(pipeline_options)
+        pipeline_options.view_as(PipelineOptions)  # as Azure's does
+
+    @classmethod
+    def scheme(cls) -> str:
+        return "mem"
+
+    def join(self, basepath: str, *paths: str) -> str:
+        return "/".join([basepath, *paths])
+
+    def split(self, path: str) -> tuple[str, str]:
+        head, _, tail = path.rpartition("/")
+        return head, tail
+
+    def mkdirs(self, path: str) -> None:
+        pass
+
+    def has_dirs(self) -> bool:
+        return False
+
+    def _list(self, dir_or_prefix: str) -> Iterator[FileMetadata]:
+        yield from (FileMetadata(path, len(data)) for path, data in BLOBS.items() if path.startswith(dir_or_prefix))
+
+    def match(self, patterns: list[str], limits: list[int] | None = None) -> list[MatchResult]:
+        import re
+
+        found = []
+        for pattern in patterns:
+            expression = re.compile(self.translate_pattern(pattern))
+            found.append(MatchResult(pattern, [m for m in self._list("mem://") if expression.match(m.path)]))
+        return found
+
+    def create(self, path: str, mime_type: str = "", compression_type: str = "") -> io.BytesIO:
+        return _Upload(path)
+
+    def open(self, path: str, mime_type: str = "", compression_type: str = "") -> io.BytesIO:
+        return io.BytesIO(BLOBS[path])
+
+    def copy(self, source_file_names: list[str], destination_file_names: list[str]) -> None:
+        raise NotImplementedError
+
+    def rename(self, source_file_names: list[str], destination_file_names: list[str]) -> None:
+        raise NotImplementedError
+
+    def exists(self, path: str) -> bool:
+        return path in BLOBS
+
+    def size(self, path: str) -> int:
+        return len(BLOBS[path])
+
+    def last_updated(self, path: str) -> float:
+        return 0.0
+
+    def checksum(self, path: str) -> str:
+        import zlib
+
+        return str(zlib.crc32(BLOBS[path]))
+
+    def metadata(self, path: str) -> FileMetadata:
+        return FileMetadata(path, len(BLOBS[path]))
+
+    def delete(self, paths: list[str]) -> None:
+        missing = [path for path in paths if BLOBS.pop(path, None) is None]
+        if missing:
+            raise BeamIOError("Delete operation failed", dict.fromkeys(missing, FileNotFoundError()))
+
+
+@pytest.fixture(params=["local", "mem", "gs"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A folder to write in, on each kind of storage."""
+    BLOBS.clear()
+    if request.param == "gs":
+        return request.getfixturevalue("gs")
+    return str(tmp_path) if request.param == "local" else "mem://bucket"
+
+
+@settings(max_examples=500, deadline=None)
+@given(pattern=st.text("ab*?[]!^-/\\.\n", max_size=8), path=st.text("ab*?[]!^-/\\.\n", max_size=8))
+def test_wildcards_are_those_of_beam(pattern: str, path: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of Beam's expression
+        try:
+            expected = re.match(FileSystem.translate_pattern(pattern), path)
+        except re.error:  # [b-a]
+            return
+        assert bool(names_of(pattern).fullmatch(path)) == bool(expected)
+
+
+def test_put_if_absent_never_writes_over(root: str) -> None:
+    path = storage.join(root, "deep", "a.bin")
+    store = storage.storage_of(path)
+    assert store.put_if_absent(path, b"first")
+    assert not store.put_if_absent(path, b"second")
+    assert storage.read_bytes(path) == b"first"
+
+
+def test_replace_if_needs_the_version_that_was_read(root: str) -> None:
+    path = storage.join(root, "pointer.json")
+    store = storage.storage_of(path)
+    assert store.read_versioned(path) is None
+    assert store.replace_if(path, b"one", None)
+    assert not store.replace_if(path, b"two", None)
+    data, version = store.read_versioned(path) or (b"", "")
+    assert data == b"one"
+    assert store.replace_if(path, b"two", version)
+    assert not store.replace_if(path, b"three", version)
+    assert storage.read_bytes(path) == b"two"
+
+
+def test_stat_match_open_delete(root: str) -> None:
+    paths = [storage.join(root, name) for name in ("b.txt", "a.txt", "c.bin")]
+    store = storage.storage_of(paths[0])
+    for path in paths:
+        store.put_if_absent(path, path.encode())
+    assert [e.path for e in store.match(storage.join(root, "*.txt"))] == [paths[1], paths[0]]
+    entry = store.stat(paths[0])
+    assert entry is not None
+    assert entry.size == len(paths[0])
+    with store.open(paths[0]) as f:
+        f.seek(2)
+        assert f.read(3) == paths[0].encode()[2:5]
+    assert storage.sha256_of(paths[0])[1] == entry.size
+    store.delete(paths[0])
+    store.delete(paths[0])
+    assert store.stat(paths[0]) is None
+
+
+def test_below_lists_everything_in_one_go(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [storage.join(root, "a", name) for name in ("x.json", "deep/er/y.bin", "z.json.tmp-1")]
+    store = storage.storage_of(root)
+    for path in [*paths, storage.join(root, "ab", "no.json")]:
+        store.put_if_absent(path, path.encode())
+    monkeypatch.setattr(FileSystems, "checksum", lambda path: pytest.fail("a request for every file"))
+    found = store.below(storage.join(root, "a"))
+    assert [(entry.path, entry.size) for entry in found] == [(path, len(path)) for path in sorted(paths)]
+    assert store.below(storage.join(root, "none")) == []
+
+
+def test_delete_if_needs_the_version_that_was_read(root: str) -> None:
+    path = storage.join(root, "pointer.json")
+    store = storage.storage_of(path)
+    assert not store.delete_if(path, "1")
+    store.put_if_absent(path, b"one")
+    _, first = store.read_versioned(path) or (b"", "")
+    store.replace_if(path, b"two", first)
+    assert not store.delete_if(path, first)
+    data, second = store.read_versioned(path) or (b"", "")
+    assert data == b"two"
+    assert store.delete_if(path, second)
+    assert store.read_versioned(path) is None
+
+
+def test_many_files_are_removed_at_once(root: str) -> None:
+    paths = [storage.join(root, f"{i}.txt") for i in range(5)]
+    store = storage.storage_of(root)
+    for path in paths[:4]:
+        store.put_if_absent(path, b"x")
+    store.delete(*paths[1:])
+    assert [entry.path for entry in store.below(root)] == paths[:1]
+    store.delete()
+
+
+def test_a_local_listing_says_when_a_file_was_written(tmp_path: Path) -> None:
+    import os
+
+    (tmp_path / "a").write_text("x")
+    os.utime(tmp_path / "a", (5, 7))
+    assert [entry.modified for entry in LocalStorage().below(str(tmp_path))] == [7]
+
+
+@pytest.mark.parametrize("pattern", ["*.txt", "b*", "**", "?.t*"])
+def test_a_link_to_nothing_is_named_where_a_pattern_names_it(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / "b.txt").symlink_to(tmp_path / "gone")
+    with pytest.raises(SentenceBeamError, match=r"b\.txt is a link to a file that is not there"):
+        LocalStorage().match(str(tmp_path / pattern))
+    assert [Path(entry.path).name for entry in LocalStorage().match(str(tmp_path / "a*"))] == ["a.txt"]
+    assert LocalStorage().match(str(tmp_path / "b.txt")) == []
+
+
+def test_links_to_files_are_matched_and_folders_are_not(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a.txt").write_text("x")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "folder" / "a.txt")
+    (tmp_path / "to-folder.txt").symlink_to(tmp_path / "folder")
+    assert [Path(e.path).name for e in LocalStorage().match(str(tmp_path / "*"))] == ["link.txt"]
+
+
+def test_of_many_writers_at_once_exactly_one_wins(tmp_path: Path) -> None:
+    path, store = str(tmp_path / "once"), LocalStorage()
+    wins: list[int] = []
+    start = threading.Barrier(16)
+
+    def write(number: int, conditional: bool) -> None:
+        start.wait()
+        done = (
+            store.replace_if(path + "r", b"%d" % number, None)
+            if conditional
+            else store.put_if_absent(path, b"%d" % number)
+        )
+        if done:
+            wins.append(number + 100 * conditional)
+
+    threads = [threading.Thread(target=write, args=(i, i >= 8)) for i in range(16)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert sorted(w // 100 for w in wins) == [0, 1]
+    assert (tmp_path / "once").read_bytes() == b"%d" % next(w for w in wins if w < 100)
+    assert not list(tmp_path.glob("*.tmp-*"))
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("transforms.storage.local.os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        LocalStorage().put_if_absent(str(tmp_path / "a"), b"x" * 1000)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_local_version_sees_an_edit_of_equal_length_with_its_time_put_back(tmp_path: Path) -> None:
+    import os
+
+    path = tmp_path / "a.txt"
+    path.write_text("one")
+    before, times = LocalStorage().stat(str(path)), path.stat()
+    path.write_text("two")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    after = LocalStorage().stat(str(path))
+    assert before is not None
+    assert after is not None
+    assert before.version != after.version
+    assert storage.checksum_of(before) == storage.checksum_of(after)  # both read the bytes that stand there now
+
+
+def test_filesystems_that_want_options_have_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileSystems, "_pipeline_options", None)
+    assert storage.storage_of("mem://a").stat("mem://a/b") is None
+
+
+def test_a_scheme_without_a_filesystem_says_what_to_install() -> None:
+    with pytest.raises(SentenceBeamError, match=r"nosuch://.*no filesystem for nosuch://"):
+        storage.storage_of("nosuch://bucket/x")

@@ -1,0 +1,79 @@
+"""Work that killed the process it was done in, done again in one of its own, so that nothing else dies of it.
+
+An engine tries work again when a worker dies, and again, and gives up without saying what killed them. So whoever
+begins an element leaves a mark, and whoever finds one begins more carefully.
+"""
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from transforms import storage
+from transforms.errors import SentenceBeamError
+from transforms.store import layout
+
+# Started anew, not forked: the worker has threads and perhaps a GPU.
+PROCESSES = multiprocessing.get_context("spawn")
+Tell = Callable[[str], None]
+Work = Callable[[Tell], None]
+
+
+@dataclass(frozen=True)
+class Death:
+    """What a process was at when it died, and of what signal."""
+
+    at: str
+    signal: str
+
+
+@contextmanager
+def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
+    """Do the body's work under a mark that stays where this process dies; where one stands, `work` is done alone first.
+
+    Raises SentenceBeamError where that dies too. The mark stays as well where the body fails.
+    """
+    path = storage.join(root, layout.scratch(run, f"begun-{name}"))
+    if not storage.storage_of(path).put_if_absent(path, b""):
+        death = died_of(work)
+        if death is not None:
+            raise SentenceBeamError(
+                f"{death.at}: the worker died of it ({death.signal}), also in a process that did nothing else; leave "
+                "its text out, or mend the library that it crashes (SIGKILL: give workers more memory)"
+            )
+    yield
+    storage.storage_of(path).delete(path)
+
+
+def died_of(work: Work) -> Death | None:
+    """Do the work in a process of its own, which tells what it is at; None where it came to an end by itself."""
+    here, there = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=_do, args=(work, there, _filesystem_options()))
+    process.start()
+    there.close()
+    last = "its first step"
+    while True:
+        try:
+            last = here.recv()
+        except EOFError:
+            break
+    process.join()
+    code = process.exitcode or 0
+    return Death(last, signal.Signals(-code).name) if code < 0 else None
+
+
+def _do(work: Work, there: Connection, options: dict[str, Any]) -> None:
+    FileSystems.set_options(PipelineOptions.from_dictionary(options))
+    work(there.send)
+
+
+def _filesystem_options() -> dict[str, Any]:
+    """What this process was told of storage."""
+    options = FileSystems._pipeline_options
+    return options.get_all_options(drop_default=True) if options is not None else {}

@@ -1,0 +1,17 @@
+"""The input side: which files, cut into which spans, read into which rows."""
+
+from transforms.corpus.files import InputFile, match_inputs
+from transforms.corpus.rows import Columns, Rejected, UnitRows, read_span
+from transforms.corpus.spans import Span, limit_spans, plan_file
+
+__all__ = [
+    "Columns",
+    "InputFile",
+    "Rejected",
+    "Span",
+    "UnitRows",
+    "limit_spans",
+    "match_inputs",
+    "plan_file",
+    "read_span",
+]

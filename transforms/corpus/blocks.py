@@ -1,0 +1,192 @@
+"""Blocks: rows on their way to their bucket, as Arrow IPC with every distinct text once."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.corpus.buckets import Buckets, buckets_of, piece_of
+from transforms.corpus.rows import Rejected, UnitRows
+from transforms.space import row_hash, row_hashes
+
+BLOCK_BYTES = 64 << 20  # of rows held before they are packed
+KEPT = "kept:"  # before the name of a kept column, so that it cannot be one of ours
+COMPRESSION = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Packed rows of one group of buckets; `counts` are the rows of each bucket of the group."""
+
+    counts: tuple[int, ...]
+    data: bytes
+
+
+@dataclass
+class Packer:
+    """Collects rows as they are read and gives them out as one block for each group of buckets."""
+
+    buckets: Buckets
+    tables: list[pa.Table] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, rows: UnitRows) -> None:
+        """Take rows of a file, the rejected ones too."""
+        if rows.read:
+            self.tables.append(_table(rows))
+            self.size += self.tables[-1].nbytes
+
+    def flush(self) -> Iterator[tuple[int, Block]]:
+        """(group, block) for the rows collected so far, which are forgotten."""
+        if not self.tables:
+            return
+        table = pa.concat_tables(self.tables).combine_chunks()
+        self.tables, self.size = [], 0
+        table = _texts_once(table.take(pc.sort_indices(table, sort_keys=[("hash", "ascending")])))
+        bucket = buckets_of(_hashes(table), self.buckets.bits)
+        per_group = self.buckets.per_group
+        groups, starts = np.unique(bucket // per_group, return_index=True)
+        for group, start, stop in zip(groups, starts, [*starts[1:], len(table)], strict=True):
+            counts = np.bincount(bucket[start:stop] - group * per_group, minlength=per_group)
+            yield int(group), Block(tuple(counts.tolist()), pack(table.slice(start, stop - start)))
+
+
+def _table(rows: UnitRows) -> pa.Table:
+    """Good rows, then rejected ones, whose text is their excerpt and whose hash is of what is known of them."""
+    bad, texts = rows.rejects, [*rows.texts, *(r.excerpt for r in rows.rejects)]
+    hashes = row_hashes(rows.texts) + [row_hash(json.dumps([r.id, r.reason, r.excerpt])) for r in bad]
+    columns = {
+        "hash": pa.array(hashes, pa.binary(16)),
+        "id": pa.array([*rows.ids, *(r.id for r in bad)], pa.string()),
+        "text": pa.array(texts, pa.large_string()),
+        "file": pa.array([*map(rows.file_of, range(len(rows.texts))), *(r.file for r in bad)], pa.string()),
+        "row": pa.array([*rows.positions, *(r.row for r in bad)], pa.int64()),
+        "reason": pa.array([None] * len(rows.texts) + [r.reason for r in bad], pa.string()),
+    }
+    for name, column in zip(rows.kept.column_names, rows.kept.columns, strict=True) if rows.kept is not None else ():
+        columns[KEPT + name] = pa.chunked_array([*column.chunks, pa.nulls(len(bad), column.type)], column.type)
+    return pa.table(columns)
+
+
+def _texts_once(table: pa.Table) -> pa.Table:
+    """The table, sorted by hash, with its texts as a dictionary in that order."""
+    hashes = _hashes(table)
+    new = np.ones(len(table), bool)
+    new[1:] = (hashes[1:] != hashes[:-1]).any(axis=1)
+    texts = table.column("text").combine_chunks().take(pa.array(np.flatnonzero(new)))
+    return _with_texts(table, np.cumsum(new) - 1, texts)
+
+
+def _with_texts(table: pa.Table, places: np.ndarray, texts: pa.Array) -> pa.Table:
+    column = pa.DictionaryArray.from_arrays(pa.array(places.astype(np.int32)), texts)
+    return table.set_column(table.column_names.index("text"), "text", column)
+
+
+def _hashes(table: pa.Table) -> np.ndarray:
+    """The hash column as uint8 [n, 16]."""
+    chunks = [np.frombuffer(chunk.buffers()[1], np.uint8)[16 * chunk.offset :][: 16 * len(chunk)]
+              for chunk in table.column("hash").chunks if len(chunk)]  # fmt: skip
+    return np.concatenate(chunks or [np.empty(0, np.uint8)]).reshape(-1, 16)
+
+
+def pack(table: pa.Table) -> bytes:
+    """Rows sorted by hash as Arrow IPC, with those texts only that they have."""
+    text = table.column("text").combine_chunks()
+    used, places = np.unique(text.indices.to_numpy(), return_inverse=True)
+    table = _with_texts(table, places, text.dictionary.take(pa.array(used)))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=COMPRESSION) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def unpack(blocks: Iterable[bytes]) -> pa.Table | None:
+    """The rows of blocks, in order of hash, id and kept values; None where there is none."""
+    tables = [pa.ipc.open_stream(data).read_all() for data in blocks]
+    if not tables:
+        return None
+    table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    return _ties_ordered(table.take(pc.sort_indices(table, sort_keys=[("hash", "ascending"), ("id", "ascending")])))
+
+
+def _ties_ordered(table: pa.Table) -> pa.Table:
+    """Rows of one hash and id by their kept values: how the input lay must not show."""
+    kept = [name for name in table.column_names if name.startswith(KEPT)]
+    ids, hashes = table.column("id").combine_chunks(), _hashes(table)
+    if not kept or len(table) < 2:
+        return table
+    same = (hashes[1:] == hashes[:-1]).all(axis=1)
+    same &= pc.fill_null(pc.equal(ids[1:], ids[:-1]), False).to_numpy(zero_copy_only=False)
+    order, tied = np.arange(len(table)), np.flatnonzero(same)
+    for run in np.split(tied, np.flatnonzero(np.diff(tied) > 1) + 1) if len(tied) else ():
+        start, stop = run[0], run[-1] + 2
+        values = [repr(row) for row in table.slice(start, stop - start).select(kept).to_pylist()]
+        order[start:stop] = start + np.array(sorted(range(stop - start), key=values.__getitem__))
+    return table.take(pa.array(order)) if len(tied) else table
+
+
+def slices(table: pa.Table | None, buckets: Buckets, group: int) -> Iterator[tuple[int, pa.Table | None]]:
+    """(bucket, its rows) for every bucket of a group, from the group's rows in order of hash."""
+    first = group * buckets.per_group
+    numbers = np.arange(first, first + buckets.per_group)
+    if table is None:
+        yield from ((int(number), None) for number in numbers)
+        return
+    bucket = buckets_of(_hashes(table), buckets.bits)
+    starts, stops = np.searchsorted(bucket, numbers, "left"), np.searchsorted(bucket, numbers, "right")
+    for number, start, stop in zip(numbers, starts, stops, strict=True):
+        yield int(number), table.slice(start, stop - start)
+
+
+def cut(data: bytes, buckets: Buckets, heavy: dict[int, int]) -> Iterator[tuple[int, int, bytes]]:
+    """(bucket, piece, block) for the rows of a block that are in heavy buckets, which have so many pieces each."""
+    table = pa.ipc.open_stream(data).read_all()
+    bucket = buckets_of(_hashes(table), buckets.bits)
+    for number, pieces in heavy.items():
+        rows = table.take(pa.array(np.flatnonzero(bucket == number)))
+        names = [i if i is not None else f"{file}#{row}" for i, file, row in _whereabouts(rows)]
+        piece = np.array([piece_of(name, pieces) for name in names], np.int64)
+        for k in np.unique(piece):
+            yield number, int(k), pack(rows.take(pa.array(np.flatnonzero(piece == k))))
+
+
+def without(data: bytes, buckets: Buckets, heavy: Iterable[int]) -> bytes:
+    """The block without the rows of heavy buckets."""
+    table = pa.ipc.open_stream(data).read_all()
+    light = ~np.isin(buckets_of(_hashes(table), buckets.bits), list(heavy))
+    return pack(table.take(pa.array(np.flatnonzero(light))))
+
+
+def _whereabouts(table: pa.Table) -> Iterator[tuple[str | None, str, int]]:
+    return zip(*(table.column(name).to_pylist() for name in ("id", "file", "row")), strict=True)
+
+
+def unit_rows(name: str, bucket: int, table: pa.Table | None) -> UnitRows:
+    """The rows of a bucket, or of a piece of one, as a unit."""
+    bounds = (bucket, bucket + 1)
+    if table is None or not len(table):
+        return UnitRows(name, None, *bounds, [], [], [], None, [])
+    good = table.filter(pc.is_null(table.column("reason")))
+    text = good.column("text").combine_chunks()
+    used = pc.unique(text.indices)
+    values = dict(zip(used.to_pylist(), text.dictionary.take(used).to_pylist(), strict=True))
+    kept = [column for column in table.column_names if column.startswith(KEPT)]
+    return UnitRows(
+        name,
+        None,
+        *bounds,
+        ids=good.column("id").to_pylist(),
+        texts=[values[place] for place in text.indices.to_pylist()],
+        positions=good.column("row").to_pylist(),
+        kept=good.select(kept).rename_columns([c.removeprefix(KEPT) for c in kept]) if kept else None,
+        rejects=_rejects(table.filter(pc.is_valid(table.column("reason")))),
+        files=good.column("file").to_pylist(),
+    )
+
+
+def _rejects(table: pa.Table) -> list[Rejected]:
+    columns = [table.column(name).to_pylist() for name in ("id", "row", "reason", "text", "file")]
+    return [Rejected(*values) for values in zip(*columns, strict=True)]

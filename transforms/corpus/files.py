@@ -1,0 +1,215 @@
+"""Input files: globs, formats, relative paths, and what tells that a file is still the one that was planned."""
+
+import bz2
+import contextlib
+import gzip
+import hashlib
+import io
+import lzma
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, BinaryIO, cast
+
+import zstandard
+
+from transforms import storage
+from transforms.errors import InputChangedError, OptionError
+from transforms.storage.base import BLOCK, names_of
+
+FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".txt": "text",
+    ".text": "text",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
+WILDCARD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One input file as it was when the run listed it.
+
+    `path` is the full path, `relative` the name that ids and units are made from; `checksum` is of the content,
+    `version` of this very file (see storage.Entry); `compression` is a suffix or "".
+    """
+
+    path: str
+    relative: str
+    format: str
+    compression: str
+    size: int
+    checksum: str
+    version: str
+
+    @property
+    def entry(self) -> storage.Entry:
+        """The file as its storage listed it."""
+        return storage.Entry(self.path, self.size, self.checksum, self.version)
+
+    @property
+    def key(self) -> str:
+        """First 16 hex digits of sha256(relative path): the file's part of its units' names."""
+        return hashlib.sha256(self.relative.encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain fields, as manifests hold them."""
+        return asdict(self)
+
+
+def fixed_part(pattern: str) -> str:
+    """The deepest folder before the first wildcard, with its final slash ("" where there is none).
+
+    >>> fixed_part("/data/en/*.parquet"), fixed_part("/data/en/a.txt"), fixed_part("gs://b/x-?/y")
+    ('/data/en/', '/data/en/', 'gs://b/')
+    """
+    found = WILDCARD.search(pattern)
+    literal = pattern[: found.start()] if found else pattern
+    return literal[: literal.rfind("/") + 1]
+
+
+def match_inputs(pattern: str, file_format: str = "auto") -> list[InputFile]:
+    """Files that one `--input` names, without checksums, sorted by path.
+
+    Raises OptionError where nothing matches, a folder is named, or a file's format cannot be told.
+    """
+    pattern = storage.absolute(pattern)
+    store = storage.storage_of(pattern)
+    entries, root = store.match(pattern), fixed_part(pattern)
+    literal = None if entries else store.stat(pattern)
+    if literal is not None:  # a name that looks like a pattern
+        entries, root = [literal], pattern[: pattern.rfind("/") + 1]
+    if not entries:
+        raise OptionError(_nothing_matches(pattern))
+    return [_input_file(entry, entry.path.removeprefix(root), file_format) for entry in entries]
+
+
+def _nothing_matches(pattern: str) -> str:
+    if WILDCARD.search(pattern) is None and storage.storage_of(pattern).match(pattern + "/*"):
+        return f"--input {pattern} is a folder: name its files, as in {pattern}/*.parquet"
+    return f"--input {pattern}: no file matches; check the path (a pattern needs quotes in the shell)"
+
+
+def _input_file(entry: storage.Entry, relative: str, file_format: str) -> InputFile:
+    if not is_utf8(entry.path):  # ids and manifests could not hold it
+        raise OptionError(f"--input {entry.path!a}: the name is not UTF-8; rename the file or narrow --input")
+    stem = relative.removesuffix(_suffix(relative))
+    if file_format == "auto":
+        file_format = FORMATS.get("." + stem.rpartition(".")[2].lower(), "") if "." in stem else ""
+    if not file_format:
+        raise OptionError(
+            f"{entry.path}: cannot tell the format from the name; say --format parquet, text or jsonl, "
+            "or narrow --input"
+        )
+    compression = compression_of(relative, file_format)
+    return InputFile(entry.path, relative, file_format, compression, entry.size, entry.checksum, entry.version)
+
+
+def compression_of(relative: str, file_format: str) -> str:
+    """How a file of this name and format is packed: a suffix, or ""."""
+    return "" if file_format == "parquet" else _suffix(relative)
+
+
+def _suffix(relative: str) -> str:
+    return next((suffix for suffix in COMPRESSIONS if relative.endswith(suffix)), "")
+
+
+def is_utf8(text: str | None) -> bool:
+    """False for lone surrogates, which JSON and file names can bring and UTF-8 cannot hold."""
+    try:
+        (text or "").encode("utf8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_distinct(files: list[InputFile]) -> None:
+    """Refuse two files that share a relative path: their units and ids would share names."""
+    seen: dict[str, str] = {}
+    for file in files:
+        other = seen.setdefault(file.relative, file.path)
+        if other != file.path:
+            raise OptionError(
+                f"--input: {other} and {file.path} both give the relative path {file.relative}; "
+                "use one --input whose fixed part is above both"
+            )
+
+
+def overlaps(pattern: str, folder: str) -> bool:
+    """Whether a pattern names files inside a folder now, or would once a store writes there."""
+    pattern, folder = storage.absolute(pattern), storage.absolute(folder) + "/"
+    if not folder.startswith(fixed_part(pattern)) and not pattern.startswith(folder):
+        return False
+    would_be = folder + "embeddings/0123456789abcdef-000000000000-0123456789abcdef.parquet"
+    if names_of(pattern).fullmatch(would_be):
+        return True
+    return any(entry.path.startswith(folder) for entry in storage.storage_of(pattern).match(pattern))
+
+
+def check_unchanged(file: InputFile) -> None:
+    """Raise InputChangedError where the file may not be the one planned any more."""
+    if storage.storage_of(file.path).pins:
+        return  # whoever read it read that one
+    entry = storage.storage_of(file.path).stat(file.path)
+    if entry is None:
+        raise InputChangedError(f"{file.path} was removed while the run read it; run again on a settled input")
+    if entry.version != file.version:
+        raise InputChangedError(f"{file.path} changed while the run read it; run again on a settled input")
+
+
+@contextlib.contextmanager
+def open_unchanged(file: InputFile) -> Iterator[BinaryIO]:
+    """The file's bytes as stored; raises InputChangedError if it is replaced before or while it is read."""
+    check_unchanged(file)
+    with storage.storage_of(file.path).open(file.path, file.entry) as f:
+        yield f
+    check_unchanged(file)
+
+
+def decompressed(file: InputFile, raw: BinaryIO) -> BinaryIO:
+    """A sequential reader of the uncompressed bytes."""
+    if file.compression == ".gz":
+        return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
+    if file.compression == ".bz2":
+        return cast(BinaryIO, bz2.BZ2File(raw))
+    if file.compression == ".xz":
+        return cast(BinaryIO, lzma.LZMAFile(raw))
+    if file.compression == ".zst":
+        return cast(BinaryIO, _ZstdReader(raw))
+    return raw
+
+
+class _ZstdReader(io.RawIOBase):
+    """zstd frames one after the other; a truncated last frame raises EOFError, as gzip's reader does."""
+
+    def __init__(self, raw: BinaryIO):
+        self._raw = raw
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._started = False
+        self._left = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Some uncompressed bytes, at least one before the end."""
+        while True:
+            block, self._left = self._left or self._raw.read(BLOCK), b""
+            if not block:
+                if self._started and not self._frame.eof:
+                    raise EOFError("compressed file ended before its end-of-stream marker was reached")
+                return b""
+            data = self._feed(block)
+            if data:
+                return data
+
+    def _feed(self, block: bytes) -> bytes:
+        if self._frame.eof:
+            self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._started = True
+        data = self._frame.decompress(block)
+        self._left = self._frame.unused_data if self._frame.eof else b""
+        return data

@@ -1,0 +1,1 @@
+"""Scores of encoders on tasks."""

@@ -1,0 +1,1 @@
+"""What a store tells of its runs: their history, and a page with charts."""

@@ -1,0 +1,190 @@
+"""The nights of a store: every run, how it ended, and what it cost."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from transforms import storage
+from transforms.store import layout, lease
+from transforms.store.manifest import Manifest, read_manifest, snapshots
+from transforms.store.results import COMMITTED, Result, read_result
+from transforms.store.times import timestamp
+
+UNFINISHED = "unfinished"
+FROM_LEDGER = ("read", "rejected", "embedded", "reused", "duplicates", "carried")
+
+
+@dataclass(frozen=True)
+class Night:
+    """One run. What is not known of it is None.
+
+    `status` is "committed", "failed", "running" or "unfinished" (it ended without a word). `rows` are those of its
+    snapshot, as are `rejected` and `truncated` ones; `embedded`, `reused`, `duplicates` and `carried` say how they came
+    by their vectors, `added`, `changed` and `deleted` are against the snapshot before. `tokens` went through the model,
+    `tokens_per_second` of them in this run itself (one that broke off before it may have left some), `spared` were
+    those of rows that had their vectors already. `damaged` are old shards that could not be reused.
+    `spent` and `saved` are in the currency of `price_per_hour`.
+    """
+
+    run: str
+    status: str
+    started: str
+    seconds: float | None = None
+    message: str = ""
+    previous: str | None = None
+    space: str = ""
+    pooled: str = ""
+    rows: int | None = None
+    read: int | None = None
+    rejected: int | None = None
+    embedded: int | None = None
+    reused: int | None = None
+    duplicates: int | None = None
+    carried: int | None = None
+    added: int | None = None
+    changed: int | None = None
+    deleted: int | None = None
+    duplicate_ids: int | None = None
+    damaged: int | None = None
+    truncated: int | None = None
+    tokens: int | None = None
+    spared: int | None = None
+    tokens_per_second: float | None = None
+    index: str | None = None
+    recall: float | None = None
+    price_per_hour: float | None = None
+    spent: float | None = None
+    saved: float | None = None
+
+    @classmethod
+    def of_result(cls, result: Result) -> "Night":
+        """A run that told how it ended."""
+        price, ledger = result.price_per_hour, result.ledger
+        told: dict[str, Any] = {
+            "run": result.run,
+            "status": result.status,
+            "started": result.started or _time_of(result.run),
+            "seconds": result.seconds,
+            "message": "" if result.status == COMMITTED else result.message,
+            "previous": result.previous,
+            "space": result.space,
+            "pooled": result.pooled,
+            "price_per_hour": price,
+            "spent": None if price is None else round(price * result.seconds / 3600, 6),
+        }
+        if ledger:
+            told |= {name: ledger[name] for name in FROM_LEDGER} | (result.changes or {}) | _index(result.index)
+            told |= {
+                "rows": ledger["written"],
+                "duplicate_ids": result.duplicate_ids,
+                "damaged": len(result.damaged),
+                "truncated": result.truncated,
+                "tokens": ledger["real"],
+                "spared": result.spared,
+                "tokens_per_second": round(result.tokens / max(result.seconds, 1e-9), 1),
+            }
+        return cls(**told)
+
+    @classmethod
+    def of_manifest(cls, manifest: Manifest) -> "Night":
+        """A run whose snapshot stands though its result was never written."""
+        data = manifest.data
+        return cls(
+            run=manifest.run,
+            status=COMMITTED,
+            started=data["started"],
+            seconds=round(timestamp(data["finished"]) - timestamp(data["started"]), 3),
+            previous=data["previous"],
+            space=data["space"]["id"],
+            pooled=data["space"]["pooled_id"],
+            rows=data["rows"]["written"],
+            read=data["rows"]["read"],
+            rejected=data["rows"]["rejected"],
+            tokens=data["tokens"]["real"],
+            **data["work"],
+            **_index(data["index"]),
+        )
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Night":
+        """Read back what `asdict` gave. Raises TypeError where that was something else."""
+        names = {f.name for f in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in names})
+
+
+def _index(index: dict[str, Any] | None) -> dict[str, Any]:
+    recall = index["recall"] if index else None
+    return {"index": index["factory"] if index else None, "recall": recall["value"] if recall else None}
+
+
+def _time_of(run: str) -> str:
+    """The start that a run's name tells; nothing for a name that `embed` does not give."""
+    if layout.kind(layout.snapshot(run)) is None:
+        return ""
+    return f"{run[:4]}-{run[4:6]}-{run[6:8]}T{run[9:11]}:{run[11:13]}:{run[13:15]}Z"
+
+
+def nights(root: str, known: Iterable[Night] = ()) -> list[Night]:
+    """Every run of a store by its start, the oldest first; `known` ones, which have ended, are not read again."""
+    folder = storage.join(root, layout.RUNS)
+    paths = [entry.path.removeprefix(f"{root}/") for entry in storage.storage_of(folder).below(folder)]
+    ended = {run for path in paths if (run := layout.result_run(path))}
+    begun = {run for path in paths if (run := path.split("/")[1]) and path == layout.plan(run)}
+    found = {night.run: night for night in known if night.run in ended}
+    found |= {run: _of_run(root, run) for run in ended if run not in found}
+    missing = {*begun, *snapshots(root)} - set(found)
+    rest = _without_result(root, missing, found.values()) if missing else []
+    return with_savings(sorted((*found.values(), *rest), key=lambda night: (night.started, night.run)))
+
+
+def known_nights(root: str) -> list[Night]:
+    """Nights that the store's report holds, which spares reading their results; none where it cannot be read."""
+    path = storage.join(root, layout.REPORT)
+    found = storage.storage_of(path).read_versioned(path)
+    try:
+        return [Night.from_dict(night) for night in json.loads(found[0])["nights"]] if found else []
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return []
+
+
+def with_savings(ordered: list[Night]) -> list[Night]:
+    """The nights with `saved`: the time that the spared tokens would have taken, at the price of the night.
+
+    They are taken to cost what they would have at the best speed of any night so far with these pooled vectors, since
+    the time of a small night is mostly start-up.
+    """
+    best: dict[str, float] = {}
+    found = []
+    for night in ordered:
+        speed = best[night.pooled] = max(best.get(night.pooled, 0.0), night.tokens_per_second or 0.0)
+        priced = night.price_per_hour is not None and night.spared is not None and speed > 0
+        saved = night.spared / speed * night.price_per_hour / 3600 if priced else None  # type: ignore[operator]
+        found.append(replace(night, saved=None if saved is None else round(saved, 6)))
+    return found
+
+
+def _of_run(root: str, run: str) -> Night:
+    try:
+        result = read_result(root, run)
+        if result is not None:
+            return Night.of_result(result)
+    except (ValueError, TypeError, KeyError) as error:
+        return Night(run, UNFINISHED, _time_of(run), message=f"its result cannot be read ({error})")
+    return Night(run, UNFINISHED, _time_of(run))
+
+
+def _without_result(root: str, missing: Iterable[str], found: Iterable[Night]) -> list[Night]:
+    """Runs that left no result: committed where a later snapshot, or the current one, stands on theirs."""
+    current = read_manifest(root)
+    stood_on = {night.previous for night in found if night.status == COMMITTED} | {current.run if current else None}
+    rest = []
+    for run in sorted(missing, reverse=True):
+        manifest = read_manifest(root, run) if run in stood_on else None
+        if manifest is not None:
+            stood_on.add(manifest.data["previous"])
+            rest.append(Night.of_manifest(manifest))
+        else:
+            status = "running" if lease.is_alive(root, run) else UNFINISHED
+            rest.append(Night(run, status, _time_of(run)))
+    return rest

@@ -1,0 +1,49 @@
+"""The report beside a store's snapshots: every night's counts as JSON, and a page to look at."""
+
+import logging
+from dataclasses import asdict
+from typing import Any
+
+from transforms import storage
+from transforms.report.history import Night, known_nights, nights
+from transforms.report.page import page
+from transforms.store import layout
+from transforms.store.manifest import to_bytes
+from transforms.store.results import COMMITTED
+
+FORMAT = 1
+_LOGGER = logging.getLogger(__name__)
+
+
+def write_report(root: str) -> None:
+    """Bring `report.json` and `report.html` up to the last run that ended."""
+    found = nights(root, known_nights(root))
+    _put(root, layout.REPORT, to_bytes(report(found)))
+    _put(root, layout.PAGE, page(root, found).encode())
+
+
+def bring_up_to_date(root: str) -> None:
+    """Write the report of a store that has a new snapshot; what keeps it from being written is logged, not raised."""
+    try:
+        write_report(root)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        _LOGGER.error("%s: the report was not written (%s); sentence-beam report makes one", root, reason)
+
+
+def report(found: list[Night]) -> dict[str, Any]:
+    """The fields of the last committed night, and all nights under `nights`."""
+    last = next((night for night in reversed(found) if night.status == COMMITTED), None)
+    return {"format": FORMAT, **(asdict(last) if last else {}), "nights": [asdict(night) for night in found]}
+
+
+def night_of(root: str, run: str) -> Night | None:
+    """What the report says of a run; None where it does not know it."""
+    return next((night for night in known_nights(root) if night.run == run), None)
+
+
+def _put(root: str, name: str, data: bytes) -> None:
+    path = storage.join(root, name)
+    store = storage.storage_of(path)
+    standing = store.read_versioned(path)
+    store.replace_if(path, data, standing[1] if standing else None)  # else another run has just written a later one

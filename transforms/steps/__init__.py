@@ -1,0 +1,1 @@
+"""What a worker does: embedding units, building and updating an index, gathering, fitting. No Beam here."""

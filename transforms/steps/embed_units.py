@@ -1,0 +1,235 @@
+"""Units through read | tokenise | forward | write: stages that overlap and hold few units at a time.
+
+Knows the encoder and the store and brings them together; no Beam here.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from transforms.corpus import Rejected, UnitRows
+from transforms.corpus.rows import EXCERPT
+from transforms.space import row_hashes
+from transforms.steps.finish import Output
+from transforms.store.records import UnitRecord, reused
+from transforms.store.reuse import Found, LastSnapshot
+from transforms.store.shards import Vectors, unit_digest
+from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
+
+if TYPE_CHECKING:
+    from transforms.encoder import Embedded, Encoder, Tokenized
+    from transforms.steps.job import EmbedJob
+
+UNITS_BEING_WRITTEN = 2
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Work:
+    """A unit ready for the forward pass.
+
+    `inverse` says where every row's text is among the distinct ones; `found` has the vectors of some of these,
+    `tokenized` the others (None where there are none).
+    """
+
+    unit: PreparedUnit
+    inverse: np.ndarray
+    found: Found
+    tokenized: "Tokenized | None"
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What the stages need; `encoder` loads the model on first use, so that a run with nothing to embed loads none.
+
+    `last` is the snapshot whose vectors are reused, `output` finishes those that are pooled only.
+    """
+
+    job: "EmbedJob"
+    store: UnitStore
+    encoder: Callable[[], "Encoder"]
+    on_batch: Callable[[int, int], None]
+    last: LastSnapshot
+    output: Output
+
+    def run(self, units: Iterator[UnitRows]) -> Iterator[UnitRecord]:
+        """The record of every unit, each as soon as it is written, in order."""
+        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as preparer, ThreadPoolExecutor(1) as writer:
+            writing: deque[Future[UnitRecord]] = deque()
+            for item in ahead(preparer, map(self._prepare, ahead(reader, units))):
+                writing.append(self._forward(item, writer) if isinstance(item, Work) else _done(item))
+                while writing and (writing[0].done() or len(writing) > UNITS_BEING_WRITTEN):
+                    yield writing.popleft().result()
+            while writing:
+                yield writing.popleft().result()
+
+    def _prepare(self, rows: UnitRows) -> UnitRecord | Work:
+        hashes = row_hashes(rows.texts)
+        digest = unit_digest(self.store.space, rows, hashes, self.job.snapshot.generation, self.store.ranges)
+        unit = PreparedUnit(rows, hashes, digest)
+        record = self.store.finished(unit)
+        if record is not None:
+            return reused(record) if self.last.had(record) else record
+        if not rows.ids:
+            return self.store.write(unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0))
+        first, inverse = collapse(hashes)
+        found = self._found(rows, taken(hashes, first))
+        new = without(len(first), found.places)
+        tokenized = self.encoder().tokenize(taken(taken(rows.texts, first), new.tolist())) if len(new) else None
+        return Work(unit, inverse, found, tokenized)
+
+    def _found(self, rows: UnitRows, hashes: list[bytes]) -> Found:
+        """What the last snapshot has of these texts; one that loses its vector on the way counts as not found."""
+        found = self.last.of_unit(rows).find(hashes)
+        if found.vectors is None or self.last.is_final:
+            return found
+        good, vectors = self.output.of(found.vectors)
+        return replace(found, places=found.places[good], vectors=vectors)
+
+    def _forward(self, item: Work, writer: Executor) -> "Future[UnitRecord]":
+        embedded = self.encoder().embed(item.tokenized, progress=self.on_batch) if item.tokenized else None
+        return writer.submit(self._write, item, embedded)
+
+    def _write(self, item: Work, embedded: "Embedded | None") -> UnitRecord:
+        vectors, status = gather(item, embedded)
+        unit, inverse = item.unit, item.inverse
+        good, late = split_by_status(unit.rows, status)
+        if late:
+            unit = replace(unit, rows=take_rows(unit.rows, good), hashes=[unit.hashes[i] for i in good])
+            vectors, inverse = vectors.take(good), inverse[good]
+        return self.store.write(unit, vectors, late, count(inverse, item.found, status, embedded))
+
+
+def ahead(executor: Executor, items: Iterator[Item]) -> Iterator[Item]:
+    """The items, the next one always being made in the executor while the last one is used."""
+    end = object()
+    future = executor.submit(next, items, end)
+    while (item := future.result()) is not end:
+        future = executor.submit(next, items, end)
+        yield item  # type: ignore[misc]
+
+
+def _done(record: UnitRecord) -> "Future[UnitRecord]":
+    future: Future[UnitRecord] = Future()
+    future.set_result(record)
+    return future
+
+
+def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
+    """Rows that hold each distinct text first, in order, and for every row the position of its text among them."""
+    if len(set(hashes)) == len(hashes):
+        return list(range(len(hashes))), np.arange(len(hashes))
+    position: dict[bytes, int] = {}
+    first: list[int] = []
+    inverse = np.empty(len(hashes), np.int64)
+    for row, row_hash in enumerate(hashes):
+        if row_hash not in position:
+            position[row_hash] = len(first)
+            first.append(row)
+        inverse[row] = position[row_hash]
+    return first, inverse
+
+
+def taken(items: list[Item], places: list[int]) -> list[Item]:
+    """The items at these places, each there once and in order."""
+    return items if len(places) == len(items) else [items[i] for i in places]
+
+
+def without(count: int, places: np.ndarray) -> np.ndarray:
+    """The whole numbers below `count` that are not among the places, int64 in order."""
+    left = np.ones(count, bool)
+    left[places] = False
+    return np.flatnonzero(left)
+
+
+def gather(item: Work, embedded: "Embedded | None") -> tuple[Vectors, np.ndarray]:
+    """Vectors and statuses of every row, from those of the distinct texts, found and embedded."""
+    from transforms.pooling import Status
+
+    parts, statuses, new = [], [], np.empty(0, np.int64)
+    if item.found.vectors is not None:
+        parts.append(item.found.vectors)
+        statuses.append(np.full(len(item.found.places), int(Status.OK), np.uint8))
+    if item.tokenized is not None and embedded is not None:
+        new = without(int(item.inverse.max()) + 1, item.found.places)
+        parts.append(encoded(item.tokenized, embedded))
+        statuses.append(embedded.status)
+    order = np.argsort(np.concatenate([item.found.places, new]))[item.inverse]
+    return Vectors.concat(parts).take(order), np.concatenate(statuses)[order]
+
+
+def encoded(tokenized: "Tokenized", embedded: "Embedded") -> Vectors:
+    """What the encoder gave, as shards hold it."""
+    used = np.diff(tokenized.offsets)
+    return Vectors(
+        embedding=embedded.vectors,
+        norm=embedded.norms,
+        tokens=np.asarray(tokenized.counts, np.int32),
+        truncated=np.asarray(tokenized.truncated, bool),
+        lost=np.maximum(np.asarray(tokenized.counts) - used, 0).astype(np.int32),
+        pooled=embedded.pooled,
+    )
+
+
+def count(inverse: np.ndarray, found: Found, status: np.ndarray, embedded: "Embedded | None") -> UnitCounts:
+    """How the rows came by their vectors; `inverse` of the rows written, `status` of all."""
+    new = np.zeros(1 + max(inverse.max(initial=-1), found.places.max(initial=-1)), bool)
+    new[inverse] = True
+    new[found.places] = False
+    distinct, reused_rows = int(new.sum()), len(inverse) - int(new[inverse].sum())
+    return UnitCounts(
+        embedded=distinct,
+        reused=reused_rows,
+        duplicates=len(inverse) - reused_rows - distinct,
+        real=embedded.stats.real if embedded else 0,
+        padded=embedded.stats.padded if embedded else 0,
+        fallbacks=fallbacks(status),
+        oom_splits=embedded.stats.oom_splits if embedded else 0,
+        damaged=found.damaged,
+    )
+
+
+def no_vectors(dim: int) -> Vectors:
+    """The vectors of no rows."""
+    none = np.empty(0)
+    return Vectors(
+        np.empty((0, dim), np.float32), none, none.astype(np.int32), none.astype(bool), none.astype(np.int32)
+    )
+
+
+def split_by_status(rows: UnitRows, status: np.ndarray) -> tuple[np.ndarray, list[Rejected]]:
+    """Positions of the rows whose vectors can be stored, and the others as rejected rows."""
+    from transforms.pooling import Status
+
+    reasons = {int(Status.ZERO): "zero vector", int(Status.NONFINITE): "non-finite vector"}
+    bad = np.isin(status, list(reasons))
+    late = [
+        Rejected(rows.ids[i], rows.positions[i], reasons[int(status[i])], rows.texts[i][:EXCERPT], rows.file_of(i))
+        for i in np.flatnonzero(bad).tolist()
+    ]
+    return np.flatnonzero(~bad), late
+
+
+def fallbacks(status: np.ndarray) -> int:
+    """Rows for which the pooler had to fall back."""
+    from transforms.pooling import Status
+
+    return int(np.count_nonzero(status == int(Status.FALLBACK)))
+
+
+def take_rows(rows: UnitRows, good: np.ndarray) -> UnitRows:
+    """The unit with the given rows only."""
+    kept = rows.kept.take(good) if rows.kept is not None else None
+    return replace(
+        rows,
+        ids=[rows.ids[i] for i in good],
+        texts=[rows.texts[i] for i in good],
+        positions=[rows.positions[i] for i in good],
+        kept=kept,
+        files=[rows.files[i] for i in good] if rows.files is not None else None,
+    )

@@ -1,0 +1,60 @@
+"""What a plan needs to know from inside of input files; files that have not changed are not opened."""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from transforms.corpus import InputFile, plan_file
+from transforms.corpus.spans import check_columns
+from transforms.errors import OptionError
+from transforms.steps.job import EmbedJob
+from transforms.store.plan import PlannedFile
+
+FILES_AT_ONCE = 16
+
+
+def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
+    """Type of each kept column; raises OptionError where the file lacks a named column or has it in a wrong type."""
+    columns = job.columns
+    if file.format == "parquet":
+        schema = check_columns(file, columns.text, columns.id, columns.keep)
+        return tuple((name, str(schema.field(name).type)) for name in columns.keep)
+    if file.format == "text" and (set(columns.keep) - {columns.text} or columns.id):
+        option, name = ("--id-column", columns.id) if columns.id else ("--keep-columns", ",".join(columns.keep))
+        raise OptionError(f"{file.path} is plain text and has no column {name} ({option}); leave the option out")
+    return tuple((name, "string") for name in columns.keep)
+
+
+def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
+    """The file opened: the types of its kept columns, and its spans."""
+    kept = kept_types(item.file, job)
+    spans = plan_file(item.file, job.columns.text, job.snapshot.unit_tokens)
+    return replace(item, carried=(), spans=tuple(spans), kept=kept)
+
+
+def read_footers(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+    """The plan with every file opened, those that had not been too."""
+    with ThreadPoolExecutor(FILES_AT_ONCE) as executor:
+        opened = executor.map(lambda item: item if item.kept is not None else read_footer(item, job), planned)
+        return list(opened)
+
+
+def check_types(planned: Iterable[PlannedFile], job: EmbedJob) -> None:
+    """Raise OptionError where kept columns differ; of the files not opened, which agree, one is."""
+    if not job.columns.keep:
+        return
+    items = list(planned)
+    known = [item for item in items if item.kept is not None]
+    other = next((item for item in items if item.kept is None), None)
+    if known and other is not None:
+        known.insert(0, replace(other, kept=kept_types(other.file, job)))
+    for item in known[1:]:
+        if item.kept != known[0].kept:
+            raise OptionError(
+                f"--keep-columns: {known[0].file.path} has {_types(known[0])}, {item.file.path} has {_types(item)}; "
+                "cast them to one type"
+            )
+
+
+def _types(item: PlannedFile) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in item.kept or ())

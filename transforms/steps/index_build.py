@@ -1,0 +1,218 @@
+"""An index built anew over a store's shards: sample, train, build each segment, evaluate. No Beam here."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transforms import storage
+from transforms.index import (
+    ExactNeighbours,
+    IndexPlan,
+    choose_index,
+    flat_segment,
+    held_out_keys,
+    measure_recall,
+    nprobe_grid,
+    sample_keys,
+    sample_threshold,
+    select,
+    train,
+)
+from transforms.index.segment import SegmentWriter
+from transforms.index.upkeep import imbalance
+from transforms.steps import held_out
+from transforms.steps.index_files import (
+    RECALL_FILES,
+    Folder,
+    K,
+    Segment,
+    as_keys,
+    closeness_of,
+    entry_of,
+    leave_recall,
+    locate,
+    most_rows,
+    packed,
+    stack,
+    take_recall,
+)
+from transforms.steps.index_update import NightJob, Shard
+from transforms.steps.index_update import scratch_files as scratch_of_night
+from transforms.steps.job import IndexRequest
+from transforms.store import locators
+from transforms.store.shards import as_hashes
+
+PREFIX = "index"
+
+
+@dataclass(frozen=True)
+class IndexJob:
+    """One index build: where, what, why, and the thresholds under which a row is sampled or held out.
+
+    `night` is given where steps that followed the last index ran before, whose files nobody needs any more.
+    """
+
+    root: str
+    run: str
+    plan: IndexPlan
+    rows: int
+    request: IndexRequest
+    why: str
+    night: NightJob | None = None
+
+    @property
+    def folder(self) -> Folder:
+        """What the steps read and write."""
+        return Folder(self.root, self.run, PREFIX)
+
+    @property
+    def held_out_below(self) -> int:
+        """Threshold on `held_out_keys`."""
+        return held_out.held_out_below(self.rows)
+
+    @property
+    def sample_below(self) -> int:
+        """Threshold on `sample_keys`; a little more than asked for, since held-out rows are left out of it."""
+        wanted = self.plan.train_rows
+        return sample_threshold(wanted + wanted // 5 + 1, self.rows) if wanted else 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Shards that make one segment; paths relative to the store."""
+
+    number: int
+    shards: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The trained quantizer and the held-out segment (None where nothing is held out)."""
+
+    path: str
+    sha256: str
+    rows: int
+    held_out: Segment | None
+
+
+def begin(
+    job: NightJob, shards: list[Shard], request: IndexRequest, why: str, after: bool
+) -> list[tuple[IndexJob, Group]]:
+    """The build and each of its groups: shards in their order, cut into segments of even size."""
+    rows = sum(n for _, n in shards)
+    plan = choose_index(rows, job.dim, request.index, metric=request.metric)
+    found = IndexJob(job.root, job.run, plan, rows, request, why, job if after else None)
+    cut = packed(shards, lambda shard: shard[1], most_rows(plan, rows, request.merge))
+    return [(found, Group(number, tuple(path for path, _ in part))) for number, part in enumerate(cut)]
+
+
+def sample_group(job: IndexJob, group: Group) -> Group:
+    """Leave the group's share of the training sample and of the held-out rows in the run's folder."""
+    sample, queries, locator = [], [], locators.LocatorBuilder()
+    for block in job.folder.blocks(group.shards):
+        held = select(held_out_keys(block.hashes), job.held_out_below)
+        chosen = select(sample_keys(block.hashes, block.ids.to_pylist()), job.sample_below) & ~held
+        sample.append(block.vectors[chosen])
+        queries.append(block.vectors[held])
+        locate(locator, block, np.flatnonzero(held))
+    job.folder.leave(f"sample-{group.number}.npy", stack(sample, job.plan.dim))
+    job.folder.leave(f"held-out-{group.number}.npy", stack(queries, job.plan.dim))
+    job.folder.put(f"held-out-{group.number}.parquet", locators.to_bytes(locator.table()))
+    return group
+
+
+def train_all(job: IndexJob, found: list[Group]) -> Trained:
+    """Train once on everybody's sample, in the groups' order, and write the held-out rows as a Flat segment."""
+    ordered = sorted(found, key=lambda group: group.number)
+    sample = stack([job.folder.take(f"sample-{g.number}.npy") for g in ordered], job.plan.dim)
+    path, sha256 = job.folder.write(train(job.plan, sample), "faiss")
+    vectors, locator = _held_out(job, ordered)
+    segment = None
+    if len(vectors):
+        data = flat_segment([vectors], job.plan.dim, job.plan.metric)
+        segment = job.folder.segment(len(ordered), "held-out", data, locator, None)
+    return Trained(path, sha256, len(sample), segment)
+
+
+def _held_out(job: IndexJob, ordered: list[Group]) -> tuple[np.ndarray, pa.Table]:
+    """Vectors and locator of the held-out rows; left behind: a vector of each text as query, the texts' hashes."""
+    vectors = stack([job.folder.take(f"held-out-{g.number}.npy") for g in ordered], job.plan.dim)
+    tables = [locators.from_bytes(job.folder.read(f"held-out-{g.number}.parquet")) for g in ordered]
+    locator = locators.concat(tables)
+    hashes = as_hashes(locator.column("row_hash").combine_chunks())
+    _, first, place, copies = np.unique(as_keys(hashes), return_index=True, return_inverse=True, return_counts=True)
+    few = copies <= held_out.COPIES_HELD_OUT
+    job.folder.leave("queries.npy", vectors[first[few]])
+    job.folder.leave("texts.npy", hashes[first[few]])
+    job.folder.leave("crowded.npy", hashes[first[~few]])
+    rows = np.flatnonzero(few[place])
+    return vectors[rows], locator.take(rows)
+
+
+def build_group(job: IndexJob, trained: Trained, group: Group) -> Segment | None:
+    """Build and write the group's segment, and leave what it says of the queries; None if no row is left."""
+    folder, base = job.folder, group.number << 32
+    exact = ExactNeighbours(folder.take("queries.npy"), K, job.plan.metric)
+    texts, locator = as_keys(folder.take("texts.npy")), locators.LocatorBuilder()
+    writer = SegmentWriter(storage.read_bytes(folder.stored(trained.path)))
+    for block in folder.blocks(group.shards):
+        rows = np.flatnonzero(~np.isin(as_keys(block.hashes), texts))
+        vectors = np.ascontiguousarray(block.vectors[rows])
+        exact.add(vectors, base + writer.rows)
+        locate(locator, block, rows)
+        writer.add(vectors)
+    if not writer.rows:
+        return None
+    segment = folder.segment(group.number, "base", writer.to_bytes(), locator.table(), writer.closeness)
+    leave_recall(folder, segment, exact, None, job.plan.rerank or K, nprobe_grid(job.plan.nlist))
+    return segment
+
+
+def evaluate(job: IndexJob, trained: Trained, built: list[Segment]) -> dict[str, Any]:
+    """The manifest's `index` entry, with recall measured over all segments."""
+    segments, folder = sorted(built, key=lambda segment: segment.number), job.folder
+    texts = folder.take("texts.npy")
+    exact, found, sizes = take_recall(folder, folder.take("queries.npy"), job.plan.metric, segments)
+    target, half = job.request.target_recall, held_out.tuning_half(texts)
+    recall = measure_recall(exact, found, target=target, tuning=half) if found is not None else None
+    reported = held_out.reporting_half(texts)
+    gains, positions, bound = (array[reported] for array in exact.lists())
+    known = held_out.Known(texts[reported], gains, positions, bound, folder.take("crowded.npy"))
+    path, sha256 = folder.write(known.to_bytes(), "parquet")
+    listed = [*segments, *([trained.held_out] if trained.held_out else [])]
+    nprobe = recall["nprobe"] if recall else job.plan.nprobe
+    return {
+        "request": asdict(job.request),
+        "factory": job.plan.factory,
+        "metric": job.plan.metric,
+        "nprobe": nprobe,
+        "rerank": job.plan.rerank,
+        "rows": sum(segment.rows for segment in listed),
+        "segments": [entry_of(segment) for segment in listed],
+        "trained": {
+            "path": trained.path,
+            "sha256": trained.sha256,
+            "rows": trained.rows,
+            "corpus": job.rows,
+            "held_out_below": f"{job.held_out_below:x}",
+            "recall": recall["value"] if recall else None,
+            "imbalance": imbalance(sizes),
+            "closeness": closeness_of(segments),
+        },
+        "queries": {"path": path, "sha256": sha256},
+        "recall": recall,
+        "recall_changed": None,
+        "change": {"what": "trained", "why": job.why, "added": job.rows, "deleted": 0, "moved": 0},
+    }
+
+
+def scratch_files(job: IndexJob, found: list[Group]) -> list[str]:
+    """What the steps left for each other, to be removed when none of them can be tried again."""
+    names = ["queries.npy", "texts.npy", "crowded.npy"]
+    for group in found:
+        names += [f"sample-{group.number}.npy", f"held-out-{group.number}.npy", f"held-out-{group.number}.parquet"]
+        names += [f"{stem}-{group.number}" for stem in RECALL_FILES]
+    earlier = scratch_of_night(job.night) if job.night else []
+    return [*earlier, *(job.folder.scratch(name) for name in names)]

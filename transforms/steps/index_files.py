@@ -1,0 +1,203 @@
+"""What the index steps read and write in a store: segments, blocks of rows, what they leave behind. No Beam here.
+
+Steps leave arrays for each other in the run's folder; only descriptors travel between them.
+"""
+
+import hashlib
+import io
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from transforms import storage
+from transforms.index import Candidates, ExactNeighbours, IndexPlan, SegmentedIndex, SegmentFile
+from transforms.index.segment import list_sizes
+from transforms.store import layout, locators
+from transforms.store.shards import as_hashes, as_matrix, read_shard
+
+K = 10
+SEGMENT_ROWS = 250_000
+SEGMENTS = 64
+RECALL_FILES = ("exact", "found", "lists")  # what every segment leaves for the measurement, by its number
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A written segment and its locator, as the manifest lists them.
+
+    `number` never changes and is not given again before the quantizer is trained anew; it orders the segments. `kind`
+    is base, delta or held-out; `rows` counts deleted ones too; `closeness` is the mean score with the nearest centroid.
+    """
+
+    number: int
+    kind: str
+    rows: int
+    deleted: int
+    path: str
+    sha256: str
+    bytes: int
+    locator: str
+    locator_sha256: str
+    closeness: float | None = None
+
+    @property
+    def live(self) -> int:
+        """Rows that are not deleted."""
+        return self.rows - self.deleted
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows of one shard: vectors float32 [n, d], hashes uint8 [n, 16], and the columns as Arrow has them."""
+
+    shard: str
+    start: int
+    vectors: np.ndarray
+    hashes: np.ndarray
+    ids: pa.Array
+    hash_column: pa.Array
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The store and the run's folder in it, where files of one purpose share a prefix."""
+
+    root: str
+    run: str
+    prefix: str
+
+    def scratch(self, name: str) -> str:
+        """Path of a file that one step leaves for another."""
+        return storage.join(self.root, layout.scratch(self.run, f"{self.prefix}-{name}"))
+
+    def leave(self, name: str, array: np.ndarray) -> None:
+        """Leave an array."""
+        sink = io.BytesIO()
+        np.save(sink, array, allow_pickle=False)
+        self.put(name, sink.getvalue())
+
+    def put(self, name: str, data: bytes) -> None:
+        """Leave some bytes."""
+        put(self.scratch(name), data)
+
+    def take(self, name: str) -> np.ndarray:
+        """An array that was left."""
+        return np.load(io.BytesIO(self.read(name)), allow_pickle=False)
+
+    def read(self, name: str) -> bytes:
+        """Bytes that were left."""
+        return storage.read_bytes(self.scratch(name))
+
+    def stored(self, path: str) -> str:
+        """Full path of a file of the store."""
+        return storage.join(self.root, path)
+
+    def write(self, data: bytes, suffix: str) -> tuple[str, str]:
+        """Write a file of the index, named by its bytes; path relative to the store, and sha256."""
+        sha256 = hashlib.sha256(data).hexdigest()
+        path = layout.index_file(sha256, suffix)
+        put(self.stored(path), data)
+        return path, sha256
+
+    def segment(self, number: int, kind: str, data: bytes, locator: pa.Table, closeness: float | None) -> Segment:
+        """Write a segment and its locator."""
+        path, sha256 = self.write(data, "faiss")
+        empty = Segment(number, kind, len(locator), 0, path, sha256, len(data), "", "", closeness)
+        return self.located(empty, locator)
+
+    def located(self, segment: Segment, locator: pa.Table) -> Segment:
+        """The segment with another locator, which is written."""
+        path, sha256 = self.write(locators.to_bytes(locator), "parquet")
+        deleted = locator.column("shard").null_count
+        return replace(segment, deleted=deleted, locator=path, locator_sha256=sha256)
+
+    def blocks(self, shards: Iterable[str]) -> Iterator[Block]:
+        """The rows of some shards (paths relative to the store), block by block."""
+        for shard in shards:
+            start = 0
+            for batch in read_shard(self.stored(shard), ["id", "row_hash", "embedding"]):
+                ids, hashes, vectors = batch.columns
+                yield Block(shard, start, as_matrix(vectors), as_hashes(hashes), ids, hashes)
+                start += batch.num_rows
+
+
+def put(path: str, data: bytes) -> None:
+    """Write a file unless it stands already."""
+    storage.storage_of(path).put_if_absent(path, data)
+
+
+def locate(locator: locators.LocatorBuilder, block: Block, rows: np.ndarray) -> None:
+    """Add these rows of a block, int64, to a locator."""
+    if len(rows):
+        locator.add(block.shard, block.start + rows, block.ids.take(rows), block.hash_column.take(rows))
+
+
+def stack(arrays: list[np.ndarray], dim: int) -> np.ndarray:
+    """All rows float32 [n, dim] of some blocks."""
+    return np.concatenate(arrays) if arrays else np.empty((0, dim), np.float32)
+
+
+def as_keys(hashes: np.ndarray) -> np.ndarray:
+    """uint8 [n, 16] as n comparable items."""
+    return np.ascontiguousarray(hashes).view("S16").reshape(-1)
+
+
+def most_rows(plan: IndexPlan, rows: int, merge: bool) -> int:
+    """Rows in one segment, at most: enough segments to build in parallel, few enough to search."""
+    return rows if merge else min(plan.segment_rows, max(SEGMENT_ROWS, -(-rows // SEGMENTS)))
+
+
+def packed(items: Iterable[Item], size: Callable[[Item], int], most: int) -> list[list[Item]]:
+    """The items in order, in lists whose sizes sum to at most `most` where no item alone is larger."""
+    found: list[list[Item]] = []
+    room = 0
+    for item in items:
+        if not found or size(item) > room:
+            found.append([])
+            room = most
+        found[-1].append(item)
+        room -= size(item)
+    return found
+
+
+def leave_recall(
+    folder: Folder, segment: Segment, exact: ExactNeighbours, keep: np.ndarray | None, depth: int, nprobes: list[int]
+) -> None:
+    """Leave what a segment alone says of the queries: true neighbours, and the `depth` it returns at each nprobe."""
+    with storage.on_local_disk(folder.stored(segment.path)) as path:
+        index = SegmentedIndex.open([SegmentFile(path, keep)])
+        found = Candidates.search(index, exact.queries, depth, nprobes, segment=segment.number)
+        folder.leave(f"lists-{segment.number}", list_sizes(path))
+    folder.put(f"exact-{segment.number}", exact.to_bytes())
+    folder.put(f"found-{segment.number}", found.to_bytes())
+
+
+def take_recall(
+    folder: Folder, queries: np.ndarray, metric: str, segments: list[Segment]
+) -> tuple[ExactNeighbours, Candidates | None, np.ndarray]:
+    """What all segments say of the queries, and the length of each list over all of them."""
+    exact, found, sizes = ExactNeighbours(queries, K, metric), None, np.zeros(0, np.int64)
+    for segment in segments:
+        exact = exact.merge(ExactNeighbours.from_bytes(folder.read(f"exact-{segment.number}"), queries))
+        part = Candidates.from_bytes(folder.read(f"found-{segment.number}"))
+        found = part if found is None else found.merge(part)
+        length = folder.take(f"lists-{segment.number}")
+        sizes = length if not len(sizes) else sizes + length
+    return exact, found, sizes
+
+
+def closeness_of(segments: Iterable[Segment]) -> float | None:
+    """Mean score of all live rows with their nearest centroid; None where no segment has lists."""
+    known = [(segment.closeness, segment.live) for segment in segments if segment.closeness is not None]
+    rows = sum(live for _, live in known)
+    return sum(score * live for score, live in known) / rows if rows else None
+
+
+def entry_of(segment: Segment) -> dict[str, Any]:
+    """The manifest's entry of a segment."""
+    return asdict(segment)

@@ -1,0 +1,63 @@
+"""What every worker of a run is told: plain values that pickle small."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from transforms.corpus import Columns
+from transforms.corpus.buckets import Buckets
+from transforms.store.commit import Snapshot
+
+
+@dataclass(frozen=True)
+class EmbedJob:
+    """One run of `embed`.
+
+    `encoder` are keyword arguments for `Encoder.load`; `model` is loaded by workers and may differ from the
+    submitting machine's path. `carry` says that unchanged files are taken over unread from the last snapshot, `reuse`
+    that texts which it holds take their vectors from it. `calibration` is the folder of the one to apply, `max_drift`
+    the cosine distance by which the canary's vectors may have moved. `buckets` are the last snapshot's where they are
+    to be kept, `text_limit` the bytes of text that may be grouped in memory. `retried` says that an engine does work
+    again whose worker died.
+    """
+
+    snapshot: Snapshot
+    columns: Columns
+    model: str
+    encoder: dict[str, Any] = field(default_factory=dict)
+    input_format: str = "auto"
+    limit: int | None = None
+    carry: bool = False
+    reuse: bool = False
+    calibration: str | None = None
+    max_drift: float = 0.0
+    buckets: Buckets | None = None
+    text_limit: int | None = None
+    retried: bool = False
+
+    @property
+    def by_content(self) -> bool:
+        """Whether units are buckets of the hash space, not parts of files."""
+        return self.snapshot.partition == "content"
+
+    @property
+    def root(self) -> str:
+        """The store."""
+        return self.snapshot.root
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self.snapshot.run
+
+
+@dataclass(frozen=True)
+class IndexRequest:
+    """What index to build: `auto`, `compact` or a faiss factory string; `ip` or `l2`; the recall@10 to tune for.
+
+    `merge` makes one segment of all rows.
+    """
+
+    index: str = "auto"
+    metric: str = "ip"
+    target_recall: float = 0.95
+    merge: bool = False

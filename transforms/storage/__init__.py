@@ -1,0 +1,31 @@
+"""The one place that touches files: list, read, write once, replace or delete if unchanged, delete.
+
+Local folders get atomic writes and real conditions (`local`), gs:// has them itself (`gcs`), s3:// and every other
+scheme go through Beam's clients (`s3`, `beam_filesystem`).
+"""
+
+from transforms.storage.base import Entry, Storage, absolute, is_local, join
+from transforms.storage.dispatch import (
+    checksum_of,
+    on_local_disk,
+    overwrite,
+    read_bytes,
+    sha256_of,
+    storage_of,
+    threads_may_read,
+)
+
+__all__ = [
+    "Entry",
+    "Storage",
+    "absolute",
+    "checksum_of",
+    "is_local",
+    "join",
+    "on_local_disk",
+    "overwrite",
+    "read_bytes",
+    "sha256_of",
+    "storage_of",
+    "threads_may_read",
+]

@@ -1,0 +1,109 @@
+"""What storage is to the rest of the project: entries, the operations, globs and paths."""
+
+import os
+import re
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+BLOCK = 1 << 20
+SCHEME = re.compile(r"([a-zA-Z][-a-zA-Z0-9+.]*)://")
+LITERAL = re.compile(r"[^\[*?]*")
+GLOB = re.compile(r"\*\*?|\?|\[(?=(!?\]?[^\]]*))\1\]|.", re.DOTALL)
+WILDCARDS = {"**": ".*", "*": r"[^/\\]*", "?": "."}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One stored file: full path, bytes, checksum (content where the store knows it) and version (changes on write).
+
+    `modified` is when it was written, in seconds since 1970 by the storage's clock.
+    """
+
+    path: str
+    size: int
+    checksum: str
+    version: str
+    modified: float = 0.0
+
+
+class Storage(Protocol):
+    """What the rest of the project may do with files; paths are full paths or URLs.
+
+    `pins` says that `open` reads the very version it is given, whatever is written over it meanwhile; elsewhere the
+    versions before and after reading have to be compared.
+    """
+
+    @property
+    def pins(self) -> bool: ...
+
+    def match(self, pattern: str) -> list[Entry]:
+        """Files that a glob names, sorted by path; `*` stays inside a folder, `**` does not.
+
+        Raises SentenceBeamError for a link to nothing that a glob names: it would be left out unnoticed.
+        """
+
+    def below(self, folder: str) -> list[Entry]:
+        """Every file below a folder, sorted by path, in one listing: checksums and versions only where it has them."""
+
+    def stat(self, path: str) -> Entry | None:
+        """The file's entry, or None where there is no file."""
+
+    def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
+        """A seekable binary reader of the bytes as stored (nothing decompressed); `entry` is the file's, if known.
+
+        Raises FileNotFoundError; InputChangedError where storage pins and that version is gone.
+        """
+
+    def read_versioned(self, path: str) -> tuple[bytes, str] | None:
+        """The bytes and their version for `replace_if`, or None where there is no file."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Write a file whole, never over another; False where one stands already."""
+
+    def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
+        """Write over the file only while it is still `version` (None: while it is absent); False otherwise."""
+
+    def delete(self, *paths: str) -> None:
+        """Remove files; no error where there is none."""
+
+    def delete_if(self, path: str, version: str) -> bool:
+        """Remove the file only while it is still `version`; False otherwise."""
+
+
+def is_local(path: str) -> bool:
+    """Whether the path is a file of this machine."""
+    return SCHEME.match(path.strip()) is None
+
+
+def literal_part(pattern: str) -> str:
+    """What stands before a pattern's first wildcard."""
+    return LITERAL.match(pattern)[0]  # type: ignore[index]
+
+
+def names_of(pattern: str) -> re.Pattern[str]:
+    """What a glob names, as a regular expression for whole paths; what a wildcard stands for is as in Beam.
+
+    >>> bool(names_of("a/*.txt").fullmatch("a/b/c.txt")), bool(names_of("a/**.txt").fullmatch("a/b/c.txt"))
+    (False, True)
+    """
+    return re.compile("".join(_translated(found[0], found[1]) for found in GLOB.finditer(pattern)), re.DOTALL)
+
+
+def _translated(piece: str, among: str | None) -> str:
+    """A wildcard, the characters `among` which one is to be, or a character that stands for itself."""
+    if among is None:
+        return WILDCARDS.get(piece) or re.escape(piece)
+    among = re.sub(r"([\\\[&~|])", r"\\\1", among)
+    if among.startswith("!"):
+        return f"[^{among[1:]}]"
+    return f"[\\{among}]" if among.startswith("^") else f"[{among}]"
+
+
+def absolute(path: str) -> str:
+    """The path as workers see it: absolute where it is local, as given (without a final slash) elsewhere."""
+    return os.path.abspath(os.path.expanduser(path)) if is_local(path) else path.rstrip("/")
+
+
+def join(root: str, *parts: str) -> str:
+    """A path below a root, with `/` between the parts."""
+    return "/".join([root.rstrip("/"), *parts])

@@ -1,0 +1,93 @@
+"""Storage of every other scheme, by Beam's filesystems.
+
+They can create and delete but have no conditional write: `put_if_absent`, `replace_if` and `delete_if` look first and
+write then.
+"""
+
+import hashlib
+from typing import BinaryIO, cast
+
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from transforms.storage.base import Entry
+
+
+class BeamStorage:
+    """Any scheme that Beam has a filesystem for."""
+
+    pins = False
+
+    def match(self, pattern: str) -> list[Entry]:
+        found = FileSystems.match([pattern])[0].metadata_list
+        return sorted((self._entry(m.path, m.size_in_bytes) for m in found), key=lambda e: e.path)
+
+    def below(self, folder: str) -> list[Entry]:
+        found = FileSystems.match([f"{folder}/**"])[0].metadata_list
+        entries = (Entry(m.path, m.size_in_bytes, "", "", m.last_updated_in_seconds) for m in found)
+        return sorted(entries, key=lambda e: e.path)
+
+    def stat(self, path: str) -> Entry | None:
+        found = FileSystems.match([path])[0].metadata_list
+        return self._entry(path, found[0].size_in_bytes) if found else None
+
+    def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
+        return cast(BinaryIO, FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED))
+
+    def read_versioned(self, path: str) -> tuple[bytes, str] | None:
+        if not self._exists(path):
+            return None
+        with self.open(path) as f:
+            data = f.read()
+        return data, hashlib.sha256(data).hexdigest()
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        if self._exists(path):
+            return False
+        self._write(path, data)
+        return True
+
+    def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
+        current = self.read_versioned(path)
+        if (current[1] if current else None) != version:
+            return False
+        self._write(path, data)
+        return True
+
+    def delete(self, *paths: str) -> None:
+        try:
+            if paths:
+                FileSystems.delete(list(paths))
+        except BeamIOError:
+            if any(map(self._exists, paths)):
+                raise
+
+    def delete_if(self, path: str, version: str) -> bool:
+        current = self.read_versioned(path)
+        if current is None or current[1] != version:
+            return False
+        self.delete(path)
+        return True
+
+    def _exists(self, path: str) -> bool:
+        return FileSystems.exists(path)
+
+    def _entry(self, path: str, size: int) -> Entry:
+        checksum = str(FileSystems.checksum(path))
+        return Entry(path, size, checksum, f"{size}-{checksum}")
+
+    def _write(self, path: str, data: bytes) -> None:
+        with FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED) as f:
+            f.write(data)
+
+
+def storage_by_beam(path: str) -> BeamStorage:
+    """The storage that holds a path. Raises ValueError where Beam has no filesystem for its scheme."""
+    if FileSystems._pipeline_options is None:  # a command without a pipeline sets none, and some do not go without
+        FileSystems.set_options(PipelineOptions([]))
+    try:
+        FileSystems.get_filesystem(path)
+    except BeamIOError as error:
+        raise ValueError(str(error)) from error
+    return BeamStorage()

@@ -1,0 +1,98 @@
+"""The storage of a path, and what is done with whole files whatever holds them.
+
+Back ends are imported where a path wants them: Beam alone takes two seconds, which is long for a command that runs no
+pipeline.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+from transforms.errors import MissingExtraError
+from transforms.imports import uncollected
+from transforms.storage.base import BLOCK, Entry, Storage, is_local
+from transforms.storage.local import LocalStorage
+
+
+def threads_may_read(path: str) -> bool:
+    """Whether Arrow may read a file on threads of its own: what is far away is read by Python, which may be ending."""
+    return is_local(path)
+
+
+def storage_of(path: str) -> Storage:
+    """The storage that holds a path. Raises MissingExtraError where no filesystem is installed for its scheme."""
+    if is_local(path):
+        return LocalStorage()
+    try:
+        with uncollected():
+            return _far_away(path)
+    except (ImportError, ValueError) as error:
+        raise _no_filesystem(path) from error
+
+
+def _far_away(path: str) -> Storage:
+    if path.startswith("gs://"):
+        from transforms.storage.gcs import GcsStorage  # only where the extra is installed
+
+        return GcsStorage()
+    if path.startswith("s3://"):
+        from transforms.storage.s3 import S3Storage
+
+        return S3Storage()
+    from transforms.storage.beam_filesystem import storage_by_beam
+
+    return storage_by_beam(path)
+
+
+def _no_filesystem(path: str) -> MissingExtraError:
+    scheme = path.split("://")[0]
+    extra = {"gs": "sentence-beam[gcp]", "s3": "sentence-beam[aws]", "azfs": "apache-beam[azure]"}.get(scheme)
+    mend = f"pip install '{extra}'" if extra else "give a local path, gs:// or s3://"
+    return MissingExtraError(f"{path}: no filesystem for {scheme}:// here; {mend}")
+
+
+def read_bytes(path: str) -> bytes:
+    """A whole file. Raises FileNotFoundError."""
+    found = storage_of(path).read_versioned(path)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    return found[0]
+
+
+def overwrite(path: str, data: bytes) -> None:
+    """Write a file whole, over whatever stands there. Raises OSError where another writer was faster."""
+    place = storage_of(path)
+    standing = place.read_versioned(path)
+    if not place.replace_if(path, data, standing[1] if standing else None):
+        raise OSError(f"{path} was written by another run at the same time")
+
+
+@contextlib.contextmanager
+def on_local_disk(path: str) -> Iterator[str]:
+    """A local file with the bytes of a stored one: the file itself, or a copy that lasts as long as the block."""
+    if is_local(path):
+        yield path
+        return
+    with tempfile.NamedTemporaryFile() as copy, storage_of(path).open(path) as source:
+        shutil.copyfileobj(source, copy, BLOCK)
+        copy.flush()
+        yield copy.name
+
+
+def checksum_of(entry: Entry) -> str:
+    """The content checksum: the store's own, or for local files the sha256 of the bytes."""
+    return entry.checksum or sha256_of(entry.path)[0]
+
+
+def sha256_of(path: str) -> tuple[str, int]:
+    """sha256 in hex and size of a stored file, read in blocks. Raises FileNotFoundError."""
+    digest, size = hashlib.sha256(), 0
+    with storage_of(path).open(path) as f:
+        while block := f.read(BLOCK):
+            digest.update(block)
+            size += len(block)
+    return digest.hexdigest(), size

@@ -1,0 +1,192 @@
+"""gs://: what Beam's filesystem has no words for, by google-cloud-storage itself.
+
+Writes that must find an object absent or in one generation, listings with checksums and generations, and readers of
+one generation. Client and credentials are Beam's (`--project`, `--impersonate_service_account`, ...).
+"""
+
+import base64
+import contextlib
+import errno
+import functools
+import hashlib
+import mimetypes
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, BinaryIO, cast
+
+import google.auth
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.io.gcp.gcsio import create_storage_client
+from apache_beam.options.pipeline_options import PipelineOptions
+from google.api_core.exceptions import Forbidden, NotFound, PreconditionFailed, Unauthorized
+from google.auth.exceptions import DefaultCredentialsError, RefreshError
+from google.cloud.storage import Client
+from google.cloud.storage.retry import DEFAULT_RETRY
+
+from transforms.errors import InputChangedError, SentenceBeamError
+from transforms.storage.base import Entry, literal_part, names_of
+from transforms.storage.ranged import RangedReader
+
+FIELDS = "items(name,size,crc32c,generation,updated),nextPageToken"
+DELETES_AT_ONCE = 8  # as many connections as the client keeps, about
+
+
+class GcsStorage:
+    """Objects of Google Cloud Storage. An object appears whole or not at all."""
+
+    pins = True
+
+    def match(self, pattern: str) -> list[Entry]:
+        if literal_part(pattern) == pattern:
+            entry = self.stat(pattern)
+            return [entry] if entry else []
+        matches = names_of(pattern).fullmatch
+        return [entry for entry in self._listed(literal_part(pattern)) if matches(entry.path)]
+
+    def below(self, folder: str) -> list[Entry]:
+        return self._listed(folder.rstrip("/") + "/")
+
+    def stat(self, path: str) -> Entry | None:
+        blob = _standing(path)
+        return _entry(blob) if blob else None
+
+    def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
+        entry = entry or self.stat(path)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        blob = _blob(path, int(entry.version))
+        return cast(BinaryIO, RangedReader(entry.size, functools.partial(_part, path, blob)))
+
+    def read_versioned(self, path: str) -> tuple[bytes, str] | None:
+        blob = _blob(path)
+        try:
+            with _told(path):
+                data = blob.download_as_bytes(raw_download=True, retry=DEFAULT_RETRY)
+                if blob.generation is None:  # not every emulator says it with the bytes
+                    blob.reload(retry=DEFAULT_RETRY)
+        except NotFound:
+            return None
+        return data, str(blob.generation)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        return self._write(path, data, 0)
+
+    def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
+        return self._write(path, data, int(version or 0))
+
+    def delete(self, *paths: str) -> None:
+        # One by one: a batch is one request to the service and a hundred deletions to its quota all the same.
+        with ThreadPoolExecutor(DELETES_AT_ONCE) as pool:
+            list(pool.map(self._delete, paths))
+
+    def delete_if(self, path: str, version: str) -> bool:
+        return self._delete(path, int(version))
+
+    def _listed(self, prefix: str) -> list[Entry]:
+        bucket, start = _split(prefix)
+        with _told(prefix, missing=True):
+            blobs = _client().list_blobs(bucket, prefix=start, fields=FIELDS, retry=DEFAULT_RETRY)
+            found = [_entry(blob) for blob in blobs if not blob.name.endswith("/")]
+        return sorted(found, key=lambda entry: entry.path)
+
+    def _write(self, path: str, data: bytes, generation: int) -> bool:
+        blob = _blob(path)
+        kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
+        try:
+            with _told(path, missing=True):
+                blob.upload_from_string(data, kind, if_generation_match=generation, retry=DEFAULT_RETRY)
+        except PreconditionFailed:
+            return self._is(path, data)
+        return True
+
+    def _is(self, path: str, data: bytes) -> bool:
+        """Whether the object holds these bytes: an answer that was lost makes the client write once more."""
+        blob = _standing(path)
+        return (
+            blob is not None
+            and blob.md5_hash == base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+        )
+
+    def _delete(self, path: str, generation: int | None = None) -> bool:
+        blob = _blob(path)
+        try:
+            with _told(path):
+                blob.delete(if_generation_match=generation, retry=DEFAULT_RETRY)
+        except (NotFound, PreconditionFailed):
+            return False
+        return True
+
+
+def _split(path: str) -> tuple[str, str]:
+    bucket, _, name = path.removeprefix("gs://").partition("/")
+    return bucket, name
+
+
+def _entry(blob: Any) -> Entry:
+    path, updated = f"gs://{blob.bucket.name}/{blob.name}", blob.updated
+    return Entry(path, int(blob.size), blob.crc32c, str(blob.generation), updated.timestamp() if updated else 0.0)
+
+
+def _part(path: str, blob: Any, start: int, stop: int) -> bytes:
+    """Bytes [start, stop) of one generation."""
+    try:
+        with _told(path):
+            return blob.download_as_bytes(start=start, end=stop - 1, raw_download=True, retry=DEFAULT_RETRY)
+    except NotFound as error:
+        raise InputChangedError(
+            f"{path} was replaced or removed while it was read; run again once it stays as it is"
+        ) from error
+
+
+def _blob(path: str, generation: int | None = None) -> Any:
+    bucket, name = _split(path)
+    with _told(path):
+        return _client().bucket(bucket).blob(name, generation=generation)
+
+
+def _standing(path: str) -> Any:
+    """The object with what is known of it, None where there is none."""
+    bucket, name = _split(path)
+    with _told(path):
+        return _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY)
+
+
+def _client() -> Any:
+    """The process's client; a forked child must not share its parent's connections."""
+    return _new_client(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST"))
+
+
+@functools.lru_cache(1)
+def _new_client(process: int, emulator: str | None) -> Any:
+    options = FileSystems._pipeline_options or PipelineOptions([])
+    try:
+        google.auth.default()  # fails at once, where Beam would try for half a minute and go on without credentials
+        client = create_storage_client(options)
+    except DefaultCredentialsError:
+        if not emulator:
+            raise
+        client = Client.create_anonymous_client()
+    client._bucket_metadata_cache = None  # it asks for the bucket behind every object that is not there
+    return client
+
+
+@contextlib.contextmanager
+def _told(path: str, missing: bool = False) -> Iterator[None]:
+    """Refusals as one line that says what mends them; `missing` where a 404 can only mean the bucket."""
+    bucket = f"gs://{_split(path)[0]}"
+    try:
+        yield
+    except Forbidden as error:
+        raise SentenceBeamError(
+            f"{path}: permission denied (403); the account needs the role Storage Object User on {bucket}"
+        ) from error
+    except (Unauthorized, DefaultCredentialsError, RefreshError) as error:
+        raise SentenceBeamError(
+            f"{path}: no valid Google credentials; run `gcloud auth application-default login`, or name a service "
+            "account's file in GOOGLE_APPLICATION_CREDENTIALS"
+        ) from error
+    except NotFound as error:
+        if missing:
+            raise SentenceBeamError(f"{path}: there is no bucket {bucket} (404); create it or mend the path") from error
+        raise

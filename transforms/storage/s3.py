@@ -1,0 +1,125 @@
+"""s3://: Beam's client for it, kept for the life of a process, with listings that bring ETags and writes of one piece.
+
+Beam's own filesystem leaves ETags out, makes a client for every call, and finishes an upload that broke off.
+"""
+
+import contextlib
+import copy
+import functools
+import os
+from collections.abc import Iterator
+from typing import Any, BinaryIO, cast
+
+from apache_beam.io.aws.clients.s3.boto3_client import Client
+from apache_beam.io.aws.clients.s3.messages import GetRequest, ListRequest, S3ClientError
+from apache_beam.io.aws.s3io import S3IO
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+from botocore.exceptions import BotoCoreError, ClientError
+
+from transforms.errors import SentenceBeamError
+from transforms.storage.base import Entry, literal_part, names_of
+from transforms.storage.beam_filesystem import BeamStorage
+
+MISSING = 404
+
+
+class S3Storage(BeamStorage):
+    """Objects of S3 and of what speaks like it. An object appears whole or not at all."""
+
+    def match(self, pattern: str) -> list[Entry]:
+        prefix = literal_part(pattern)
+        if prefix == pattern:
+            entry = self.stat(pattern)
+            return [entry] if entry else []
+        matches = names_of(pattern).fullmatch
+        return [entry for entry in _listed(prefix) if matches(entry.path)]
+
+    def below(self, folder: str) -> list[Entry]:
+        return _listed(folder.rstrip("/") + "/")
+
+    def stat(self, path: str) -> Entry | None:
+        bucket, key = _split(path)
+        try:
+            with _told(path):
+                return _entry(bucket, _client().get_object_metadata(GetRequest(bucket, key)))
+        except S3ClientError as error:
+            if error.code == MISSING:
+                return None
+            raise
+
+    def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
+        with _told(path):
+            return cast(BinaryIO, S3IO(client=_client()).open(path))
+
+    def delete(self, *paths: str) -> None:
+        for path, error in S3IO(client=_client()).delete_files(list(paths)):
+            if error is not None:
+                with _told(path):
+                    raise error
+
+    def _exists(self, path: str) -> bool:
+        return self.stat(path) is not None
+
+    def _write(self, path: str, data: bytes) -> None:
+        bucket, key = _split(path)
+        with _told(path):
+            _client().client.put_object(Bucket=bucket, Key=key, Body=data)
+
+
+def _split(path: str) -> tuple[str, str]:
+    bucket, _, key = path.removeprefix("s3://").partition("/")
+    return bucket, key
+
+
+def _listed(prefix: str) -> list[Entry]:
+    bucket, start = _split(prefix)
+    found: list[Entry] = []
+    request = ListRequest(bucket, start)
+    while True:
+        try:
+            with _told(prefix):
+                page = _client().list(request)
+        except S3ClientError as error:
+            if error.code == MISSING:  # Beam's word for an empty listing too
+                return sorted(found, key=lambda entry: entry.path)
+            raise
+        found += [_entry(bucket, item) for item in page.items if not item.key.endswith("/")]
+        if not page.next_token:
+            return sorted(found, key=lambda entry: entry.path)
+        request.continuation_token = page.next_token
+
+
+def _entry(bucket: str, item: Any) -> Entry:
+    path, version = f"s3://{bucket}/{item.key}", f"{item.size}-{item.etag}"
+    return Entry(path, item.size, item.etag, version, item.last_modified.timestamp())
+
+
+def _client() -> Any:
+    """A client of its own for each reader, since Beam's holds the stream that it reads from; connections are shared."""
+    return copy.copy(_shared(os.getpid()))
+
+
+@functools.lru_cache(1)
+def _shared(process: int) -> Any:
+    return Client(FileSystems._pipeline_options or PipelineOptions([]))
+
+
+@contextlib.contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Refusals as one line that says what mends them."""
+    try:
+        yield
+    except BotoCoreError as error:
+        raise SentenceBeamError(f"{path}: {error}; see the AWS credentials, region and endpoint") from error
+    except (S3ClientError, ClientError) as error:
+        answer = (
+            error.code if isinstance(error, S3ClientError) else error.response["ResponseMetadata"]["HTTPStatusCode"]
+        )
+        if answer == 403:
+            raise SentenceBeamError(
+                f"{path}: permission denied (403); the account needs Get, Put, List, Delete"
+            ) from error
+        if answer == MISSING and isinstance(error, ClientError):
+            raise SentenceBeamError(f"{path}: there is no such bucket (404); create it or mend the path") from error
+        raise
