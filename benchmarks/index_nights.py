@@ -21,7 +21,7 @@ from benchmarks.index import synthetic, timed
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.corpus import InputFile, UnitRows
 from transforms.space import Space, row_hashes
-from transforms.store.commit import Snapshot
+from transforms.store.commit import Run
 from transforms.store.manifest import index_files, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import UnitRecord
@@ -49,28 +49,28 @@ class Nights:
         units = [self._unit(number, rows) for number, rows in enumerate(shards)]
         self._count += 1
         before = read_manifest(str(self.root))
-        snapshot = Snapshot(
+        run = Run(
             root=str(self.root), run=f"run{self._count}", space=self.space.to_json(), partition="file",
             unit_tokens=1, globs=("/in/*",), options={"limit": None}, versions={}, started=now(),
             previous=before.run if before else None, version=before.version if before else None,
         )  # fmt: skip
         planned = [PlannedFile(_file(number), carried=(unit,)) for number, unit in enumerate(units)]
-        write_plan(snapshot.root, snapshot.run, planned)
+        write_plan(run.root, run.id, planned)
         stood = set(index_files(before.data["index"])) if before else set()
-        _, took = timed(lambda: self._build(snapshot, units, request))
+        _, took = timed(lambda: self._build(run, units, request))
         manifest = read_manifest(str(self.root))
         assert manifest is not None
-        assert manifest.run == snapshot.run
+        assert manifest.run == run.id
         index = manifest.data["index"]
         fresh = {path for path, _ in set(index_files(index)) - stood}
         return took, index, sum((self.root / path).stat().st_size for path in fresh)
 
-    def _build(self, snapshot: Snapshot, units: list[UnitRecord], request: IndexRequest) -> None:
+    def _build(self, run: Run, units: list[UnitRecord], request: IndexRequest) -> None:
         with beam.Pipeline("FnApiRunner") as pipeline:
             made = pipeline | "Units" >> beam.Create(units)
             nothing = pipeline | "Problems" >> beam.Create([])
-            record = (made, nothing) | "Index" >> BuildIndex(snapshot, request)
-            _ = (made, record) | "Commit" >> Commit(snapshot)
+            record = (made, nothing) | "Index" >> BuildIndex(run, request)
+            _ = (made, record) | "Commit" >> Commit(run)
 
     def _unit(self, number: int, rows: Rows) -> UnitRecord:
         ids, texts, numbers = (list(column) for column in zip(*rows, strict=True))

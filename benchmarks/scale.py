@@ -76,10 +76,10 @@ def plan_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
     job = resolved(where, unit_tokens).job
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        planned = pipeline | beam.Create(list(job.snapshot.globs)) | Plan(job)
+        planned = pipeline | beam.Create(list(job.run.globs)) | Plan(job)
         _ = planned.spans | beam.combiners.Count.Globally() | beam.Map(lambda n: None)
     graph = len(pipeline.to_runner_api().SerializeToString())
-    (where / "run").write_text(job.snapshot.run)
+    (where / "run").write_text(job.run.id)
     return {"graph bytes": graph}
 
 
@@ -89,11 +89,11 @@ def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
     from transforms.store.records import carried
 
     made = resolved(where, unit_tokens)
-    snapshot = replace(made.job.snapshot, run=(where / "run").read_text())
+    run = replace(made.job.run, id=(where / "run").read_text())
     kept = {unit.unit: unit for unit in made.previous.units} if made.previous else {}
     units = [carried(unit) for unit in kept.values()] if kept else list(spans_again(where, made.job))
     start = time.monotonic()
-    result = finish(snapshot, units, [])
+    result = finish(run, units, [])
     assert result.status == "committed", result.message
     return {"units": len(units), "finish alone": time.monotonic() - start}
 
@@ -103,7 +103,7 @@ def spans_again(where: Path, job: Any) -> Iterator[Any]:
     from transforms.corpus import match_inputs, plan_file
 
     for file in match_inputs(f"{where}/in/*.parquet"):
-        yield from made_up(plan_file(file, "text", job.snapshot.unit_tokens), job.root)
+        yield from made_up(plan_file(file, "text", job.run.unit_tokens), job.root)
 
 
 def open_for_search(where: Path, _: int) -> dict[str, float]:

@@ -42,7 +42,7 @@ class Stub:
 def stub_encoder() -> Iterator[None]:
     """No model is loaded inside."""
     load = embedding.load_encoder
-    embedding.load_encoder = lambda job: Stub(Space.from_json(job.snapshot.space))  # type: ignore[assignment, return-value]
+    embedding.load_encoder = lambda job: Stub(Space.from_json(job.run.space))  # type: ignore[assignment, return-value]
     try:
         yield
     finally:

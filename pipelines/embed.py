@@ -37,7 +37,7 @@ def _embed(argv: list[str]) -> int:
     resolved = resolve(args, read_manifest(root), run, local)  # a mistake should not touch the store
     with writing(root, run, beam_options, "--output") as writer:
         standing = read_manifest(root)
-        if (standing.version if standing else None) != resolved.job.snapshot.version:
+        if (standing.version if standing else None) != resolved.job.run.version:
             resolved = resolve(args, standing, run, local)
         result = run_embed(holding_lease(resolved), args, writer)
     if result is not None:
@@ -47,14 +47,14 @@ def _embed(argv: list[str]) -> int:
 
 def run_embed(resolved: Resolved, args: argparse.Namespace, writer: Writer) -> Result | None:
     """Run the pipeline and read how it ended, if it is waited for; raises the error that a failed run's result is."""
-    snapshot = resolved.job.snapshot
+    run = resolved.job.run
     hints = {"accelerator": args.accelerator, "min_ram": args.min_ram}
     if resolved.calibration is not None:
-        keep_calibration(snapshot.root, resolved.calibration)
-    with watched(sys.stderr), recorded(snapshot):
+        keep_calibration(run.root, resolved.calibration)
+    with watched(sys.stderr), recorded(run):
         with writer.pipeline() as pipeline:
             build(pipeline, resolved, {name: hint for name, hint in hints.items() if hint}, raises=not writer.waits)
-    return result_of(snapshot.root, snapshot.run, writer)
+    return result_of(run.root, run.id, writer)
 
 
 def build(
@@ -62,17 +62,17 @@ def build(
 ) -> beam.PCollection:
     """The whole graph; gives the one Result. `raises`: a failed run is to be a failed job."""
     job = resolved.job
-    globs = pipeline | "Inputs" >> beam.Create(list(job.snapshot.globs))
+    globs = pipeline | "Inputs" >> beam.Create(list(job.run.globs))
     planned = globs | "Plan" >> Plan(job)
     embedded = planned.spans | "Embed" >> Embed(job, hints)
     units = (embedded.units, planned.carried) | "Units" >> beam.Flatten()
     problems = (embedded.problems, planned.problems) | "Problems" >> beam.Flatten()
     known = [units, problems, *([embedded.ranges] if embedded.ranges else [])]
     if resolved.index is not None:
-        known.append((units, problems) | "Index" >> BuildIndex(job.snapshot, resolved.index))
+        known.append((units, problems) | "Index" >> BuildIndex(job.run, resolved.index))
     if job.columns.id is not None:
-        known.append(units | "DuplicateIds" >> CountDuplicateIds(job.snapshot))
-    return tuple(known) | "Commit" >> Commit(job.snapshot, raises)
+        known.append(units | "DuplicateIds" >> CountDuplicateIds(job.run))
+    return tuple(known) | "Commit" >> Commit(job.run, raises)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from transforms import storage
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.corpus import InputFile
 from transforms.store import open_store
-from transforms.store.commit import Snapshot
+from transforms.store.commit import Run
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import UnitRecord, carried
@@ -47,33 +47,33 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _index(argv: list[str]) -> int:
     args, beam_options = beam_flags.parse(parser(), argv)
-    root, run = storage.absolute(args.input), new_run()
+    root, run_id = storage.absolute(args.input), new_run()
     open_store(root)
     engines.check_shared(beam_options, input=root)
-    with writing(root, run, beam_options, "--input") as writer:
+    with writing(root, run_id, beam_options, "--input") as writer:
         manifest = open_store(root).manifest
-        snapshot = snapshot_of(manifest, run)
-        record_plan(manifest, run)
+        run = run_like(manifest, run_id)
+        record_plan(manifest, run_id)
         request = IndexRequest(args.index, args.metric, args.target_recall, args.merge)
-        with recorded(snapshot), writer.pipeline() as pipeline:
+        with recorded(run), writer.pipeline() as pipeline:
             units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(carried_units, root)
-            record = (units,) | "Index" >> BuildIndex(snapshot, request, args.merge)
-            _ = (units, record) | "Commit" >> Commit(snapshot, raises=not writer.waits)
-        result = result_of(root, run, writer)
+            record = (units,) | "Index" >> BuildIndex(run, request, args.merge)
+            _ = (units, record) | "Commit" >> Commit(run, raises=not writer.waits)
+        result = result_of(root, run_id, writer)
     if result is None:
         return 0
     found = index_lines(result.index, manifest.data["index"])
     print("\n".join(found or ["index       none: the store holds no rows"]))
-    print(f"store       {root} (snapshot {run})")
+    print(f"store       {root} (snapshot {run_id})")
     return 0
 
 
-def snapshot_of(manifest: Manifest, run: str) -> Snapshot:
-    """A snapshot like the current one, to be made by another run."""
+def run_like(manifest: Manifest, run_id: str) -> Run:
+    """A run that writes a snapshot like the current one."""
     data = manifest.data
-    return Snapshot(
+    return Run(
         root=manifest.root,
-        run=run,
+        id=run_id,
         space=data["space"],
         partition=data["partition"],
         unit_tokens=data["unit_tokens"],
@@ -92,13 +92,13 @@ def snapshot_of(manifest: Manifest, run: str) -> Snapshot:
     )
 
 
-def carried_units(run: str, root: str) -> Iterator[UnitRecord]:
+def carried_units(run_id: str, root: str) -> Iterator[UnitRecord]:
     """A snapshot's units, read by the worker that hands them out: a graph that held them would grow with the store."""
-    manifest = read_manifest(root, run)
+    manifest = read_manifest(root, run_id)
     yield from (carried(unit) for unit in (manifest.units if manifest else ()))
 
 
-def record_plan(manifest: Manifest, run: str) -> None:
+def record_plan(manifest: Manifest, run_id: str) -> None:
     """The plan of a run that carries everything over."""
     planned = []
     for file in manifest.files:
@@ -106,7 +106,7 @@ def record_plan(manifest: Manifest, run: str) -> None:
         names = {"path": file["source"], "relative": file["path"], "compression": ""}
         known = {name: file[name] for name in ("format", "size", "checksum", "version")}
         planned.append(PlannedFile(InputFile(**names, **known), carried=units))
-    write_plan(manifest.root, run, planned, manifest.buckets)
+    write_plan(manifest.root, run_id, planned, manifest.buckets)
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ def plan_files(job: EmbedJob) -> list[PlannedFile]:
     """The run's plan, made in this process. Raises the first problem."""
     planner = PlanFileFn(job)
     planner.setup()
-    listed = [item for glob in job.snapshot.globs for item in list_files(glob, job.input_format)]
+    listed = [item for glob in job.run.globs for item in list_files(glob, job.input_format)]
     found = [item for file in listed for item in planner.process(file)]
     for item in found:
         if isinstance(item, Problem):
@@ -189,7 +189,7 @@ def samples(job: EmbedJob, spans: list[Span], tokens: int) -> Iterator[tuple[Spa
     Texts differ from file to file, and files often lie in order of what is in them.
     """
     order = random.Random(0).sample(spans, len(spans))
-    left = deque((span, texts_of(read_span(span, job.columns, job.snapshot.unit_tokens), tokens)) for span in order)
+    left = deque((span, texts_of(read_span(span, job.columns, job.run.unit_tokens), tokens)) for span in order)
     while left:
         span, place = left.popleft()
         texts = next(place, None)

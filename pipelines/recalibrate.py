@@ -8,7 +8,7 @@ from dataclasses import replace
 import apache_beam as beam
 
 from pipelines import beam_flags, command, engines, options
-from pipelines.index import record_plan, snapshot_of
+from pipelines.index import record_plan, run_like
 from pipelines.resolve import new_run
 from pipelines.summary import index_lines
 from pipelines.writing import recorded, result_of, writing
@@ -18,7 +18,7 @@ from transforms.beam.recalibrate import Recalibrate, RecalibrateJob
 from transforms.calibration import Calibration, check_space
 from transforms.store import open_store
 from transforms.store.calibrations import keep_calibration, read_calibration
-from transforms.store.commit import Snapshot
+from transforms.store.commit import Run
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.ranges import fitting
 from transforms.store.records import UnitRecord
@@ -42,46 +42,46 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _recalibrate(argv: list[str]) -> int:
     args, beam_options = beam_flags.parse(parser(), argv)
-    root, run = storage.absolute(args.store), new_run()
+    root, run_id = storage.absolute(args.store), new_run()
     engines.check_shared(beam_options, store=root)
     calibration = read_calibration(args.calibration)
     check_space(calibration.info, open_store(root).space, args.calibration)
-    with writing(root, run, beam_options, "--store") as writer:
+    with writing(root, run_id, beam_options, "--store") as writer:
         manifest = open_store(root).manifest
         check_space(calibration.info, manifest.space, args.calibration)
-        snapshot = recalibrated(manifest, run, calibration)
+        run = recalibrated(manifest, run_id, calibration)
         keep_calibration(root, calibration)
-        record_plan(manifest, run)
-        with recorded(snapshot), writer.pipeline() as pipeline:
-            build(pipeline, manifest, snapshot, raises=not writer.waits)
-        result = result_of(root, run, writer)
+        record_plan(manifest, run_id)
+        with recorded(run), writer.pipeline() as pipeline:
+            build(pipeline, manifest, run, raises=not writer.waits)
+        result = result_of(root, run_id, writer)
     if result is not None:
         print("\n".join(summary(result, calibration, root)))
     return 0
 
 
-def recalibrated(manifest: Manifest, run: str, calibration: Calibration) -> Snapshot:
-    """The snapshot that the run is to make."""
+def recalibrated(manifest: Manifest, run_id: str, calibration: Calibration) -> Run:
+    """The run that writes the same rows under the calibration."""
     space = manifest.space.calibrated(calibration.digest, calibration.dim)
     chosen = manifest.data["options"] | {"truncate_dim": space.truncate_dim}
     ranges = fitting(manifest.data.get("ranges"), space)
-    return replace(snapshot_of(manifest, run), space=space.to_json(), options=chosen, ranges=ranges)
+    return replace(run_like(manifest, run_id), space=space.to_json(), options=chosen, ranges=ranges)
 
 
-def build(pipeline: beam.Pipeline, manifest: Manifest, snapshot: Snapshot, raises: bool = False) -> beam.PCollection:
+def build(pipeline: beam.Pipeline, manifest: Manifest, run: Run, raises: bool = False) -> beam.PCollection:
     """The whole graph; gives the one Result. An index is built again, like the one there is."""
     units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(units_of, manifest.root)
-    made = units | "Recalibrate" >> Recalibrate(RecalibrateJob(snapshot, manifest.data["space"]))
+    made = units | "Recalibrate" >> Recalibrate(RecalibrateJob(run, manifest.data["space"]))
     known = [made.units, made.problems, *([made.ranges] if made.ranges else [])]
     if manifest.data["index"]:
         request = IndexRequest(**manifest.data["index"]["request"])
-        known.append((made.units, made.problems) | "Index" >> BuildIndex(snapshot, request))
-    return tuple(known) | "Commit" >> Commit(snapshot, raises)
+        known.append((made.units, made.problems) | "Index" >> BuildIndex(run, request))
+    return tuple(known) | "Commit" >> Commit(run, raises)
 
 
-def units_of(run: str, root: str) -> Iterator[UnitRecord]:
+def units_of(run_id: str, root: str) -> Iterator[UnitRecord]:
     """A snapshot's units."""
-    manifest = read_manifest(root, run)
+    manifest = read_manifest(root, run_id)
     yield from manifest.units if manifest else ()
 
 

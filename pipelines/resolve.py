@@ -21,7 +21,7 @@ from transforms.space import DEFAULT_MODEL, Space, native_dtype, parse_pooler, r
 from transforms.steps.job import EmbedJob, IndexRequest
 from transforms.store import layout
 from transforms.store.calibrations import kept_calibration, read_calibration
-from transforms.store.commit import Snapshot
+from transforms.store.commit import Run
 from transforms.store.manifest import Manifest
 from transforms.store.ranges import fitting, kept_ranges
 from transforms.store.shards import check_keep_columns
@@ -63,10 +63,10 @@ class Resolved:
     @property
     def space(self) -> Space:
         """The run's space."""
-        return Space.from_json(self.job.snapshot.space)
+        return Space.from_json(self.job.run.space)
 
 
-def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local: bool) -> Resolved:
+def resolve(args: argparse.Namespace, previous: Manifest | None, run_id: str, local: bool) -> Resolved:
     """Given flags first, then what the store remembers, then defaults. Raises OptionError where they do not fit.
 
     `local` says that the work happens in this process, so that this machine decides the dtype.
@@ -92,9 +92,9 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
     if previous is not None and not args.reembed:
         _check_same_space(space, partition, previous)
     _check_calibration(args, space, calibration)
-    snapshot = Snapshot(
+    run = Run(
         root=storage.absolute(args.output),
-        run=run,
+        id=run_id,
         space=space.to_json(),
         partition=partition,
         unit_tokens=_unit_tokens(args, previous),
@@ -110,19 +110,19 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
         canary=previous.data.get("canary") if previous is not None and not args.reembed else None,
         ranges=_ranges(args, space, previous),
     )
-    copy = storage.join(snapshot.root, layout.calibration(calibration.digest)) if calibration else None
+    copy = storage.join(run.root, layout.calibration(calibration.digest)) if calibration else None
     job = EmbedJob(
-        snapshot=snapshot,
+        run=run,
         columns=Columns(chosen["text_column"], chosen["id_column"], tuple(chosen["keep_columns"])),
         model=args.worker_model or chosen["model"],
         encoder=_encoder_options(args, chosen),
         input_format=chosen["format"],
         limit=chosen["limit"],
-        carry=previous is not None and not args.reembed and _can_carry(snapshot, previous),
+        carry=previous is not None and not args.reembed and _can_carry(run, previous),
         reuse=previous is not None and not args.reembed,
         calibration=copy,
         max_drift=MAX_DRIFT[space.dtype] if args.max_drift is None else args.max_drift,
-        buckets=_buckets(args, snapshot, previous),
+        buckets=_buckets(args, run, previous),
         text_limit=_memory() // 4 if local and partition == "content" else None,
         retried=not local,
     )
@@ -131,7 +131,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run: str, local
 
 def holding_lease(resolved: Resolved) -> Resolved:
     """The same run, which has taken the store's lease and is to commit only while it has it."""
-    job = replace(resolved.job, snapshot=replace(resolved.job.snapshot, leased=True))
+    job = replace(resolved.job, run=replace(resolved.job.run, leased=True))
     return replace(resolved, job=job)
 
 
@@ -298,22 +298,22 @@ def _encoder_options(args: argparse.Namespace, chosen: dict[str, Any]) -> dict[s
     return {name: chosen[name] for name in names} | machine | {"deterministic": chosen["deterministic"]}
 
 
-def _can_carry(snapshot: Snapshot, previous: Manifest) -> bool:
+def _can_carry(run: Run, previous: Manifest) -> bool:
     """Units may be taken over unread where nothing but the input can have changed."""
     remembered = previous.data["options"]
-    same = all(remembered.get(name) == snapshot.options[name] for name in snapshot.options if name in DEFAULTS)
+    same = all(remembered.get(name) == run.options[name] for name in run.options if name in DEFAULTS)
     return (
         same
-        and snapshot.options["limit"] is None
-        and previous.space.id == snapshot.space["id"]
-        and previous.data["partition"] == snapshot.partition
-        and previous.data["unit_tokens"] == snapshot.unit_tokens
+        and run.options["limit"] is None
+        and previous.space.id == run.space["id"]
+        and previous.data["partition"] == run.partition
+        and previous.data["unit_tokens"] == run.unit_tokens
     )
 
 
-def _buckets(args: argparse.Namespace, snapshot: Snapshot, previous: Manifest | None) -> Buckets | None:
+def _buckets(args: argparse.Namespace, run: Run, previous: Manifest | None) -> Buckets | None:
     """The last snapshot's buckets, where units are still of that size."""
-    if previous is None or args.reembed or previous.data["unit_tokens"] != snapshot.unit_tokens:
+    if previous is None or args.reembed or previous.data["unit_tokens"] != run.unit_tokens:
         return None
     return previous.buckets
 

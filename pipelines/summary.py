@@ -57,8 +57,8 @@ def padding(ledger: dict[str, int]) -> float:
 
 def _anew(resolved: Resolved) -> list[tuple[str, str]]:
     """What --reembed did to a store that had vectors."""
-    previous, snapshot = resolved.previous, resolved.job.snapshot
-    if previous is None or snapshot.generation == previous.data.get("generation", 0):
+    previous, run = resolved.previous, resolved.job.run
+    if previous is None or run.generation == previous.data.get("generation", 0):
         return []
     fields = ", ".join(previous.space.differences(resolved.space))
     return [

@@ -10,7 +10,7 @@ from apache_beam.runners.runner import PipelineState
 from pipelines import engines
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import lease
-from transforms.store.commit import Snapshot, failed
+from transforms.store.commit import Run, failed
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem
 from transforms.store.results import Result, read_result, record_result
@@ -76,16 +76,16 @@ def writing(root: str, run: str, beam_options: PipelineOptions, flag: str) -> It
 
 
 @contextlib.contextmanager
-def recorded(snapshot: Snapshot) -> Iterator[None]:
+def recorded(run: Run) -> Iterator[None]:
     """Put a pipeline that breaks down on record, if the store still takes it."""
     try:
         with engines.explained():
             yield
     except Exception as error:
         with contextlib.suppress(Exception):
-            standing = read_manifest(snapshot.root)
-            if standing is None or standing.run != snapshot.run:  # else it broke down behind its commit
-                record_result(snapshot.root, failed(snapshot, error))
+            standing = read_manifest(run.root)
+            if standing is None or standing.run != run.id:  # else it broke down behind its commit
+                record_result(run.root, failed(run, error))
         raise
 
 

@@ -17,7 +17,7 @@ from transforms.corpus import InputFile, UnitRows
 from transforms.search import Searcher
 from transforms.space import Space, row_hashes
 from transforms.store import Store
-from transforms.store.commit import Snapshot, finish
+from transforms.store.commit import Run, finish
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, UnitRecord
@@ -76,32 +76,32 @@ class Nights:
         pipeline: beam.Pipeline | None = None,
     ) -> dict[str, Any]:
         """Make a snapshot of these rows with its index, by a pipeline or step by step; the index."""
-        snapshot, units = self.begin(files)
+        run, units = self.begin(files)
         asked = request or self._asked()
         if pipeline is None:
-            record = run_steps(snapshot, units, asked, merge)
+            record = run_steps(run, units, asked, merge)
             assert not isinstance(record, Problem), record
-            commit_together((None, [*units, record]), snapshot)
+            commit_together((None, [*units, record]), run)
         else:
             with pipeline:
                 made = pipeline | "Units" >> beam.Create(units)
                 nothing = pipeline | "Problems" >> beam.Create([])
-                record = (made, nothing) | "Index" >> BuildIndex(snapshot, asked, merge)
-                _ = (made, record) | "Commit" >> Commit(snapshot)
-        assert self.manifest.run == snapshot.run
+                record = (made, nothing) | "Index" >> BuildIndex(run, asked, merge)
+                _ = (made, record) | "Commit" >> Commit(run)
+        assert self.manifest.run == run.id
         return self.index
 
     def commit_without_index(self, files: Files) -> None:
         """Make a snapshot of these rows that has no index."""
-        snapshot, units = self.begin(files)
-        finish(snapshot, units, [])
+        run, units = self.begin(files)
+        finish(run, units, [])
 
-    def begin(self, files: Files) -> tuple[Snapshot, list[UnitRecord]]:
+    def begin(self, files: Files) -> tuple[Run, list[UnitRecord]]:
         """A run with its plan and its shards, up to the index."""
         self.count += 1
         before = read_manifest(str(self.root))
         units = [self._unit(name, list(rows)) for name, rows in sorted(files.items())]
-        snapshot = Snapshot(
+        run = Run(
             root=str(self.root), run=f"run{self.count}", space=self.space.to_json(), partition="file", unit_tokens=100,
             globs=("/in/*",), options={"limit": None}, versions={}, started=now(),
             previous=before.run if before else None, version=before.version if before else None,
@@ -109,8 +109,8 @@ class Nights:
         planned = [
             PlannedFile(input_file(name), carried=(unit,)) for name, unit in zip(sorted(files), units, strict=True)
         ]
-        write_plan(snapshot.root, snapshot.run, planned)
-        return snapshot, units
+        write_plan(run.root, run.id, planned)
+        return run, units
 
     def _asked(self) -> IndexRequest:
         standing = read_manifest(str(self.root))
@@ -150,9 +150,9 @@ def input_file(name: str) -> InputFile:
     return InputFile(f"/in/{name}", name, "text", "", 100, "sum", "v")
 
 
-def run_steps(snapshot: Snapshot, units: list[Any], request: IndexRequest, merge: bool = False) -> Any:
+def run_steps(run: Run, units: list[Any], request: IndexRequest, merge: bool = False) -> Any:
     """What BuildIndex gives, every step called once in order: an IndexRecord, a Problem or None."""
-    out = _tagged(steps.choose((None, units), snapshot, request, merge), "reads")
+    out = _tagged(steps.choose((None, units), run, request, merge), "reads")
     if "reads" in out:
         found = _tagged(steps.buckets(_together(steps.read, out["reads"])), "buckets")
         if "buckets" in found:

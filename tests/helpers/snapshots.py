@@ -9,7 +9,7 @@ from helpers.units import make_unit, make_vectors
 from transforms.corpus import InputFile, Span
 from transforms.report import report
 from transforms.space import Space, row_hashes
-from transforms.store.commit import Snapshot, finish
+from transforms.store.commit import Run, finish
 from transforms.store.manifest import read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import UnitRecord
@@ -47,13 +47,13 @@ def _file(units: int) -> InputFile:
     return InputFile("/in/a.txt", "a.txt", "text", "", units * BYTES, "sum", "v")
 
 
-def begin(root: str, number: int, units: int, **values: Any) -> Snapshot:
+def begin(root: str, number: int, units: int, **values: Any) -> Run:
     """A run over a file of so many units, planned and on top of the current snapshot."""
     file = _file(units)
     spans = tuple(Span(file, place * BYTES, place * BYTES, (place + 1) * BYTES) for place in range(units))
     write_plan(root, run_name(number), [PlannedFile(file, spans)])
     previous = read_manifest(root)
-    return Snapshot(
+    return Run(
         root, run_name(number), SPACE.to_json(), "file", BYTES, ("/in/*.txt",), {"model": "m"}, {}, now(),
         previous=previous.run if previous else None, version=previous.version if previous else None, **values,
     )  # fmt: skip
@@ -61,9 +61,9 @@ def begin(root: str, number: int, units: int, **values: Any) -> Snapshot:
 
 def night(root: str, number: int, *units: dict[str, str] | list[tuple[str, str]], **values: Any) -> Result:
     """A run that commits these units, each by the texts of its ids."""
-    snapshot = begin(root, number, len(units), **values)
+    run = begin(root, number, len(units), **values)
     rows = [list(unit.items()) if isinstance(unit, dict) else unit for unit in units]
-    result = finish(snapshot, [write_unit(root, place, unit, snapshot.run) for place, unit in enumerate(rows)], [])
+    result = finish(run, [write_unit(root, place, unit, run.id) for place, unit in enumerate(rows)], [])
     report.bring_up_to_date(root)
     return result
 

@@ -10,7 +10,7 @@ from apache_beam.pvalue import TaggedOutput
 from transforms import storage
 from transforms.errors import SentenceBeamError
 from transforms.store.changes import Changes, Side, count_changes, differing, read_side
-from transforms.store.commit import Snapshot
+from transforms.store.commit import Run
 from transforms.store.duplicates import buckets_for
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
@@ -39,16 +39,16 @@ class CountChanges(beam.PTransform):
     Where the run is to fail nothing is read.
     """
 
-    def __init__(self, snapshot: Snapshot):
+    def __init__(self, run: Run):
         super().__init__()
-        self._snapshot = snapshot
+        self._run = run
 
     def expand(self, known: beam.PCollection) -> beam.PCollection:
         chosen = (
             known
             | "OneKey" >> beam.Map(lambda item: (None, item))
             | "Together" >> beam.GroupByKey()
-            | "Choose" >> beam.FlatMap(choose, self._snapshot).with_outputs(KNOWN, main="shards")
+            | "Choose" >> beam.FlatMap(choose, self._run).with_outputs(KNOWN, main="shards")
         )
         counted = (
             chosen.shards
@@ -60,18 +60,18 @@ class CountChanges(beam.PTransform):
         return (chosen[KNOWN], counted) | "Changes" >> beam.Flatten()
 
 
-def choose(grouped: tuple[None, Iterable[Any]], snapshot: Snapshot) -> Iterator[Any]:
+def choose(grouped: tuple[None, Iterable[Any]], run: Run) -> Iterator[Any]:
     """Shards that one of the two snapshots has and the other has not; on the `known` output what needs no reading."""
     found = list(grouped[1])
     units = list({item.unit: item for item in found if isinstance(item, UnitRecord)}.values())
     if any(isinstance(item, Problem) for item in found):
         return
-    if snapshot.previous is None:
+    if run.previous is None:
         yield TaggedOutput(KNOWN, Changes(added=sum(unit.rows for unit in units)))
         return
     yield TaggedOutput(KNOWN, Changes())
     try:
-        previous = read_manifest(snapshot.root, snapshot.previous)
+        previous = read_manifest(run.root, run.previous)
     except SentenceBeamError:
         previous = None
     if previous is None:
@@ -80,7 +80,7 @@ def choose(grouped: tuple[None, Iterable[Any]], snapshot: Snapshot) -> Iterator[
     old, new = differing(previous.units, units), differing(units, previous.units)
     buckets = buckets_for(sum(unit.rows for unit in (*old, *new)))
     for shards, is_new in ((old, False), (new, True)):
-        yield from (Shard(storage.join(snapshot.root, unit.path or ""), unit.bytes, is_new, buckets) for unit in shards)
+        yield from (Shard(storage.join(run.root, unit.path or ""), unit.bytes, is_new, buckets) for unit in shards)
 
 
 def hash_shard(shard: Shard) -> Iterator[tuple[int, Side | Unknown]]:

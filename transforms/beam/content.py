@@ -57,7 +57,7 @@ def begin(planned: list[PlannedFile], job: EmbedJob) -> Iterator[Any]:
     """All units as `carried` where the corpus is as it was; else files and what there is to count in them."""
     standing = unchanged(planned, job)
     if standing is not None:
-        write_plan(job.root, job.run, [replace(item, spans=()) for item in planned], standing.buckets)
+        write_plan(job.root, job.run.id, [replace(item, spans=()) for item in planned], standing.buckets)
         yield from (TaggedOutput(CARRIED, carried(unit)) for unit in standing.units)
         return
     planned = to_read(planned, job)
@@ -83,7 +83,7 @@ def to_read(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
 
 def unchanged(planned: list[PlannedFile], job: EmbedJob) -> Manifest | None:
     """The last snapshot, where its input was the same (but for names, if these show nowhere) and all shards stand."""
-    manifest = read_manifest(job.root, job.snapshot.previous) if job.carry and job.snapshot.previous else None
+    manifest = read_manifest(job.root, job.run.previous) if job.carry and job.run.previous else None
     if manifest is None:
         return None
     # Without ids of their own rows are named after files, and rejected rows are.
@@ -103,7 +103,7 @@ class CountFn(beam.DoFn):
         self._job = job
 
     def setup(self) -> None:
-        self._renew = Renewal(self._job.root, self._job.run)
+        self._renew = Renewal(self._job.root, self._job.run.id)
 
     def process(self, item: PlannedFile | ToCount) -> Iterator[PlannedFile | Span | Problem]:
         if isinstance(item, PlannedFile):
@@ -111,7 +111,7 @@ class CountFn(beam.DoFn):
             return
         self._renew()
         try:
-            columns, size = self._job.columns, self._job.snapshot.unit_tokens
+            columns, size = self._job.columns, self._job.run.unit_tokens
             yield counted(item.span, columns, size) if item.exact else with_rows(item.span)
         except SentenceBeamError as error:
             yield Problem.of(error)
@@ -149,7 +149,7 @@ def record(grouped: tuple[None, Iterable[PlannedFile | Span | Problem]], job: Em
     ]
     everything = [span for item in files for span in item.spans]
     buckets = buckets_for(everything, job)
-    write_plan(job.root, job.run, files, buckets)
+    write_plan(job.root, job.run.id, files, buckets)
     progress.planned(sum(span.tokens for span in everything))
     yield from readings(everything, buckets)
 
@@ -158,8 +158,8 @@ def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:
     """The buckets of a run over these spans, whose rows are known."""
     rows, tokens = sum(span.rows or 0 for span in spans), sum(span.tokens for span in spans)
     if job.buckets is None:
-        return Buckets.choose(rows, tokens, job.snapshot.unit_tokens)
-    return job.buckets.tonight(rows, tokens, job.snapshot.unit_tokens)
+        return Buckets.choose(rows, tokens, job.run.unit_tokens)
+    return job.buckets.tonight(rows, tokens, job.run.unit_tokens)
 
 
 def readings(spans: list[Span], buckets: Buckets) -> Iterator[ToRead]:
@@ -184,7 +184,7 @@ class ReadRowsFn(beam.DoFn):
         self._job = job
 
     def setup(self) -> None:
-        self._renew = Renewal(self._job.root, self._job.run)
+        self._renew = Renewal(self._job.root, self._job.run.id)
 
     def process(self, work: ToRead) -> Iterator[Any]:
         key = astuple(work.buckets)
@@ -199,7 +199,7 @@ class ReadRowsFn(beam.DoFn):
     def _blocks(self, work: ToRead) -> Iterator[tuple[int, Block]]:
         packer = Packer(work.buckets)
         for span in work.spans:
-            for rows in read_span(span, self._job.columns, self._job.snapshot.unit_tokens):
+            for rows in read_span(span, self._job.columns, self._job.run.unit_tokens):
                 self._renew()  # no unit is finished before all rows are read
                 packer.add(rows)
                 if packer.size > BLOCK_BYTES:

@@ -60,7 +60,7 @@ class Embed(beam.PTransform):
         # Without it a runner may fuse planning and embedding, and one worker would do everything.
         spread = spans | "Spread" >> beam.Reshuffle()
         made = self._by_content(spread) if self._job.by_content else self._by_file(spread)
-        return quantized(made, self._job.snapshot)
+        return quantized(made, self._job.run)
 
     def _by_file(self, spans: beam.PCollection) -> Any:
         return spans | "EmbedUnits" >> self._step(EmbedSpansFn).with_outputs(PROBLEMS, main="units")
@@ -98,11 +98,11 @@ class EmbedFn(beam.DoFn):
         self._lock = threading.Lock()
         self._encoder: Encoder | None = None
         self._problem: Problem | None = None
-        self._renew = Renewal(self._job.root, self._job.run)
-        job, space, entry = self._job, self._job.snapshot.first_space, self._job.snapshot.ranges
-        last = LastSnapshot(job.root, job.snapshot.previous if job.reuse else None, space)
+        self._renew = Renewal(self._job.root, self._job.run.id)
+        job, space, entry = self._job, self._job.run.first_space, self._job.run.ranges
+        last = LastSnapshot(job.root, job.run.previous if job.reuse else None, space)
         ranges = kept_ranges(job.root, entry) if entry else None
-        store, output = UnitStore(job.root, space, ranges, job.run), Output(space, partial(calibration_of, job))
+        store, output = UnitStore(job.root, space, ranges, job.run.id), Output(space, partial(calibration_of, job))
         self._stages = Stages(job, store, self._load, self._on_batch, last, output)
 
     def embed(self, name: str, units: Units) -> Iterator[Any]:
@@ -130,13 +130,13 @@ class EmbedFn(beam.DoFn):
     def _marked(self, name: str, units: Units) -> AbstractContextManager[None]:
         if not self._job.retried:
             return nullcontext()
-        return marked(self._job.root, self._job.run, name, partial(one_by_one, self._job, units))
+        return marked(self._job.root, self._job.run.id, name, partial(one_by_one, self._job, units))
 
     def _load(self) -> "Encoder":
         # Held on self too: Shared keeps only the last model acquired.
         with self._lock:
             if self._encoder is None:
-                self._encoder = self._shared.acquire(self._checked_encoder, tag=self._job.snapshot.space["id"])
+                self._encoder = self._shared.acquire(self._checked_encoder, tag=self._job.run.space["id"])
             return self._encoder
 
     def _checked_encoder(self) -> "Encoder":
@@ -159,7 +159,7 @@ class EmbedSpansFn(EmbedFn):
     """A list of spans -> their units."""
 
     def process(self, spans: list[Span]) -> Iterator[Any]:
-        columns, size = self._job.columns, self._job.snapshot.unit_tokens
+        columns, size = self._job.columns, self._job.run.unit_tokens
         yield from self.embed(spans[0].name, partial(read_spans, spans, columns, size))
 
 
@@ -204,11 +204,11 @@ def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
 
     The first worker of a store's first run keeps what it finds.
     """
-    file = job.snapshot.canary_file
+    file = job.run.canary_file
     kept = file.read()
     texts = kept.texts if kept else TEXTS
     tokenized = encoder.tokenize(texts)
-    pooled = pooled_of(encoded(tokenized, encoder.embed(tokenized)), job.snapshot.space["normalize"])
+    pooled = pooled_of(encoded(tokenized, encoder.embed(tokenized)), job.run.space["normalize"])
     drift = (kept or file.keep(Canary(texts, pooled))).drift(pooled)
     if drift > job.max_drift:
         raise DataGateError(
@@ -228,7 +228,7 @@ def load_encoder(job: EmbedJob) -> "Encoder":
     from transforms.encoder import Encoder
 
     encoder = Encoder.load(job.model, calibration=calibration_of(job) or "", **job.encoder)
-    wanted = of_floats(Space.from_json(job.snapshot.space))
+    wanted = of_floats(Space.from_json(job.run.space))
     if encoder.space.id != wanted.id:
         fields = ", ".join(wanted.differences(encoder.space))
         raise SpaceMismatchError(

@@ -24,7 +24,7 @@ from transforms.steps.index_files import SEGMENT_ROWS, packed
 from transforms.steps.index_update import Night, NightJob, begin
 from transforms.steps.job import IndexRequest
 from transforms.steps.matching import BUCKET_ROWS
-from transforms.store.commit import Snapshot, settle
+from transforms.store.commit import Run, settle
 from transforms.store.lease import kept_alive
 from transforms.store.manifest import Manifest, index_files, read_manifest
 from transforms.store.records import Problem, UnitRecord
@@ -41,9 +41,9 @@ class BuildIndex(beam.PTransform):
     segment of an index that has several.
     """
 
-    def __init__(self, snapshot: Snapshot, request: IndexRequest | None = None, merge: bool = False):
+    def __init__(self, run: Run, request: IndexRequest | None = None, merge: bool = False):
         super().__init__()
-        self._snapshot, self._request, self._merge = snapshot, request or IndexRequest(), merge
+        self._run, self._request, self._merge = run, request or IndexRequest(), merge
 
     def expand(self, known: Any) -> beam.PCollection:
         chosen = (
@@ -52,7 +52,7 @@ class BuildIndex(beam.PTransform):
             | "OneKey" >> beam.Map(to_one_key)
             | "Together" >> beam.GroupByKey()
             | "Choose"
-            >> beam.FlatMap(choose, self._snapshot, self._request, self._merge).with_outputs(DONE, ANEW, main="reads")
+            >> beam.FlatMap(choose, self._run, self._request, self._merge).with_outputs(DONE, ANEW, main="reads")
         )
         followed = chosen.reads | "Follow" >> Follow()
         built = (chosen[ANEW], followed[ANEW]) | "Anew" >> Anew()
@@ -113,24 +113,24 @@ def to_one_key(item: Any) -> tuple[None, Any]:
 
 
 def choose(
-    grouped: tuple[None, Iterable[UnitRecord | Problem]], snapshot: Snapshot, request: IndexRequest, merge: bool
+    grouped: tuple[None, Iterable[UnitRecord | Problem]], run: Run, request: IndexRequest, merge: bool
 ) -> Iterator[Any]:
     """What there is to do: reads of a night that is followed, groups to build anew, or what needs neither."""
     found = list(grouped[1])
     units = [item for item in found if isinstance(item, UnitRecord)]
     problems = [item for item in found if isinstance(item, Problem)]
     try:
-        units = settle(snapshot, units, problems)[1]
-        yield from _chosen(snapshot, units, request, merge)
+        units = settle(run, units, problems)[1]
+        yield from _chosen(run, units, request, merge)
     except SentenceBeamError as error:
         yield TaggedOutput(DONE, Problem.of(error))
 
 
-def _chosen(snapshot: Snapshot, units: list[UnitRecord], request: IndexRequest, merge: bool) -> Iterator[Any]:
+def _chosen(run: Run, units: list[UnitRecord], request: IndexRequest, merge: bool) -> Iterator[Any]:
     shards = [(unit.path, unit.rows) for unit in units if unit.path]
-    job = NightJob(snapshot.root, snapshot.run, Space.from_json(snapshot.space).dim)
-    before = standing_index(snapshot)
-    why = why_anew(snapshot, before, request, sum(rows for _, rows in shards))
+    job = NightJob(run.root, run.id, Space.from_json(run.space).dim)
+    before = standing_index(run)
+    why = why_anew(run, before, request, sum(rows for _, rows in shards))
     if why is not None or before is None:
         for work in index_build.begin(job, shards, request, why or "", after=False):
             yield TaggedOutput(ANEW, work)
@@ -160,30 +160,30 @@ def _night(before: Manifest, shards: list[tuple[str, int]], request: IndexReques
     )
 
 
-def standing_index(snapshot: Snapshot) -> Manifest | None:
+def standing_index(run: Run) -> Manifest | None:
     """The last snapshot that has an index, if it is not long ago."""
-    run = snapshot.previous
+    earlier = run.previous
     for _ in range(SNAPSHOTS_BACK):
         try:
-            manifest = read_manifest(snapshot.root, run) if run else None
+            manifest = read_manifest(run.root, earlier) if earlier else None
         except SentenceBeamError:
             return None
         if manifest is None or manifest.data["index"]:
             return manifest
-        run = manifest.data["previous"]
+        earlier = manifest.data["previous"]
     return None
 
 
-def why_anew(snapshot: Snapshot, before: Manifest | None, request: IndexRequest, rows: int) -> str | None:
+def why_anew(run: Run, before: Manifest | None, request: IndexRequest, rows: int) -> str | None:
     """Why the index of an earlier snapshot cannot follow this one, in one line; None where it can, "" without one."""
     if before is None:
         return ""
     standing = before.data["index"]
-    if before.space.id != snapshot.space["id"]:
+    if before.space.id != run.space["id"]:
         return "the vectors are of another space"
-    if before.data.get("generation", 0) != snapshot.generation:
+    if before.data.get("generation", 0) != run.generation:
         return "everything was embedded anew"
-    if before.data.get("ranges") != snapshot.ranges:
+    if before.data.get("ranges") != run.ranges:
         return "the vectors are stored between other bounds"
     if replace(request, merge=False) != replace(IndexRequest(**standing["request"]), merge=False):
         return "another index was asked for"
@@ -191,7 +191,7 @@ def why_anew(snapshot: Snapshot, before: Manifest | None, request: IndexRequest,
         return "the last one was built by an earlier version"
     if request.index in ("auto", "compact") and standing["factory"] == "Flat" and rows >= index_choice.FLAT_BELOW:
         return f"{rows:,} rows; Flat is for less than {index_choice.FLAT_BELOW:,}"
-    return _damage(snapshot.root, standing) or resized(standing["trained"]["corpus"], rows)
+    return _damage(run.root, standing) or resized(standing["trained"]["corpus"], rows)
 
 
 def _damage(root: str, index: dict[str, Any]) -> str | None:

@@ -32,7 +32,7 @@ class Merge(beam.PTransform):
 
 def check_worker(job: EmbedJob) -> None:
     """Raises SentenceBeamError where this worker has another Beam than the machine that submitted the job."""
-    wanted, found = job.snapshot.versions.get("apache-beam"), beam.__version__
+    wanted, found = job.run.versions.get("apache-beam"), beam.__version__
     if wanted not in (None, found):
         raise SentenceBeamError(
             f"a worker has apache-beam {found}, the machine that submitted the job {wanted}; "

@@ -117,7 +117,7 @@ class PlanFileFn(beam.DoFn):
 
     def _last_snapshot(self) -> dict[str, tuple[dict[str, Any], list[UnitRecord]]]:
         if self._known is None:
-            previous = self._job.snapshot.previous if self._job.carry else None
+            previous = self._job.run.previous if self._job.carry else None
             manifest = read_manifest(self._job.root, previous) if previous else None
             self._known = units_by_file(manifest) if manifest else {}
         return self._known
@@ -174,7 +174,7 @@ def record(grouped: Found, job: EmbedJob, one_process: bool) -> Iterator[Any]:
         for problem in problems:
             yield TaggedOutput(PROBLEMS, problem)
         return
-    write_plan(job.root, job.run, planned)
+    write_plan(job.root, job.run.id, planned)
     spans = [span for file in planned for span in file.spans]
     progress.planned(sum(span.tokens for span in spans))
     for file in planned:
@@ -197,7 +197,7 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
 
 def with_renamed(files: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     """The plan with renamed files carried, and those read whose shards could be written again by others."""
-    manifest = read_manifest(job.root, job.snapshot.previous) if any(item.spans for item in files) else None
+    manifest = read_manifest(job.root, job.run.previous) if any(item.spans for item in files) else None
     if manifest is None:
         return files
     files = carry_renamed(files, manifest, Standing(job.root))

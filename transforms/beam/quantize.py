@@ -14,7 +14,7 @@ from transforms import storage
 from transforms.beam.job import PROBLEMS, Merge
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
-from transforms.store.commit import Snapshot
+from transforms.store.commit import Run
 from transforms.store.lease import Renewal
 from transforms.store.precision import Ranges
 from transforms.store.ranges import keep_ranges
@@ -59,34 +59,34 @@ class Made(NamedTuple):
     ranges: beam.PCollection | None = None
 
 
-def quantized(made: Any, snapshot: Snapshot) -> Made:
+def quantized(made: Any, run: Run) -> Made:
     """`made.units` and `made.problems`, quantised where ranges are to be fitted for that."""
-    if not snapshot.fits_ranges:
+    if not run.fits_ranges:
         return Made(made.units, made.problems)
-    return (made.units, made.problems) | "Quantize" >> Quantize(snapshot)
+    return (made.units, made.problems) | "Quantize" >> Quantize(run)
 
 
 class Quantize(beam.PTransform):
     """(units of floats, problems so far) -> `Made`; where there is a problem, nothing is written."""
 
-    def __init__(self, snapshot: Snapshot):
+    def __init__(self, run: Run):
         super().__init__()
-        self._snapshot = snapshot
+        self._run = run
 
     def expand(self, found: Any) -> Any:
         units, problems = found
         measured = (
             units
             | "SpreadRanges" >> beam.Reshuffle()
-            | "Measure" >> beam.Map(measure, self._snapshot.root)
+            | "Measure" >> beam.Map(measure, self._run.root)
             | "Merge" >> beam.CombineGlobally(merge)
         )
-        fitted = measured | "Keep" >> beam.FlatMap(keep, self._snapshot).with_outputs(PROBLEMS, main="ranges")
+        fitted = measured | "Keep" >> beam.FlatMap(keep, self._run).with_outputs(PROBLEMS, main="ranges")
         made = (
             units
             | "SpreadUnits" >> beam.Reshuffle()
             | "Write"
-            >> beam.ParDo(QuantizeFn(self._snapshot), AsSingleton(measured), AsIter(problems)).with_outputs(
+            >> beam.ParDo(QuantizeFn(self._run), AsSingleton(measured), AsIter(problems)).with_outputs(
                 PROBLEMS, main="units"
             )
         )
@@ -118,23 +118,23 @@ def merge(parts: Iterable[Measured]) -> Measured:
     return total
 
 
-def keep(measured: Measured, snapshot: Snapshot) -> Iterator[Any]:
+def keep(measured: Measured, run: Run) -> Iterator[Any]:
     """Write the ranges into the store, and what the manifest says of them."""
     if measured.problem is not None:
         yield TaggedOutput(PROBLEMS, measured.problem)
     elif measured.ranges is not None:
-        yield RangesRecord(keep_ranges(snapshot.root, measured.ranges, Space.from_json(snapshot.space)))
+        yield RangesRecord(keep_ranges(run.root, measured.ranges, Space.from_json(run.space)))
 
 
 class QuantizeFn(beam.DoFn):
     """A unit of floats -> the same unit between the ranges, with the counts of how its rows were made."""
 
-    def __init__(self, snapshot: Snapshot):
-        self._snapshot = snapshot
+    def __init__(self, run: Run):
+        self._run = run
 
     def setup(self) -> None:
-        self._space = Space.from_json(self._snapshot.space)
-        self._renew = Renewal(self._snapshot.root, self._snapshot.run)
+        self._space = Space.from_json(self._run.space)
+        self._renew = Renewal(self._run.root, self._run.id)
 
     def process(self, unit: UnitRecord, measured: Measured, problems: Iterable[Problem]) -> Iterator[Any]:
         if measured.problem is not None or any(True for _ in problems):
@@ -146,8 +146,8 @@ class QuantizeFn(beam.DoFn):
             yield TaggedOutput(PROBLEMS, Problem.of(error))
 
     def _quantized(self, unit: UnitRecord, ranges: Ranges | None) -> UnitRecord:
-        store = UnitStore(self._snapshot.root, self._space, ranges, self._snapshot.run)
-        prepared, rows = read_written(self._snapshot.root, unit, store, self._snapshot.generation)
+        store = UnitStore(self._run.root, self._space, ranges, self._run.id)
+        prepared, rows = read_written(self._run.root, unit, store, self._run.generation)
         counts = UnitCounts.of(unit)
         made = store.finished(prepared)
         if made is None:

@@ -16,7 +16,7 @@ from transforms.errors import DataGateError, SentenceBeamError
 from transforms.space import Space
 from transforms.steps.finish import Output
 from transforms.store.calibrations import kept_calibration
-from transforms.store.commit import Snapshot
+from transforms.store.commit import Run
 from transforms.store.lease import Renewal
 from transforms.store.ranges import kept_ranges
 from transforms.store.records import Problem, UnitRecord, carried, reused
@@ -30,7 +30,7 @@ from transforms.store.units import UnitCounts, UnitStore
 class RecalibrateJob:
     """One run: the snapshot that it makes, and the space of the one before, as JSON."""
 
-    snapshot: Snapshot
+    run: Run
     old: dict[str, Any]
 
 
@@ -47,7 +47,7 @@ class Recalibrate(beam.PTransform):
             | "Spread" >> beam.Reshuffle()
             | "RecalibrateUnits" >> beam.ParDo(RecalibrateFn(self._job)).with_outputs(PROBLEMS, main="units")
         )
-        return quantized(made, self._job.snapshot)
+        return quantized(made, self._job.run)
 
 
 class RecalibrateFn(beam.DoFn):
@@ -57,13 +57,13 @@ class RecalibrateFn(beam.DoFn):
         self._job = job
 
     def setup(self) -> None:
-        snapshot = self._job.snapshot
-        space = snapshot.first_space
+        run = self._job.run
+        space = run.first_space
         self._old = Space.from_json(self._job.old)
-        ranges = kept_ranges(snapshot.root, snapshot.ranges) if snapshot.ranges else None
-        self._store = UnitStore(snapshot.root, space, ranges, snapshot.run)
-        self._output = Output(space, partial(kept_calibration, snapshot.root, space.calibration or ""))
-        self._renew = Renewal(snapshot.root, snapshot.run)
+        ranges = kept_ranges(run.root, run.ranges) if run.ranges else None
+        self._store = UnitStore(run.root, space, ranges, run.id)
+        self._output = Output(space, partial(kept_calibration, run.root, space.calibration or ""))
+        self._renew = Renewal(run.root, run.id)
 
     def process(self, unit: UnitRecord) -> Iterator[Any]:
         try:
@@ -73,12 +73,12 @@ class RecalibrateFn(beam.DoFn):
             yield TaggedOutput(PROBLEMS, Problem.of(error))
 
     def _recalibrated(self, unit: UnitRecord) -> UnitRecord:
-        snapshot = self._job.snapshot
-        prepared, rows = read_written(snapshot.root, unit, self._store, snapshot.generation)
+        run = self._job.run
+        prepared, rows = read_written(run.root, unit, self._store, run.generation)
         standing = self._store.finished(prepared)
         if standing is not None:
             return reused(standing)
-        vectors = self._final(storage.join(snapshot.root, unit.path or ""), rows)
+        vectors = self._final(storage.join(run.root, unit.path or ""), rows)
         return self._store.write(prepared, vectors, [], UnitCounts(embedded=0, reused=unit.rows, duplicates=0))
 
     def _final(self, path: str, rows: pa.RecordBatch) -> Vectors:

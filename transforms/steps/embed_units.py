@@ -70,7 +70,7 @@ class Stages:
 
     def _prepare(self, rows: UnitRows) -> UnitRecord | Work:
         hashes = row_hashes(rows.texts)
-        digest = unit_digest(self.store.space, rows, hashes, self.job.snapshot.generation, self.store.ranges)
+        digest = unit_digest(self.store.space, rows, hashes, self.job.run.generation, self.store.ranges)
         unit = PreparedUnit(rows, hashes, digest)
         record = self.store.finished(unit)
         if record is not None:

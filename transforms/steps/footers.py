@@ -28,7 +28,7 @@ def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
 def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
     """The file opened: the types of its kept columns, and its spans."""
     kept = kept_types(item.file, job)
-    spans = plan_file(item.file, job.columns.text, job.snapshot.unit_tokens)
+    spans = plan_file(item.file, job.columns.text, job.run.unit_tokens)
     return replace(item, carried=(), spans=tuple(spans), kept=kept)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
-from transforms.store.commit import Snapshot
+from transforms.store.commit import Run
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class EmbedJob:
     again whose worker died.
     """
 
-    snapshot: Snapshot
+    run: Run
     columns: Columns
     model: str
     encoder: dict[str, Any] = field(default_factory=dict)
@@ -37,17 +37,12 @@ class EmbedJob:
     @property
     def by_content(self) -> bool:
         """Whether units are buckets of the hash space, not parts of files."""
-        return self.snapshot.partition == "content"
+        return self.run.partition == "content"
 
     @property
     def root(self) -> str:
         """The store."""
-        return self.snapshot.root
-
-    @property
-    def run(self) -> str:
-        """The run's id."""
-        return self.snapshot.run
+        return self.run.root
 
 
 @dataclass(frozen=True)

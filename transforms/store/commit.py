@@ -21,8 +21,8 @@ from transforms.store.times import now, timestamp
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """What a run will write into its manifest beside counts and units, known before it starts.
+class Run:
+    """One execution that writes a snapshot: what its manifest will say beside counts and units, known before it starts.
 
     `previous` is the run whose snapshot it replaces, `version` that manifest's version (None: the store is new);
     `generation` counts how often the store was embedded anew; `canary` is the last manifest's entry, `ranges` what the
@@ -31,7 +31,7 @@ class Snapshot:
     """
 
     root: str
-    run: str
+    id: str
     space: dict[str, Any]
     partition: str
     unit_tokens: int
@@ -65,16 +65,14 @@ class Snapshot:
         return of_floats(space) if self.fits_ranges else space
 
 
-def settle(
-    snapshot: Snapshot, units: list[UnitRecord], problems: list[Problem]
-) -> tuple[Plan, list[UnitRecord], Ledger]:
+def settle(run: Run, units: list[UnitRecord], problems: list[Problem]) -> tuple[Plan, list[UnitRecord], Ledger]:
     """The plan, all units of the snapshot (carried ones included) and their sums, once every check has passed.
 
     Raises the error that the first problem is, LedgerError, or DataGateError for too many rejected rows.
     """
     if problems:
         raise min(problems, key=lambda p: (p.exit_code, p.message)).error()
-    plan = read_plan(snapshot.root, snapshot.run)
+    plan = read_plan(run.root, run.id)
     everything = sorted(_once(units), key=lambda u: u.unit)
     if plan.buckets is not None:
         check_buckets(plan.buckets, everything)
@@ -82,10 +80,10 @@ def settle(
         check_plan(plan.spans, everything)
     ledger = Ledger.of(everything)
     ledger.check()
-    if ledger.rejected > snapshot.max_rejects * ledger.read:
+    if ledger.rejected > run.max_rejects * ledger.read:
         raise DataGateError(
-            f"{ledger.rejected} of {ledger.read} rows rejected, more than --max-rejects {snapshot.max_rejects:g} "
-            f"allows; see {storage.join(snapshot.root, 'rejects')}, mend the input or raise the limit"
+            f"{ledger.rejected} of {ledger.read} rows rejected, more than --max-rejects {run.max_rejects:g} "
+            f"allows; see {storage.join(run.root, 'rejects')}, mend the input or raise the limit"
         )
     return plan, everything, ledger
 
@@ -100,65 +98,63 @@ def _once(units: list[UnitRecord]) -> list[UnitRecord]:
     return list(seen.values())
 
 
-def commit(
-    snapshot: Snapshot, settled: tuple[Plan, list[UnitRecord], Ledger], index: dict[str, Any] | None
-) -> Manifest:
+def commit(run: Run, settled: tuple[Plan, list[UnitRecord], Ledger], index: dict[str, Any] | None) -> Manifest:
     """Write the run's manifest, then make it the current one if nobody else committed meanwhile.
 
     Raises SentenceBeamError where another run's snapshot has taken the place of the one this run began with.
     """
     plan, units, ledger = settled
-    data = with_units(snapshot.root, _manifest(snapshot, plan, ledger, index), units, plan.files)
-    path = storage.join(snapshot.root, layout.snapshot(snapshot.run))
+    data = with_units(run.root, _manifest(run, plan, ledger, index), units, plan.files)
+    path = storage.join(run.root, layout.snapshot(run.id))
     store = storage.storage_of(path)
     if not store.put_if_absent(path, to_bytes(data)):
-        earlier = read_manifest(snapshot.root, snapshot.run)  # a retried commit: the first attempt's stands
+        earlier = read_manifest(run.root, run.id)  # a retried commit: the first attempt's stands
         data = earlier.data if earlier else data
-    current = storage.join(snapshot.root, layout.MANIFEST)
-    lost = snapshot.leased and not lease.holds(snapshot.root, snapshot.run)
-    if lost or not store.replace_if(current, to_bytes(data), snapshot.version):
-        _check_committed(snapshot)
-    return Manifest(snapshot.root, data)
+    current = storage.join(run.root, layout.MANIFEST)
+    lost = run.leased and not lease.holds(run.root, run.id)
+    if lost or not store.replace_if(current, to_bytes(data), run.version):
+        _check_committed(run)
+    return Manifest(run.root, data)
 
 
-def _check_committed(snapshot: Snapshot) -> None:
+def _check_committed(run: Run) -> None:
     """Raise SentenceBeamError unless the current snapshot is this run's, by an earlier attempt at the commit."""
-    standing = read_manifest(snapshot.root)
-    if standing is not None and standing.run == snapshot.run:
+    standing = read_manifest(run.root)
+    if standing is not None and standing.run == run.id:
         return
-    if (standing.version if standing else None) == snapshot.version:
+    if (standing.version if standing else None) == run.version:
         raise SentenceBeamError(
-            f"{snapshot.root}: the lease was taken from this run while it gave no sign of life, and files it counts "
+            f"{run.root}: the lease was taken from this run while it gave no sign of life, and files it counts "
             "on may have been removed; nothing was committed, run again"
         )
     raise SentenceBeamError(
-        f"{snapshot.root}: run {standing.run if standing else '?'} committed while this run worked; "
+        f"{run.root}: run {standing.run if standing else '?'} committed while this run worked; "
         "nothing of it was touched, run again"
     )
 
 
-def _manifest(snapshot: Snapshot, plan: Plan, ledger: Ledger, index: dict[str, Any] | None) -> dict[str, Any]:
+def _manifest(run: Run, plan: Plan, ledger: Ledger, index: dict[str, Any] | None) -> dict[str, Any]:
     return {
         "format": FORMAT,
-        "run": snapshot.run,
-        "space": snapshot.space,
-        "partition": snapshot.partition,
-        "unit_tokens": snapshot.unit_tokens,
-        "generation": snapshot.generation,
+        "run": run.id,
+        "space": run.space,
+        "partition": run.partition,
+        "unit_tokens": run.unit_tokens,
+        "generation": run.generation,
         "buckets": asdict(plan.buckets) if plan.buckets else None,
         "rows": _pick(ledger, "read", "written", "rejected"),
         "work": _pick(ledger, "embedded", "reused", "duplicates", "carried"),
         "tokens": _pick(ledger, "real", "padded", "truncated_rows", "lost"),
         "index": index,
-        "ranges": snapshot.ranges,
-        "calibration": calibrations.entry(snapshot.space["calibration"]),
-        "input": {"globs": list(snapshot.globs), "files": []},
-        "canary": snapshot.canary_file.entry(),
-        "options": snapshot.options,
-        "versions": snapshot.versions,
-        "started": snapshot.started,
+        "ranges": run.ranges,
+        "calibration": calibrations.entry(run.space["calibration"]),
+        "input": {"globs": list(run.globs), "files": []},
+        "canary": run.canary_file.entry(),
+        "options": run.options,
+        "versions": run.versions,
+        "started": run.started,
         "finished": now(),
-        "previous": snapshot.previous,
+        "previous": run.previous,
     }
 
 
@@ -167,7 +163,7 @@ def _pick(ledger: Ledger, *names: str) -> dict[str, int]:
 
 
 def finish(
-    snapshot: Snapshot,
+    run: Run,
     units: Iterable[UnitRecord],
     problems: Iterable[Problem],
     index: dict[str, Any] | None = None,
@@ -176,51 +172,51 @@ def finish(
 ) -> Result:
     """Settle, commit, put the result on record and give the store back; a failed check is a result, not an error."""
     try:
-        settled = settle(snapshot, list(units), list(problems))
-        commit(snapshot, settled, index)
+        settled = settle(run, list(units), list(problems))
+        commit(run, settled, index)
         result = replace(
-            _committed(snapshot, settled),
+            _committed(run, settled),
             index=index,
             duplicate_ids=duplicate_ids,
             changes=asdict(changes) if changes else None,
         )
     except SentenceBeamError as error:
-        result = failed(snapshot, error)
-    record_result(snapshot.root, result)
-    lease.release(snapshot.root, snapshot.run)
+        result = failed(run, error)
+    record_result(run.root, result)
+    lease.release(run.root, run.id)
     return result
 
 
-def _committed(snapshot: Snapshot, settled: tuple[Plan, list[UnitRecord], Ledger]) -> Result:
+def _committed(run: Run, settled: tuple[Plan, list[UnitRecord], Ledger]) -> Result:
     _, units, ledger = settled
     return replace(
-        _ended(snapshot, COMMITTED, COMMITTED),
+        _ended(run, COMMITTED, COMMITTED),
         ledger=ledger.to_json(),
         damaged=sorted({path for unit in units for path in unit.damaged}),
         truncated=sum(unit.truncated for unit in units),
         spared=max(sum(unit.tokens - unit.lost for unit in units) - ledger.real, 0),
-        tokens=sum(unit.real for unit in units if unit.run == snapshot.run),
+        tokens=sum(unit.real for unit in units if unit.run == run.id),
     )
 
 
-def failed(snapshot: Snapshot, error: Exception) -> Result:
+def failed(run: Run, error: Exception) -> Result:
     """The result of a run that left the manifest alone."""
     exit_code = error.exit_code if isinstance(error, SentenceBeamError) else 1
     line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return replace(_ended(snapshot, "failed", line), exit_code=exit_code)
+    return replace(_ended(run, "failed", line), exit_code=exit_code)
 
 
-def _ended(snapshot: Snapshot, status: str, message: str) -> Result:
+def _ended(run: Run, status: str, message: str) -> Result:
     return Result(
-        run=snapshot.run,
+        run=run.id,
         status=status,
         exit_code=0,
         message=message,
         finished=now(),
-        seconds=round(time.time() - timestamp(snapshot.started), 3),
-        started=snapshot.started,
-        previous=snapshot.previous,
-        space=snapshot.space["id"],
-        pooled=snapshot.space["pooled_id"],
-        price_per_hour=snapshot.price_per_hour,
+        seconds=round(time.time() - timestamp(run.started), 3),
+        started=run.started,
+        previous=run.previous,
+        space=run.space["id"],
+        pooled=run.space["pooled_id"],
+        price_per_hour=run.price_per_hour,
     )

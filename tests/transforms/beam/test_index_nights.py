@@ -518,8 +518,8 @@ def test_a_damaged_index_is_built_anew(nights: Nights, what: str, how: str) -> N
         nights.commit(night)
         assert any("sha256 differs" in fault for fault in faults(nights.manifest))
         return
-    snapshot, units = nights.begin(night)
-    record = run_steps(snapshot, units, IndexRequest("IVF4,SQ8"))
+    run, units = nights.begin(night)
+    record = run_steps(run, units, IndexRequest("IVF4,SQ8"))
     assert record.data["change"]["what"] == "trained"
     assert path.name in record.data["change"]["why"]
 
@@ -550,7 +550,7 @@ def test_steps_that_broke_off_are_taken_up(nights: Nights, monkeypatch: pytest.M
 
     files = collection()
     nights.commit(files, IndexRequest("IVF4,SQ8"))
-    snapshot, units = nights.begin(edited(files, 50))
+    run, units = nights.begin(edited(files, 50))
     original = index_update_segments.build
     works = iter([True, False])
 
@@ -563,21 +563,21 @@ def test_steps_that_broke_off_are_taken_up(nights: Nights, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr(index_update_segments, "build", broken)
         with pytest.raises(RuntimeError):
-            run_steps(snapshot, units, IndexRequest("IVF4,SQ8"))
-    again = run_steps(snapshot, units, IndexRequest("IVF4,SQ8"))
-    fresh = run_steps(*_renamed(nights, snapshot, units), IndexRequest("IVF4,SQ8"))
+            run_steps(run, units, IndexRequest("IVF4,SQ8"))
+    again = run_steps(run, units, IndexRequest("IVF4,SQ8"))
+    fresh = run_steps(*_renamed(nights, run, units), IndexRequest("IVF4,SQ8"))
     assert again.data == fresh.data
 
 
-def _renamed(nights: Nights, snapshot: Any, units: Any) -> Iterator[Any]:
+def _renamed(nights: Nights, run: Any, units: Any) -> Iterator[Any]:
     """The same night as another run."""
     from dataclasses import replace
 
     from transforms.storage import read_bytes, storage_of
 
-    plan = read_bytes(f"{nights.root}/runs/{snapshot.run}/plan.parquet")
-    storage_of(snapshot.root).put_if_absent(f"{nights.root}/runs/again/plan.parquet", plan)
-    return iter((replace(snapshot, run="again"), units))
+    plan = read_bytes(f"{nights.root}/runs/{run.id}/plan.parquet")
+    storage_of(run.root).put_if_absent(f"{nights.root}/runs/again/plan.parquet", plan)
+    return iter((replace(run, id="again"), units))
 
 
 @pytest.mark.parametrize(("step", "works"), [("sample_group", "sample"), ("build_group", "build")])

@@ -46,9 +46,9 @@ def test_of_two_runs_that_began_alike_the_second_harms_nothing(gs: str) -> None:
     first, second = begin(gs, 1, 1), begin(gs, 2, 1)
     assert finish(first, [write_unit(gs, 0, [("a", "one")])], []).status == "committed"
     late = finish(second, [write_unit(gs, 0, [("a", "other")])], [])
-    assert (late.exit_code, f"run {first.run} committed while this run worked" in late.message) == (1, True)
+    assert (late.exit_code, f"run {first.id} committed while this run worked" in late.message) == (1, True)
     store = open_store(gs)
-    assert store.manifest.run == first.run
+    assert store.manifest.run == first.id
     assert list(faults(store.manifest)) == []
     assert store.dataset().to_table(columns=["id"]).to_pydict() == {"id": ["a"]}
 

@@ -14,7 +14,7 @@ from transforms.corpus import InputFile, Span
 from transforms.errors import DataGateError, LedgerError, SentenceBeamError
 from transforms.space import Space
 from transforms.store import lease, manifest, open_store
-from transforms.store.commit import Snapshot, finish, settle
+from transforms.store.commit import Run, finish, settle
 from transforms.store.ledger import Ledger
 from transforms.store.plan import PlannedFile, read_plan, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
@@ -36,38 +36,38 @@ def record(start: int, stop: int | None, rows: int = 4, name: str | None = None,
 
 
 @pytest.fixture
-def snapshot(tmp_path: Path, space: Space) -> Snapshot:
+def run(tmp_path: Path, space: Space) -> Run:
     """A run over one file of three spans, planned."""
     root = str(tmp_path / "store")
     spans = tuple(Span(FILE, start, start, start + 100, tokens=10) for start in (0, 100, 200))
     write_plan(root, "run1", [PlannedFile(FILE, spans)])
-    return Snapshot(root, "run1", space.to_json(), "file", 100, ("/in/*.txt",), {"model": "m"}, {}, now())
+    return Run(root, "run1", space.to_json(), "file", 100, ("/in/*.txt",), {"model": "m"}, {}, now())
 
 
 GOOD = [record(0, 100), record(100, 200), record(200, 300)]
 
 
-def test_the_plan_reads_back(snapshot: Snapshot) -> None:
-    plan = read_plan(snapshot.root, "run1")
+def test_the_plan_reads_back(run: Run) -> None:
+    plan = read_plan(run.root, "run1")
     assert [(s.name, s.start, s.stop) for s in plan.spans] == [(u.unit, *u.range) for u in GOOD]
     assert plan.files[0]["path"] == "a.txt"
     assert plan.tokens == 30
 
 
-def test_all_units_once_settle(snapshot: Snapshot) -> None:
-    _, units, ledger = settle(snapshot, [*GOOD, GOOD[1]], [])
+def test_all_units_once_settle(run: Run) -> None:
+    _, units, ledger = settle(run, [*GOOD, GOOD[1]], [])
     assert [u.range[0] for u in units] == [0, 100, 200]
     assert (ledger.read, ledger.written, ledger.embedded) == (12, 12, 12)
 
 
-def test_units_of_a_span_cut_again_must_tile_it(snapshot: Snapshot) -> None:
+def test_units_of_a_span_cut_again_must_tile_it(run: Run) -> None:
     name = GOOD[1].unit
     parts = [record(100, 130, name=f"{name}.0"), record(130, 200, name=f"{name}.1")]
-    settle(snapshot, [GOOD[0], *parts, GOOD[2]], [])
+    settle(run, [GOOD[0], *parts, GOOD[2]], [])
     with pytest.raises(LedgerError, match="not finished"):
-        settle(snapshot, [GOOD[0], parts[0], GOOD[2]], [])
+        settle(run, [GOOD[0], parts[0], GOOD[2]], [])
     with pytest.raises(LedgerError, match="doubled or out of place"):
-        settle(snapshot, [GOOD[0], parts[0], record(140, 200, name=f"{name}.1"), GOOD[2]], [])
+        settle(run, [GOOD[0], parts[0], record(140, 200, name=f"{name}.1"), GOOD[2]], [])
 
 
 @pytest.mark.parametrize(
@@ -80,31 +80,29 @@ def test_units_of_a_span_cut_again_must_tile_it(snapshot: Snapshot) -> None:
         ([GOOD[0], GOOD[1], replace(GOOD[2], embedded=3)], "rows written are not"),
     ],
 )
-def test_a_ledger_that_does_not_add_up_is_exit_4_and_no_commit(
-    snapshot: Snapshot, units: list[UnitRecord], said: str
-) -> None:
-    result = finish(snapshot, units, [])
+def test_a_ledger_that_does_not_add_up_is_exit_4_and_no_commit(run: Run, units: list[UnitRecord], said: str) -> None:
+    result = finish(run, units, [])
     assert (result.status, result.exit_code) == ("failed", 4)
     assert said in result.message
-    assert manifest.read_manifest(snapshot.root) is None
-    assert read_result(snapshot.root, "run1") == result
+    assert manifest.read_manifest(run.root) is None
+    assert read_result(run.root, "run1") == result
 
 
-def test_parquet_rows_must_all_be_read(tmp_path: Path, snapshot: Snapshot) -> None:
-    write_plan(snapshot.root, "run2", [PlannedFile(FILE, (Span(FILE, 0, 0, 5, (0,), rows=5),))])
+def test_parquet_rows_must_all_be_read(tmp_path: Path, run: Run) -> None:
+    write_plan(run.root, "run2", [PlannedFile(FILE, (Span(FILE, 0, 0, 5, (0,), rows=5),))])
     with pytest.raises(LedgerError, match="4 rows read of 5 planned"):
-        settle(replace(snapshot, run="run2"), [record(0, 5)], [])
+        settle(replace(run, id="run2"), [record(0, 5)], [])
 
 
-def test_too_many_rejects_is_exit_3(snapshot: Snapshot) -> None:
+def test_too_many_rejects_is_exit_3(run: Run) -> None:
     bad = [GOOD[0], GOOD[1], replace(GOOD[2], rows=3, embedded=3, rejected=1)]
     with pytest.raises(DataGateError, match="1 of 12 rows rejected.*--max-rejects 0.01"):
-        settle(snapshot, bad, [])
-    assert settle(replace(snapshot, max_rejects=0.1), bad, [])[2].rejected == 1
+        settle(run, bad, [])
+    assert settle(replace(run, max_rejects=0.1), bad, [])[2].rejected == 1
 
 
-def test_a_problem_comes_before_everything_else(snapshot: Snapshot) -> None:
-    result = finish(snapshot, [], [Problem("z broke", 2), Problem("a broke", 1)])
+def test_a_problem_comes_before_everything_else(run: Run) -> None:
+    result = finish(run, [], [Problem("z broke", 2), Problem("a broke", 1)])
     assert (result.exit_code, result.message) == (1, "a broke")
 
 
@@ -114,13 +112,11 @@ def test_carried_units_count_their_rows_and_no_tokens() -> None:
     ledger.check()
 
 
-def commit_one(
-    tmp_path: Path, space: Space, run: str, texts: list[str], previous: manifest.Manifest | None
-) -> Snapshot:
+def commit_one(tmp_path: Path, space: Space, run: str, texts: list[str], previous: manifest.Manifest | None) -> Run:
     """A run that writes one unit; not yet finished."""
     root = str(tmp_path / "store")
     write_plan(root, run, [PlannedFile(replace(FILE, size=100), (Span(FILE, 0, 0, 100),))])
-    return Snapshot(
+    return Run(
         root, run, space.to_json(), "file", 100, ("/in/*.txt",), {"model": "m"}, {}, now(),
         previous=previous.run if previous else None, version=previous.version if previous else None,
     )  # fmt: skip
@@ -153,11 +149,11 @@ def test_of_two_runs_that_began_alike_the_second_harms_nothing(tmp_path: Path, s
 
 def test_a_commit_tried_again_finds_itself(tmp_path: Path, space: Space) -> None:
     root = str(tmp_path / "store")
-    snapshot = commit_one(tmp_path, space, "run1", ["x"], None)
+    run = commit_one(tmp_path, space, "run1", ["x"], None)
     units = [written(root, space, ["x"])]
-    assert finish(snapshot, units, []).status == "committed"
+    assert finish(run, units, []).status == "committed"
     before = (tmp_path / "store" / "manifest.json").read_bytes()
-    assert finish(snapshot, units, []).status == "committed"
+    assert finish(run, units, []).status == "committed"
     assert (tmp_path / "store" / "manifest.json").read_bytes() == before
 
 
@@ -181,9 +177,9 @@ def test_manifest_has_every_field_and_its_snapshot_is_the_same_file(tmp_path: Pa
 def test_very_many_units_go_into_parts(tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
     root = str(tmp_path / "store")
-    snapshot = Snapshot(root, "run1", space.to_json(), "file", 100, (), {}, {}, now())
+    run = Run(root, "run1", space.to_json(), "file", 100, (), {}, {}, now())
     write_plan(root, "run1", [PlannedFile(FILE, tuple(Span(FILE, s, s, s + 100) for s in (0, 100, 200)))])
-    assert finish(snapshot, GOOD, []).status == "committed"
+    assert finish(run, GOOD, []).status == "committed"
     found = manifest.read_manifest(root)
     assert found is not None
     assert found.data["shards"] == []
@@ -253,8 +249,8 @@ def sound(tmp_path: Path, space: Space) -> manifest.Manifest:
     root = str(tmp_path / "store")
     unit = make_unit(space, ["x", "y", "z"], rejects=1, name=f"{FILE.key}-{0:012d}")
     made = UnitStore(root, space).write(unit, make_vectors(3), [], UnitCounts(3, 0, 0))
-    snapshot = replace(commit_one(tmp_path, space, "run1", [], None), max_rejects=0.5)
-    assert finish(snapshot, [made], []).status == "committed"
+    run = replace(commit_one(tmp_path, space, "run1", [], None), max_rejects=0.5)
+    assert finish(run, [made], []).status == "committed"
     return open_store(root).manifest
 
 
