@@ -25,8 +25,8 @@ from transforms.store.commit import Run
 from transforms.store.manifest import index_files, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import UnitRecord
+from transforms.store.runs import now
 from transforms.store.shards import Vectors, unit_digest
-from transforms.store.times import now
 from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
 
 SHARDS = 20

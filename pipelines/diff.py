@@ -10,7 +10,7 @@ import pyarrow as pa
 from pipelines import command, options
 from pipelines.output import check_output, write_tables
 from transforms.store import open_store
-from transforms.store.diff import SCHEMA, diff
+from transforms.store.changes import SCHEMA, diff
 
 
 def parser() -> argparse.ArgumentParser:

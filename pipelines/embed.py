@@ -17,7 +17,7 @@ from transforms.beam import BuildIndex, Commit, Embed, Plan
 from transforms.beam.commit import CountDuplicateIds
 from transforms.store.calibrations import keep_calibration
 from transforms.store.manifest import read_manifest
-from transforms.store.results import Result
+from transforms.store.runs import Result
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -29,9 +29,9 @@ from transforms.space.token_table import METHODS
 from transforms.steps.fit_result import FitResult, read_result, write_result
 from transforms.store import layout, open_store
 from transforms.store.open import Store
-from transforms.store.pooled import is_narrow
 from transforms.store.records import Problem
-from transforms.store.times import now
+from transforms.store.runs import now
+from transforms.store.shards import is_narrow
 
 POOLERS = {"tfidf": "tfidf", "token-counts": "remove-biases"}
 FLOW_SAMPLE = 200_000

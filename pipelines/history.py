@@ -11,7 +11,7 @@ from pipelines.progress import duration
 from transforms.report.history import Night, known_nights, nights
 from transforms.store import open_store
 from transforms.store.manifest import snapshots
-from transforms.store.results import COMMITTED
+from transforms.store.runs import COMMITTED
 
 COUNTS = ("rows", "embedded", "reused", "duplicates", "carried", "rejected")
 HEADS = ("run", "started", "time", *COUNTS, "recall", "status", "snapshot", "message")

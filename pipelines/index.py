@@ -18,7 +18,7 @@ from transforms.store.commit import Run
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import UnitRecord, carried
-from transforms.store.times import now
+from transforms.store.runs import now
 
 
 def parser() -> argparse.ArgumentParser:

@@ -20,9 +20,9 @@ from transforms.store import open_store
 from transforms.store.calibrations import keep_calibration, read_calibration
 from transforms.store.commit import Run
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.ranges import fitting
+from transforms.store.precision import fitting
 from transforms.store.records import UnitRecord
-from transforms.store.results import Result
+from transforms.store.runs import Result
 
 
 def parser() -> argparse.ArgumentParser:

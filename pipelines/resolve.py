@@ -23,9 +23,9 @@ from transforms.store import layout
 from transforms.store.calibrations import kept_calibration, read_calibration
 from transforms.store.commit import Run
 from transforms.store.manifest import Manifest
-from transforms.store.ranges import fitting, kept_ranges
+from transforms.store.precision import fitting, kept_ranges
+from transforms.store.runs import now
 from transforms.store.shards import check_keep_columns
-from transforms.store.times import now
 
 UNIT_TOKENS = 262_144
 UNIT_TOKENS_ACCELERATOR = 1_048_576

@@ -8,7 +8,7 @@ from transforms import storage
 from transforms.report.history import Night
 from transforms.report.report import night_of
 from transforms.store import layout
-from transforms.store.results import Result
+from transforms.store.runs import Result
 
 
 def print_summary(resolved: Resolved, result: Result) -> None:

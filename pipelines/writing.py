@@ -13,7 +13,7 @@ from transforms.store import lease
 from transforms.store.commit import Run, failed
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem
-from transforms.store.results import Result, read_result, record_result
+from transforms.store.runs import Result, read_result, record_result
 
 
 class Writer:

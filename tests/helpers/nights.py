@@ -21,8 +21,8 @@ from transforms.store.commit import Run, finish
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs import now
 from transforms.store.shards import Vectors, unit_digest
-from transforms.store.times import now
 from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
 
 DIM = 16

@@ -13,9 +13,8 @@ from transforms.store.commit import Run, finish
 from transforms.store.manifest import read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import UnitRecord
-from transforms.store.results import Result
+from transforms.store.runs import Result, now
 from transforms.store.shards import unit_digest
-from transforms.store.times import now
 from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
 
 SPACE = Space(

@@ -20,8 +20,8 @@ from helpers.corpora import (
     write_parquet,
 )
 
-from transforms.store import duplicates
-from transforms.store.results import read_result
+from transforms.store import changes
+from transforms.store.runs import read_result
 
 ALL = ("--max-rejects", 1)
 
@@ -301,7 +301,7 @@ def test_duplicate_ids_are_kept_and_counted(embed: Run, inputs: Path, store: Pat
 def test_duplicate_ids_are_counted_whatever_the_number_of_buckets(
     embed: Run, inputs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duplicates, "BUCKET_ROWS", 10)
+    monkeypatch.setattr(changes, "BUCKET_ROWS", 10)
     ids = [f"id{i % 23}" for i in range(40)]
     write_parquet(inputs / "a.parquet", sentences(40), row_group_size=8, id=ids)
     outcome = embed(inputs / "*", "--id-column", "id", "--unit-tokens", 60).ok()

@@ -25,7 +25,7 @@ from helpers.corpora import (
 from pipelines.cli import main
 from transforms.storage.local import LocalStorage
 from transforms.store import lease
-from transforms.store.results import read_result
+from transforms.store.runs import read_result
 
 
 @pytest.fixture

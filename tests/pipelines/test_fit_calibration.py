@@ -11,7 +11,7 @@ from helpers.corpora import manifest_of, sentences, write_parquet
 from transforms.calibration import load_calibration
 from transforms.encoder import Encoder
 from transforms.store import open_store
-from transforms.store.pooled import read_pooled
+from transforms.store.shards import read_pooled
 
 TEXTS = sentences(300)
 METHODS = ["standardize", "remove-top:2", "standardize+remove-top:3", "whitening", "whitening:8", "flow:depth=1"]

@@ -9,9 +9,8 @@ from apache_beam.pvalue import TaggedOutput
 
 from transforms import storage
 from transforms.errors import SentenceBeamError
-from transforms.store.changes import Changes, Side, count_changes, differing, read_side
+from transforms.store.changes import Changes, Side, buckets_for, count_changes, differing, read_side
 from transforms.store.commit import Run
-from transforms.store.duplicates import buckets_for
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
 

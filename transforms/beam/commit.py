@@ -13,12 +13,11 @@ from transforms.beam.job import Merge
 from transforms.beam.quantize import RangesRecord
 from transforms.errors import SentenceBeamError
 from transforms.report import report
-from transforms.store.changes import differing
+from transforms.store.changes import buckets_for, differing, id_hashes, repeated
 from transforms.store.commit import Run, finish
-from transforms.store.duplicates import buckets_for, id_hashes, repeated
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.results import COMMITTED, Result, read_result
+from transforms.store.runs import COMMITTED, Result, read_result
 
 
 @dataclass(frozen=True)

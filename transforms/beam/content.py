@@ -22,11 +22,11 @@ from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.steps.footers import check_types, read_footers
 from transforms.steps.job import EmbedJob
+from transforms.store.carry import content_of
 from transforms.store.lease import Renewal
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, carried
-from transforms.store.renamed import content_of
 from transforms.store.units import Standing
 
 READ_TOKENS = 16_000_000  # in one element at most, so that blocks become large

@@ -25,7 +25,7 @@ from transforms.steps.job import EmbedJob
 from transforms.store.calibrations import read_calibration
 from transforms.store.canary import TEXTS, Canary
 from transforms.store.lease import Renewal
-from transforms.store.ranges import kept_ranges, of_floats
+from transforms.store.precision import kept_ranges, of_floats
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.reuse import LastSnapshot
 from transforms.store.shards import pooled_of

@@ -15,9 +15,8 @@ from transforms import storage
 from transforms.calibration.moments import Moments
 from transforms.errors import SentenceBeamError
 from transforms.index.sample import sample_keys, sample_threshold, select
-from transforms.store.pooled import read_pooled
 from transforms.store.records import Problem
-from transforms.store.shards import as_hashes
+from transforms.store.shards import as_hashes, read_pooled
 
 
 @dataclass(frozen=True)

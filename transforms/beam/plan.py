@@ -15,10 +15,10 @@ from transforms.corpus.files import check_distinct
 from transforms.errors import SentenceBeamError
 from transforms.steps.footers import check_types, read_footer
 from transforms.steps.job import EmbedJob
+from transforms.store.carry import carry_renamed, of_files_read
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
-from transforms.store.renamed import carry_renamed, of_files_read
 from transforms.store.units import Standing
 
 

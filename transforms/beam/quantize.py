@@ -16,13 +16,11 @@ from transforms.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.store.commit import Run
 from transforms.store.lease import Renewal
-from transforms.store.precision import Ranges
-from transforms.store.ranges import keep_ranges
+from transforms.store.precision import Ranges, keep_ranges
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.remake import read_written
 from transforms.store.reuse import stored_vectors
 from transforms.store.shards import as_matrix, read_shard
-from transforms.store.units import UnitCounts, UnitStore
+from transforms.store.units import UnitCounts, UnitStore, read_written
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,11 @@ from transforms.steps.finish import Output
 from transforms.store.calibrations import kept_calibration
 from transforms.store.commit import Run
 from transforms.store.lease import Renewal
-from transforms.store.ranges import kept_ranges
+from transforms.store.precision import kept_ranges
 from transforms.store.records import Problem, UnitRecord, carried, reused
-from transforms.store.remake import read_written
 from transforms.store.reuse import stored_vectors
 from transforms.store.shards import Vectors
-from transforms.store.units import UnitCounts, UnitStore
+from transforms.store.units import UnitCounts, UnitStore, read_written
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from typing import Any
 from transforms import storage
 from transforms.store import layout, lease
 from transforms.store.manifest import Manifest, read_manifest, snapshots
-from transforms.store.results import COMMITTED, Result, read_result
-from transforms.store.times import timestamp
+from transforms.store.runs import COMMITTED, Result, read_result, timestamp
 
 UNFINISHED = "unfinished"
 FROM_LEDGER = ("read", "rejected", "embedded", "reused", "duplicates", "carried")

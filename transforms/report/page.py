@@ -6,7 +6,7 @@ from html import escape
 
 from transforms.report.chart import Series, bar_chart, line_chart
 from transforms.report.history import Night
-from transforms.store.results import COMMITTED
+from transforms.store.runs import COMMITTED
 
 PLOTTED = 366
 LISTED = 60

@@ -9,7 +9,7 @@ from transforms.report.history import Night, known_nights, nights
 from transforms.report.page import page
 from transforms.store import layout
 from transforms.store.manifest import to_bytes
-from transforms.store.results import COMMITTED
+from transforms.store.runs import COMMITTED
 
 FORMAT = 1
 _LOGGER = logging.getLogger(__name__)

@@ -1,20 +1,68 @@
-"""What changed between two snapshots. A row is its (id, row hash), and a snapshot a multiset of these.
+"""What changed between two snapshots, counted and listed, and ids that rows of one snapshot share.
 
-An id whose rows are others now is changed as often as both snapshots have it, and added or deleted for the rest.
-Units that both snapshots have, byte for byte, cancel out and are not read.
+A row is its (id, row hash), and a snapshot a multiset of these. An id whose rows are others now is changed as often as
+both snapshots have it, and added or deleted for the rest. Units that both snapshots have, byte for byte, cancel out and
+are not read. Duplicate ids are allowed, and counted. Ids are compared by 64-bit hashes, cut into buckets that can be
+counted apart.
 """
 
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
+import pyarrow as pa
+from xxhash import xxh3_64_intdigest
 
-from transforms.store.duplicates import hash_ids, in_buckets
+from transforms import storage
+from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
 from transforms.store.shards import as_hashes, read_shard
 
+BUCKET_ROWS = 1_000_000
+BUCKETS = 256
+LISTED_ROWS = 250_000  # of a bucket that is listed: its rows are held as Python objects
 MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("change", pa.string()), ("old_row_hash", pa.binary(16)), ("new_row_hash", pa.binary(16))]
+)
+_ROWS = pa.schema([("id", pa.string()), ("row_hash", pa.binary(16)), ("sign", pa.int8())])
+
+
+def hash_ids(ids: pa.StringArray) -> np.ndarray:
+    """uint64 [n], XXH3 of each id's UTF-8 bytes: the same in every process, as Python's own hashes are not."""
+    return np.fromiter(map(xxh3_64_intdigest, ids.cast(pa.binary()).to_pylist()), np.uint64, len(ids))
+
+
+def buckets_for(rows: int) -> int:
+    """How many buckets the ids of so many rows are cut into."""
+    return min(1 + rows // BUCKET_ROWS, BUCKETS)
+
+
+def in_buckets(hashes: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Each bucket that has some of the hashes in it, and where these are, int64 in order."""
+    bucket = (hashes % np.uint64(buckets)).astype(np.int64)
+    ends = np.cumsum(np.bincount(bucket, minlength=buckets))
+    for number, places in enumerate(np.split(np.argsort(bucket, kind="stable"), ends[:-1])):
+        if len(places):
+            yield number, places
+
+
+def id_hashes(path: str, buckets: int) -> Iterator[tuple[int, bytes]]:
+    """For each bucket with ids of this shard in it: the bucket and the ids' hashes, packed uint64."""
+    parts = [hash_ids(batch.column(0)) for batch in read_shard(path, ["id"])]
+    hashes = np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    for number, places in in_buckets(hashes, buckets):
+        yield number, hashes[places].tobytes()
+
+
+def repeated(parts: Iterable[bytes]) -> int:
+    """Rows of a bucket whose id an earlier row has."""
+    hashes = np.sort(np.frombuffer(b"".join(parts), np.uint64))  # np.unique takes twenty times as long
+    return int(np.count_nonzero(hashes[1:] == hashes[:-1]))
 
 
 @dataclass(frozen=True)
@@ -84,3 +132,52 @@ def _excess(old: list[bytes], new: list[bytes]) -> tuple[int, int]:
     sign = np.repeat([1, -1], [len(before), len(after)])
     difference = np.add.reduceat(sign[order], first)
     return int(difference[difference > 0].sum()), int(-difference[difference < 0].sum())
+
+
+def diff(old: Manifest, new: Manifest) -> Iterator[pa.Table]:
+    """Tables of `SCHEMA`, each with some of the ids that were added, changed or deleted; ids sorted within each.
+
+    A changed id has both hashes, an added one no old and a deleted one no new hash.
+    """
+    sides = [(old.root, unit, -1) for unit in differing(old.units, new.units)]
+    sides += [(new.root, unit, 1) for unit in differing(new.units, old.units)]
+    rows = sum(unit.rows for _, unit, _ in sides)
+    buckets = min(-(-rows // LISTED_ROWS), BUCKETS)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [os.path.join(folder, f"{bucket}.arrow") for bucket in range(buckets)]
+        _spill(sides, paths)
+        for path in paths:
+            with pa.memory_map(path) as source:
+                yield _compare(pa.ipc.open_file(source).read_all())
+            os.unlink(path)
+
+
+def _spill(sides: list[tuple[str, UnitRecord, int]], paths: list[str]) -> None:
+    """Write every row into the file of its bucket."""
+    writers = [pa.ipc.new_file(path, _ROWS) for path in paths]
+    for root, unit, sign in sides:
+        for batch in read_shard(storage.join(root, unit.path or ""), ["id", "row_hash"], unit.bytes):
+            signs = pa.array(np.full(batch.num_rows, sign, np.int8))
+            rows = pa.record_batch([*batch.columns, signs], schema=_ROWS)
+            for number, places in in_buckets(hash_ids(batch.column(0)), len(paths)):
+                writers[number].write_batch(rows.take(pa.array(places)))
+    for writer in writers:
+        writer.close()
+
+
+def _compare(rows: pa.Table) -> pa.Table:
+    """The differences among the rows of some ids."""
+    counts = rows.group_by(["id", "row_hash"]).aggregate([("sign", "sum")])
+    lost: dict[str, list[bytes]] = {}
+    came: dict[str, list[bytes]] = {}
+    for row_id, row_hash, sign in zip(*(column.to_pylist() for column in counts.columns), strict=True):
+        if sign:
+            (came if sign > 0 else lost).setdefault(row_id, []).extend([row_hash] * abs(sign))
+    found = [change for row_id in sorted({*lost, *came}) for change in _of_one_id(row_id, lost, came)]
+    return pa.Table.from_pylist(found, schema=SCHEMA)
+
+
+def _of_one_id(row_id: str, lost: dict[str, list[bytes]], came: dict[str, list[bytes]]) -> Iterator[dict[str, object]]:
+    for old, new in zip_longest(sorted(lost.get(row_id, [])), sorted(came.get(row_id, []))):
+        change = "added" if old is None else "deleted" if new is None else "changed"
+        yield {"id": row_id, "change": change, "old_row_hash": old, "new_row_hash": new}

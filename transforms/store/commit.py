@@ -14,10 +14,9 @@ from transforms.store.changes import Changes
 from transforms.store.ledger import Ledger, check_buckets, check_plan
 from transforms.store.manifest import FORMAT, Manifest, read_manifest, to_bytes, with_units
 from transforms.store.plan import Plan, read_plan
-from transforms.store.ranges import needs_ranges, of_floats
+from transforms.store.precision import needs_ranges, of_floats
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.results import COMMITTED, Result, record_result
-from transforms.store.times import now, timestamp
+from transforms.store.runs import COMMITTED, Result, now, record_result, timestamp
 
 
 @dataclass(frozen=True)

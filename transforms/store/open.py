@@ -11,9 +11,8 @@ from transforms import storage
 from transforms.errors import OptionError
 from transforms.space import Space
 from transforms.store import layout
-from transforms.store.coding import Coding
 from transforms.store.manifest import Manifest, read_manifest, snapshots
-from transforms.store.ranges import kept_ranges
+from transforms.store.precision import Coding, kept_ranges
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds

@@ -1,12 +1,21 @@
-"""The type in which final vectors are stored: floats, whole numbers between fitted bounds, or bits. numpy alone."""
+"""The precision in which final vectors are stored: floats, whole numbers between fitted bounds, or bits.
+
+Codes of vectors and vectors of codes, the column of a shard that holds them, and the bounds as a file of the store.
+"""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from transforms import storage
+from transforms.calibration.quality import SHORTEST
 from transforms.errors import SentenceBeamError
-from transforms.space import canonical_json, sha256_text
+from transforms.space import Space, canonical_json, sha256_text
+from transforms.store import layout
 
 PRECISIONS = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
 RANGED = ("int8", "uint8")
@@ -22,6 +31,7 @@ _BITS = ("binary", "ubinary")
 _FIRST = {"int8": -128, "uint8": 0}
 _LEVELS = 255
 _BLOCK_ROWS = 8192
+SPACE, RANGES = b"space", b"ranges"  # in a shard's metadata
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,3 +139,90 @@ def dequantize(codes: np.ndarray, precision: str, dim: int, ranges: Ranges | Non
         values = ranges.low + (codes.astype(np.float64) - _FIRST[precision]) * ranges.step
         return np.clip(values.astype(np.float32), ranges.low, ranges.high)  # sums may round past the bound
     return codes.astype(np.float32, copy=False)
+
+
+def embedding_type(space: Space) -> pa.DataType:
+    """The type of a shard's column `embedding`."""
+    return pa.list_(pa.from_numpy_dtype(CODES[space.precision]), code_width(space.precision, space.dim))
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How the vectors of a space become a column, and come back; `ranges` where its precision is of whole steps."""
+
+    space: Space
+    ranges: Ranges | None = None
+
+    def __post_init__(self) -> None:
+        if (self.space.precision in RANGED) != (self.ranges is not None):
+            raise SentenceBeamError(f"precision {self.space.precision} and its ranges do not go together")
+
+    @classmethod
+    def of_shard(cls, metadata: Mapping[bytes, bytes] | None, where: str) -> "Coding":
+        """From a shard's own metadata. Raises SentenceBeamError naming the file where it has none."""
+        found = metadata or {}
+        try:
+            space = Space.from_json(json.loads(found[SPACE]))
+        except (KeyError, ValueError, TypeError) as error:
+            raise SentenceBeamError(f"{where} is not an embedding shard (no space in its metadata)") from error
+        return cls(space, Ranges.from_bytes(found[RANGES], where) if RANGES in found else None)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the column holds the vectors as they are."""
+        return self.space.precision == "float32"
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What a shard has to say of it."""
+        said = {SPACE.decode(): json.dumps(self.space.to_json(), sort_keys=True)}
+        return said | ({RANGES.decode(): self.ranges.to_bytes().decode()} if self.ranges else {})
+
+    def encode(self, vectors: np.ndarray) -> pa.FixedSizeListArray:
+        """The column of vectors float32 [n, d]."""
+        codes = np.ascontiguousarray(quantize(vectors, self.space.precision, self.ranges))
+        return pa.FixedSizeListArray.from_arrays(pa.array(codes.reshape(-1)), codes.shape[1])
+
+    def decode(self, column: pa.FixedSizeListArray) -> np.ndarray:
+        """Vectors float32 [n, d] that the column stands for, of length 1 where the space's are."""
+        codes = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
+        if self.is_exact:
+            return codes
+        vectors = dequantize(codes, self.space.precision, self.space.dim, self.ranges)
+        if not self.space.normalize:
+            return vectors
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), SHORTEST)
+
+
+def of_floats(space: Space) -> Space:
+    """The space of the vectors before they are stored in fewer bits."""
+    return replace(space, precision="float32")
+
+
+def needs_ranges(space: Space) -> bool:
+    """Whether a space's precision is of whole numbers between bounds."""
+    return space.precision in RANGED
+
+
+def fitting(entry: dict[str, Any] | None, space: Space) -> dict[str, Any] | None:
+    """What a manifest says of its ranges, where they were fitted on the floats of this space; None otherwise."""
+    return entry if entry and needs_ranges(space) and entry["space"] == of_floats(space).id else None
+
+
+def keep_ranges(root: str, ranges: Ranges, space: Space) -> dict[str, Any]:
+    """Write ranges into a store, once; what the manifest says of them: path, digest, and the floats' space."""
+    path = layout.ranges(ranges.digest)
+    storage.storage_of(root).put_if_absent(storage.join(root, path), ranges.to_bytes())
+    return {"path": path, "digest": ranges.digest, "space": of_floats(space).id}
+
+
+def kept_ranges(root: str, entry: dict[str, Any]) -> Ranges:
+    """The ranges that a manifest names. Raises SentenceBeamError naming the file where it is missing or changed."""
+    path = storage.join(root, entry["path"])
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        raise SentenceBeamError(f"{path} is missing; restore it, or embed with --precision float32 and then again")
+    ranges = Ranges.from_bytes(found[0], path)
+    if ranges.digest != entry["digest"]:
+        raise SentenceBeamError(f"{path} is not the file that the manifest names; restore it")
+    return ranges

@@ -13,10 +13,9 @@ from transforms.corpus.buckets import Bucket, parse_name
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.pooled import pooled_vectors
 from transforms.store.records import UnitRecord
-from transforms.store.results import has_committed
-from transforms.store.shards import Vectors, as_hashes, as_matrix, read_checked, read_shard
+from transforms.store.runs import has_committed
+from transforms.store.shards import Vectors, as_hashes, as_matrix, pooled_vectors, read_checked, read_shard
 
 COLUMNS = ["embedding", "norm", "row_hash", "tokens", "truncated", "pooled"]
 FEW_BYTES = 64 << 20

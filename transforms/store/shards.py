@@ -18,9 +18,8 @@ from transforms import storage
 from transforms.corpus import Rejected, UnitRows
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.space import Space
-from transforms.store.coding import Coding, embedding_type
 from transforms.store.parquet import table_of
-from transforms.store.precision import Ranges
+from transforms.store.precision import Coding, Ranges, embedding_type
 
 ROW_GROUP_ROWS = 25_000
 PAGE_BYTES = 64 << 10  # stays in a core's cache: a fifth faster to write and to read than pages of a megabyte
@@ -341,3 +340,38 @@ def as_hashes(column: pa.FixedSizeBinaryArray) -> np.ndarray:
         return np.empty((0, 16), np.uint8)
     start = column.offset * 16
     return np.frombuffer(column.buffers()[1], np.uint8)[start : start + 16 * len(column)].reshape(-1, 16)
+
+
+def pooled_columns(schema: pa.Schema) -> list[str]:
+    """The columns of a shard that give its pooled vectors."""
+    return ["pooled"] if "pooled" in schema.names else ["embedding", "norm"]
+
+
+def is_narrow(path: str) -> bool:
+    """Whether a shard's pooled vectors come from a 16-bit column."""
+    with open_shard(path) as parquet:
+        schema = parquet.schema_arrow
+        return schema.field(pooled_columns(schema)[0]).type.value_type == pa.float16()
+
+
+def pooled_vectors(batch: pa.RecordBatch, normalized: bool) -> np.ndarray:
+    """Pooled vectors float32 [n, p] of a block that has `pooled_columns`.
+
+    Without a column `pooled` they are the embeddings, times their `norm` where the space is `normalized`.
+    """
+    if "pooled" in batch.schema.names:
+        return as_matrix(batch.column("pooled")).astype(np.float32, copy=False)
+    embedding = as_matrix(batch.column("embedding")).astype(np.float32, copy=False)
+    if not normalized:
+        return embedding
+    return embedding * batch.column("norm").to_numpy(zero_copy_only=False).astype(np.float32, copy=False)[:, None]
+
+
+def read_pooled(
+    path: str, normalized: bool, columns: tuple[str, ...] = ()
+) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
+    """(pooled vectors float32 [n, p], block that also has the other named columns), in row order."""
+    with open_shard(path) as parquet:
+        names = pooled_columns(parquet.schema_arrow)
+    for batch in read_shard(path, [*columns, *names]):
+        yield pooled_vectors(batch, normalized), batch

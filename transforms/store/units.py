@@ -1,4 +1,4 @@
-"""Writing a unit once, and finding that it was written already."""
+"""Units: writing one once, finding that it was written already, and reading one back to write it with other vectors."""
 
 import hashlib
 import json
@@ -7,13 +7,14 @@ import socket
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
+import pyarrow as pa
+
 from transforms import storage
-from transforms.corpus import Rejected, UnitRows
+from transforms.corpus import InputFile, Rejected, UnitRows
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.store import layout, shards
-from transforms.store.coding import Coding
-from transforms.store.precision import Ranges
+from transforms.store.precision import Coding, Ranges
 from transforms.store.records import UnitRecord
 
 
@@ -225,3 +226,28 @@ def _worker() -> str:
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def read_written(root: str, unit: UnitRecord, store: UnitStore, generation: int) -> tuple[PreparedUnit, pa.RecordBatch]:
+    """A unit with a shard as the store is to write it, and all columns of the rows that it has now.
+
+    Raises SentenceBeamError where the shard is missing or changed.
+    """
+    table = shards.read_checked(storage.join(root, unit.path or ""), unit.sha256).combine_chunks()
+    kept = table.select([name for name in table.column_names if name not in shards.OWN_COLUMNS])
+    rejects = storage.join(root, unit.rejects) if unit.rejects else None
+    rows = UnitRows(
+        name=unit.unit,
+        file=InputFile("", unit.file, "", "", 0, "", "") if unit.file else None,
+        start=unit.range[0],
+        stop=unit.range[1],
+        ids=table.column("id").to_pylist(),
+        texts=[],
+        positions=[],
+        kept=kept if kept.num_columns else None,
+        rejects=shards.rejects_from_bytes(storage.read_bytes(rejects)) if rejects else [],
+    )
+    hashes = table.column("row_hash").to_pylist()
+    digest = shards.unit_digest(store.space, rows, hashes, generation, store.ranges)
+    (batch,) = table.to_batches()
+    return PreparedUnit(rows, hashes, digest), batch

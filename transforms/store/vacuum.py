@@ -9,7 +9,7 @@ from transforms.errors import SentenceBeamError
 from transforms.storage.base import Entry
 from transforms.store import layout
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.times import timestamp
+from transforms.store.runs import timestamp
 
 BATCH = 1000
 

@@ -16,7 +16,7 @@ from transforms.store.canary import CanaryFile
 from transforms.store.ledger import Ledger
 from transforms.store.manifest import Manifest, index_files
 from transforms.store.parquet import table_of
-from transforms.store.ranges import kept_ranges
+from transforms.store.precision import kept_ranges
 from transforms.store.records import UnitRecord
 
 

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from transforms import storage
 from transforms.space import row_hashes
-from transforms.store import diff as diffs
-from transforms.store import open_store
-from transforms.store.changes import Changes, count_changes, differing, read_side
-from transforms.store.diff import SCHEMA, diff
+from transforms.store import changes, open_store
+from transforms.store.changes import SCHEMA, Changes, count_changes, diff, differing, read_side
 from transforms.store.manifest import Manifest
 
 Rows = list[tuple[str, str]]
@@ -91,8 +89,8 @@ def test_a_diff_says_what_became_of_each_id(root: str) -> None:
 
 def test_what_both_snapshots_have_is_not_read(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
-    original = diffs.read_shard
-    monkeypatch.setattr(diffs, "read_shard", lambda path, *rest: read.append(path) or original(path, *rest))
+    original = changes.read_shard
+    monkeypatch.setattr(changes, "read_shard", lambda path, *rest: read.append(path) or original(path, *rest))
     listed(root)
     assert len(read) == 2
     same = open_store(root, run_name(1)).manifest
@@ -116,7 +114,7 @@ def test_buckets_bound_what_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     root = str(tmp_path / "store")
     night(root, 0, *(numbered(100 * place, 100 * place + 100) for place in range(4)))
     night(root, 1, *(numbered(100 * place, 100 * place + 100, "other") for place in range(4)))
-    monkeypatch.setattr(diffs, "BUCKET_ROWS", 100)
+    monkeypatch.setattr(changes, "LISTED_ROWS", 100)
     sizes = [table.num_rows for table in diff(*_both(root))]
     assert sum(sizes) == 400
     assert len(sizes) == 8

@@ -11,10 +11,8 @@ from helpers.units import make_unit, make_vectors
 
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
-from transforms.store.coding import Coding
-from transforms.store.pooled import read_pooled
-from transforms.store.precision import PRECISIONS, RANGED, Ranges, quantize
-from transforms.store.shards import Vectors, as_matrix, read_shard, shard_bytes, unit_digest
+from transforms.store.precision import PRECISIONS, RANGED, Coding, Ranges, quantize
+from transforms.store.shards import Vectors, as_matrix, read_pooled, read_shard, shard_bytes, unit_digest
 from transforms.store.units import UnitCounts, UnitStore
 
 TYPES = {

@@ -18,8 +18,7 @@ from transforms.store.commit import Run, finish, settle
 from transforms.store.ledger import Ledger
 from transforms.store.plan import PlannedFile, read_plan, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
-from transforms.store.results import read_result
-from transforms.store.times import now
+from transforms.store.runs import now, read_result
 from transforms.store.units import UnitCounts, UnitStore
 from transforms.store.verify import faults
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.store.duplicates import BUCKET_ROWS, BUCKETS, buckets_for, hash_ids, in_buckets, repeated
+from transforms.store.changes import BUCKET_ROWS, BUCKETS, buckets_for, hash_ids, in_buckets, repeated
 
 
 def test_an_id_has_the_hash_that_xxh3_defines() -> None:

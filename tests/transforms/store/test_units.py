@@ -7,7 +7,7 @@ import pytest
 from helpers.units import make_unit, make_vectors
 
 from transforms.space import Space
-from transforms.store.coding import Coding
+from transforms.store.precision import Coding
 from transforms.store.shards import inspect_shard, shard_bytes
 from transforms.store.units import UnitCounts, UnitStore
 

@@ -1,7 +1,8 @@
-"""How runs ended: `runs/<run>/result.json`, written once."""
+"""What is on record of a run: how it ended (`runs/<run>/result.json`, written once), and times as records have them."""
 
 import json
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from typing import Any
 
 from transforms import storage
@@ -63,3 +64,17 @@ def has_committed(root: str, run: str) -> bool:
     except (ValueError, TypeError):  # damaged
         result = None
     return result is not None and result.status == COMMITTED
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601, to the millisecond."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def timestamp(time: str) -> float:
+    """Seconds since 1970 of such a time.
+
+    >>> timestamp("1970-01-02T00:00:00.500Z")
+    86400.5
+    """
+    return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
