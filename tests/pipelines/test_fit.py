@@ -9,7 +9,7 @@ from helpers.corpora import sentences, write_parquet
 from transformers import AutoTokenizer
 
 from transforms.encoder import Encoder
-from transforms.encoder.tables import load_statistics
+from transforms.encoder.load import load_statistics
 
 TEXTS = [*sentences(400), "the the dog", "dog [SEP] dog", "a " * 200]
 

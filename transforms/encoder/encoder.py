@@ -11,15 +11,11 @@ import torch
 
 from transforms.calibration import Calibration, check_space, load_calibration
 from transforms.encoder.batches import Batch, BatchStats, plan_alike, plan_batches
-from transforms.encoder.cores import Cores
-from transforms.encoder.dense import load_layers
-from transforms.encoder.devices import Devices
-from transforms.encoder.forward import Forward
-from transforms.encoder.load import load_model, resolve_devices
+from transforms.encoder.devices import Cores, Devices, resolve_devices
+from transforms.encoder.forward import Forward, Part, Replica
+from transforms.encoder.layer_hooks import TIME_FIRST
+from transforms.encoder.load import load_layers, load_model, load_tables
 from transforms.encoder.output import finish
-from transforms.encoder.replica import Part, Replica
-from transforms.encoder.tables import load_tables
-from transforms.encoder.taps import TIME_FIRST
 from transforms.encoder.tokenize import TextTokenizer, Tokenized
 from transforms.errors import OptionError
 from transforms.pooling.build import Lexicon, build_pooler

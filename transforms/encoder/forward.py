@@ -1,6 +1,7 @@
-"""The forward pass: a batch of token ids -> packed token states of what a pooler needs."""
+"""The forward pass: a batch of token ids -> packed token states of what a pooler needs -> pooled vectors."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -8,16 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from transforms.encoder import bert, varlen
-from transforms.encoder.bare_template import BareTemplate
-from transforms.encoder.batches import Batch
+from transforms.encoder.batches import Batch, BatchStats
+from transforms.encoder.layer_hooks import LayerHooks, LayerStates
 from transforms.encoder.packed import PackedRunner
 from transforms.encoder.padded import PaddedRunner
-from transforms.encoder.taps import LayerTaps, Tapped
+from transforms.encoder.template import BareTemplate
 from transforms.encoder.tokenize import TextTokenizer
 from transforms.encoder.transfer import to_device
 from transforms.encoder.varlen import VarlenRunner
-from transforms.pooling.needs import Needs
+from transforms.pooling.pooler import Needs, Pooler
 from transforms.pooling.states import BareMask, ModelShape, TokenStates
+
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory")
 
 
 class Runner(Protocol):
@@ -27,7 +30,7 @@ class Runner(Protocol):
     def pads(self) -> bool:
         """Whether texts are padded to the longest of their batch."""
 
-    def run(self, batch: Batch) -> Tapped:
+    def run(self, batch: Batch) -> LayerStates:
         """States [N, H] of the layers and own attention [N] of the heads asked for."""
 
 
@@ -56,7 +59,7 @@ class Forward:
         """States of the batch's texts, in its order."""
         ids = to_device(batch.ids, self._device)
         offsets = np.concatenate([[0], np.cumsum(batch.lengths)])
-        found = self._runner.run(batch) if self._runner is not None else Tapped()
+        found = self._runner.run(batch) if self._runner is not None else LayerStates()
         return TokenStates(
             hidden=found.layers,
             token_ids=ids,
@@ -77,7 +80,7 @@ class Forward:
 
 def make_runner(model: Any, tokenizer: TextTokenizer, needs: Needs, layers: int) -> Runner:
     """The padding-free pass for the BERT family where it agrees with the model's own, else the model's own."""
-    padded = PaddedRunner(model, LayerTaps(model, needs, layers), tokenizer)
+    padded = PaddedRunner(model, LayerHooks(model, needs, layers), tokenizer)
     unpadded = _unpadded(model, needs) if model.config.model_type in bert.FAMILIES else None
     return unpadded if unpadded is not None and _agree(padded, unpadded) else padded
 
@@ -111,3 +114,65 @@ def _lookup_table(ids: np.ndarray, size: int) -> np.ndarray:
     table = np.zeros(max(size, int(ids.max(initial=0)) + 1), dtype=bool)
     table[ids] = True
     return table
+
+
+@dataclass(frozen=True)
+class Part:
+    """A batch's pooled vectors [n, P] float32 and status [n] uint8 in main memory, and the texts' places [n].
+
+    From a GPU both are on their way until its stream has got so far.
+    """
+
+    rows: np.ndarray
+    vectors: Tensor
+    status: Tensor
+    stats: BatchStats
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A model on `device` with its pooler, and the layers after it."""
+
+    device: torch.device
+    forward: Forward
+    pooler: Pooler
+    layers: Callable[[Tensor], Tensor]
+
+    def __call__(self, batch: Batch) -> Part:
+        """The batch's vectors; the batch is halved for as long as memory does not suffice."""
+        try:
+            result = self.pooler(self.forward(batch))
+            vectors = self.layers(result.vectors)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error) or len(batch.rows) == 1:
+                raise
+        else:
+            vectors, status = (part.to("cpu", non_blocking=True) for part in (vectors, result.status))
+            return Part(batch.rows, vectors, status, batch.stats(self.forward.pads))
+        # outside of the handler, so that the failed pass's tensors are free
+        release_memory(self.device)
+        return _joined(*(self(half) for half in batch.halves()))
+
+
+def _joined(one: Part, other: Part) -> Part:
+    if one.vectors.is_pinned():
+        torch.cuda.current_stream().synchronize()  # joining reads what is still on its way
+    return Part(
+        np.concatenate([one.rows, other.rows]),
+        torch.cat([one.vectors, other.vectors]),
+        torch.cat([one.status, other.status]),
+        one.stats + other.stats + BatchStats(oom_splits=1),
+    )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a failed forward pass may succeed with a smaller batch."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _OUT_OF_MEMORY)
+
+
+def release_memory(device: torch.device) -> None:
+    """Give cached blocks of the device back to its allocator."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

@@ -1,15 +1,34 @@
-"""Loading a model's weights."""
+"""Loading from a model's folder: its weights, the layers after its pooling, and a pooler's token statistics."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import torch
-from torch import nn
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoConfig, AutoModel, AutoModelForTextEncoding
+from transformers.utils import logging
 
-from transforms.encoder.quiet import quiet_transformers
 from transforms.errors import OptionError
-from transforms.space.model_files import ModelFiles
+from transforms.pooling.token_statistics import TokenStatistics
+from transforms.space.model_files import ModelFiles, find_safetensors
+from transforms.space.spec import PoolerSpec
+from transforms.space.st_modules import StLayer
+from transforms.space.token_table import read_table
 
 _TORCH_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _FLOAT32_ONLY = frozenset(("xlnet",))  # its masks and positions are float32 whatever its weights are
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "Identity": lambda x: x,
+    "Tanh": torch.tanh,
+    "ReLU": F.relu,
+    "GELU": F.gelu,
+    "Sigmoid": torch.sigmoid,
+    "SiLU": F.silu,
+}
 
 
 def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module:
@@ -55,22 +74,62 @@ def _check_finite(files: ModelFiles, model: nn.Module) -> None:
             )
 
 
-def resolve_device(device: str) -> torch.device:
-    """The first of `resolve_devices`."""
-    return resolve_devices(device)[0]
+def load_layers(layers: tuple[StLayer, ...], device: torch.device) -> Callable[[Tensor], Tensor]:
+    """One function [B, in] -> [B, out], float32, that applies all layers in order."""
+    steps = [_load_layer(layer, device) for layer in layers]
+
+    def apply(vectors: Tensor) -> Tensor:
+        for step in steps:
+            vectors = step(vectors)
+        return vectors
+
+    return apply
 
 
-def resolve_devices(device: str) -> list[torch.device]:
-    """`auto`: every GPU, else the CPU; `cuda` every GPU, `cuda:1` that one; `OptionError` for what is not there."""
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    gpus = [torch.device("cuda", number) for number in range(count)]
-    if device == "cpu" or (device == "auto" and not gpus):
-        return [torch.device("cpu")]
-    found = gpus if device in ("auto", "cuda") else [gpu for gpu in gpus if str(gpu) == device]
-    if not found:
-        raise OptionError(f"device {device!r} is not there; allowed here: auto, cpu" + _cuda_word())
-    return found
+def _load_layer(layer: StLayer, device: torch.device) -> Callable[[Tensor], Tensor]:
+    if layer.kind == "normalize":
+        return lambda x: F.normalize(x, dim=1)
+    if layer.kind == "layer-norm":
+        return _with_weights(nn.LayerNorm(layer.parameters["dim"]), "norm.", layer, device)
+    sizes = (layer.parameters[key] for key in ("in_features", "out_features", "bias"))
+    linear = _with_weights(nn.Linear(*sizes), "linear.", layer, device)
+    activation = _ACTIVATIONS[layer.parameters["activation"]]
+    return lambda x: activation(linear(x))
 
 
-def _cuda_word() -> str:
-    return ", cuda" if torch.cuda.is_available() else ""
+def _with_weights(module: nn.Module, prefix: str, layer: StLayer, device: torch.device) -> nn.Module:
+    path = find_safetensors(layer.folder)[0]
+    try:
+        state = {key.removeprefix(prefix): value.float() for key, value in load_file(path).items()}
+        module.load_state_dict(state)
+    except (SafetensorError, RuntimeError) as error:
+        raise OptionError(f"{path} does not fit its config.json ({str(error).splitlines()[0]})") from None
+    return module.to(device).eval()
+
+
+def load_tables(spec: PoolerSpec) -> dict[str, TokenStatistics]:
+    """Statistics by digest; `OptionError` where a folder holds none or a damaged one."""
+    folders = [part.table for part in spec.parts if part.table is not None]
+    loaded = [load_statistics(folder) for folder in folders]
+    return {statistics.digest: statistics for statistics in loaded}
+
+
+def load_statistics(folder: str | Path) -> TokenStatistics:
+    """The token statistics of one folder."""
+    table = read_table(folder)
+    counts = Path(folder).expanduser() / table.described["counts"]
+    return TokenStatistics.from_files(table, counts.read_bytes())
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Silence transformers' bars and warnings inside the block; what was set before is set again after it."""
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

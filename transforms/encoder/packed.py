@@ -17,9 +17,9 @@ from torch.nn import functional as F
 
 from transforms.encoder.batches import Batch
 from transforms.encoder.bert import Block, Head, Weights
+from transforms.encoder.layer_hooks import LayerStates
 from transforms.encoder.own_attention import own_attention
-from transforms.encoder.taps import Tapped
-from transforms.pooling.needs import Needs
+from transforms.pooling.pooler import Needs
 
 # Up to this many tokens plain matrix products beat the fused kernel, whose blocks are larger than the texts.
 _SHORT = 48
@@ -38,7 +38,7 @@ class PackedRunner:
         self._weights = Weights(model, needs)
         self._scratch = threading.local()  # batches may run side by side
 
-    def run(self, batch: Batch) -> Tapped:
+    def run(self, batch: Batch) -> LayerStates:
         """What was asked for of the batch's tokens, text after text."""
         runs, tokens = list(_equal_lengths(batch.lengths)), len(batch.ids)
         state = F.pad(self._weights.embed(batch), (0, 0, 0, -tokens % ROWS_STEP))

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from transforms.encoder.batches import Batch
-from transforms.encoder.taps import LayerTaps, Tapped
+from transforms.encoder.layer_hooks import LayerHooks, LayerStates
 from transforms.encoder.tokenize import TextTokenizer
 from transforms.encoder.transfer import to_device
 
@@ -16,16 +16,16 @@ class PaddedRunner:
 
     pads = True
 
-    def __init__(self, model: nn.Module, taps: LayerTaps, tokenizer: TextTokenizer) -> None:
-        self._model, self._taps, self._tokenizer = model, taps, tokenizer
+    def __init__(self, model: nn.Module, hooks: LayerHooks, tokenizer: TextTokenizer) -> None:
+        self._model, self._hooks, self._tokenizer = model, hooks, tokenizer
         self._device = next(model.parameters()).device
 
-    def run(self, batch: Batch) -> Tapped:
+    def run(self, batch: Batch) -> LayerStates:
         """What was asked for of the batch's real tokens, text after text."""
         inputs, real = self._inputs(batch)
-        found = self._taps.run(self._model, inputs)
+        found = self._hooks.run(self._model, inputs)
         layers = {layer: _real(state.flatten(0, 1), real) for layer, state in found.layers.items()}
-        return Tapped(layers, {head: _real(own.flatten(), real) for head, own in found.heads.items()})
+        return LayerStates(layers, {head: _real(own.flatten(), real) for head, own in found.heads.items()})
 
     def _inputs(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor | None]:
         """The model's inputs, and the places of the real tokens among the padded ones (None: all are real)."""

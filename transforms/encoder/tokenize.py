@@ -1,6 +1,6 @@
 """Texts -> token ids, packed, with exact counts of what truncation cut off."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
@@ -12,11 +12,13 @@ from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from transforms.encoder.quiet import quiet_transformers
-from transforms.encoder.rewrite import make_rewrite
+from transforms.encoder.load import quiet_transformers
 from transforms.encoder.template import Filled, Template
 from transforms.errors import OptionError
+from transforms.pooling.remove_biases import kept_text
 from transforms.space.model_files import ModelFiles
+
+Rewrite = Callable[[list[str]], list[str]]
 
 
 @dataclass(frozen=True)
@@ -162,3 +164,26 @@ def _packed(filled: list[Filled]) -> Tokenized:
 
 def _flat(lists: Iterable[list[int]], dtype: type, total: int) -> np.ndarray:
     return np.fromiter(chain.from_iterable(lists), dtype=dtype, count=total)
+
+
+def make_rewrite(pooler: Mapping[str, Any], tokenizer: Tokenizer) -> Rewrite | None:
+    """What the first part of a space's pooler does to texts; None where it leaves them as they are."""
+    if pooler.get("name") == "remove-biases" and pooler["variant"] == "reference":
+        whole = untruncated(tokenizer)
+        return lambda texts: _kept_texts(texts, whole)
+    if pooler.get("case") == "lower":
+        return lambda texts: [text.lower() for text in texts]
+    return None
+
+
+def untruncated(tokenizer: Tokenizer) -> Tokenizer:
+    """A copy that never cuts."""
+    whole = Tokenizer.from_str(tokenizer.to_str())
+    whole.no_truncation()
+    return whole
+
+
+def _kept_texts(texts: list[str], tokenizer: Tokenizer) -> list[str]:
+    encodings = tokenizer.encode_batch_fast([f" {text}" for text in texts], add_special_tokens=False)
+    # the fast way of encoding gives ids alone
+    return [kept_text([tokenizer.id_to_token(number) or "" for number in encoding.ids]) for encoding in encodings]

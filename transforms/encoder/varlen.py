@@ -13,9 +13,9 @@ from torch import Tensor
 
 from transforms.encoder.batches import Batch
 from transforms.encoder.bert import Block, Head, Weights
-from transforms.encoder.taps import Tapped
+from transforms.encoder.layer_hooks import LayerStates
 from transforms.encoder.transfer import to_device
-from transforms.pooling.needs import Needs
+from transforms.pooling.pooler import Needs
 
 try:
     from torch.nn.attention.varlen import AuxRequest, varlen_attn
@@ -39,7 +39,7 @@ class VarlenRunner:
     def __init__(self, model: Any, needs: Needs) -> None:
         self._weights = Weights(model, needs)
 
-    def run(self, batch: Batch) -> Tapped:
+    def run(self, batch: Batch) -> LayerStates:
         """What was asked for of the batch's tokens, text after text."""
         offsets = np.concatenate([[0], np.cumsum(batch.lengths)]).astype(np.int32)
         bounds, longest = to_device(offsets, self._weights.device), batch.width

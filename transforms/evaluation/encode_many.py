@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from transforms.encoder.devices import resolve_device
 from transforms.encoder.encoder import Encoder
-from transforms.encoder.load import resolve_device
 from transforms.space import PoolerSpec, Space, parse_pooler, resolve_dtype, resolve_model, resolve_space
 
 ENCODE_ROWS = 4096

@@ -1,8 +1,7 @@
 """Poolers: packed token states of a transformer -> one vector a sentence. Pure torch."""
 
 from transforms.pooling.build import Lexicon, build_pooler
-from transforms.pooling.needs import Needs
-from transforms.pooling.pooler import Pooler
+from transforms.pooling.pooler import Needs, Pooler
 from transforms.pooling.states import BareMask, ModelShape, Pooled, Status, TokenStates
 from transforms.pooling.token_statistics import TokenStatistics
 

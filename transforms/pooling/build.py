@@ -7,12 +7,8 @@ import numpy as np
 import torch
 
 from transforms.errors import OptionError
-from transforms.pooling.average import Mean, MeanSqrtLen, WeightedMean
-from transforms.pooling.concat import Concat
 from transforms.pooling.ditto import Ditto
-from transforms.pooling.layers import TwoLayerMean
-from transforms.pooling.maximum import Max
-from transforms.pooling.pooler import Pooler
+from transforms.pooling.pooler import Concat, Pooler
 from transforms.pooling.prompt import Prompt
 from transforms.pooling.remove_biases import (
     NOTHING_LEFT,
@@ -24,9 +20,18 @@ from transforms.pooling.remove_biases import (
     word_insides,
 )
 from transforms.pooling.sbert_wk import SbertWk
-from transforms.pooling.single_token import FirstToken, LastToken, TanhHead
+from transforms.pooling.simple import (
+    FirstToken,
+    LastToken,
+    Max,
+    Mean,
+    MeanSqrtLen,
+    StaticMean,
+    TanhHead,
+    TwoLayerMean,
+    WeightedMean,
+)
 from transforms.pooling.states import ModelShape
-from transforms.pooling.static import StaticMean
 from transforms.pooling.tfidf import TfIdf, inverse_frequencies
 from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.spec import PoolerPart, PoolerSpec

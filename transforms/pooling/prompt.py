@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from transforms.pooling.needs import Needs
+from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
 
 

@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.pooling.counting import count_kept
-from transforms.pooling.needs import Needs
-from transforms.pooling.segments import segment_mean
+from transforms.pooling.counting import count_kept, segment_mean
+from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
 
 # The pieces and signs that the authors of PromptBERT remove for BERT. They are the most frequent ones of the sentences

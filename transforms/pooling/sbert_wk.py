@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transforms.pooling.counting import Counted, count_tokens
-from transforms.pooling.needs import Needs
-from transforms.pooling.segments import segment_sum
+from transforms.pooling.counting import Counted, count_tokens, segment_sum
+from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
 
 _CHUNK_BYTES = {"cpu": 1 << 22, "cuda": 1 << 28}

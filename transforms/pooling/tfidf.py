@@ -8,7 +8,7 @@ from torch import Tensor
 
 from transforms.pooling.counting import Counted, count_kept, count_tokens
 from transforms.pooling.ditto import weighted_sum
-from transforms.pooling.needs import Needs
+from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
 from transforms.pooling.token_statistics import TokenStatistics
 

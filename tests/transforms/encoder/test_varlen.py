@@ -13,8 +13,7 @@ from torch import Tensor
 
 from transforms.encoder import Encoder, forward, varlen
 from transforms.encoder import encoder as encoders
-from transforms.encoder.devices import Devices
-from transforms.encoder.load import resolve_devices
+from transforms.encoder.devices import Devices, resolve_devices
 from transforms.encoder.varlen import VarlenRunner
 from transforms.errors import OptionError
 

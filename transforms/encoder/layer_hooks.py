@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from transforms.encoder.own_attention import listen
 from transforms.errors import OptionError
-from transforms.pooling.needs import Needs
+from transforms.pooling.pooler import Needs
 
 TIME_FIRST = frozenset(("xlnet",))  # families whose states are [T, B, H] inside
 
@@ -20,7 +20,7 @@ class _Enough(Exception):
 
 
 @dataclass(frozen=True)
-class Tapped:
+class LayerStates:
     """States of layers, and each token's attention to itself in heads (block and head from 1)."""
 
     layers: dict[int, Tensor] = field(default_factory=dict)
@@ -34,14 +34,14 @@ class _Pass(threading.local):
         self.start()
 
     def start(self) -> None:
-        self.found, self.block = Tapped(), 0
+        self.found, self.block = LayerStates(), 0
 
-    def end(self) -> Tapped:
-        found, self.found = self.found, Tapped()
+    def end(self) -> LayerStates:
+        found, self.found = self.found, LayerStates()
         return found
 
 
-class LayerTaps:
+class LayerHooks:
     """Hooks on the blocks of one model: layer 0 is what enters block 1, layer l what leaves block l.
 
     The model's last layer is its `last_hidden_state`, so that a final norm is included. Nothing above the deepest
@@ -60,7 +60,7 @@ class LayerTaps:
             self._hook(_find_blocks(model, layers))
         self._check(model, expected)
 
-    def run(self, model: nn.Module, inputs: dict[str, Tensor]) -> Tapped:
+    def run(self, model: nn.Module, inputs: dict[str, Tensor]) -> LayerStates:
         """The wanted layers' states, each [B, T, H], and heads, each [B, T] float32."""
         self._pass.start()
         try:
@@ -69,8 +69,8 @@ class LayerTaps:
             last = None
         found = self._pass.end()
         if self._time_first:
-            found = Tapped({layer: state.transpose(0, 1) for layer, state in found.layers.items()}, found.heads)
-        return found if last is None else Tapped({**found.layers, self._layers: last}, found.heads)
+            found = LayerStates({layer: state.transpose(0, 1) for layer, state in found.layers.items()}, found.heads)
+        return found if last is None else LayerStates({**found.layers, self._layers: last}, found.heads)
 
     def _hook(self, blocks: nn.ModuleList) -> None:
         wanted = {block for block, _ in self._needs.heads}

@@ -6,7 +6,7 @@ import torch
 from helpers.tiny_models import TEXTS
 
 from transforms.encoder import Encoder
-from transforms.encoder.cores import Cores
+from transforms.encoder.devices import Cores
 
 
 @pytest.fixture

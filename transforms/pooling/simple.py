@@ -1,0 +1,143 @@
+"""Poolers that reduce the counted tokens of a layer, or of two, to one vector: averages, a maximum, a single token."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from transforms.pooling.counting import Counted, count_tokens, segment_max, segment_mean, segment_sum
+from transforms.pooling.pooler import Needs
+from transforms.pooling.states import Pooled, TokenStates, graded
+
+
+@dataclass(frozen=True)
+class OneLayer(ABC):
+    """A pooler that reads the states x of one layer at the tokens that the policy `count` counts."""
+
+    layer: int
+    dim: int
+    count: str = "all"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(layers=frozenset([self.layer]))
+
+    def __call__(self, states: TokenStates) -> Pooled:
+        counted = count_tokens(states, self.count)
+        return graded(self.reduce(states, counted), counted.fallback)
+
+    @abstractmethod
+    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+        """The vectors [B, dim] of the counted tokens."""
+
+
+class Mean(OneLayer):
+    """e = sum_t x_t / N over the N counted tokens (SBERT, arXiv:1908.10084, section 3)."""
+
+    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+        return segment_mean(states.hidden[self.layer], counted)
+
+
+class MeanSqrtLen(OneLayer):
+    """e = sum_t x_t / sqrt(N): the direction of the mean, its length grown by sqrt(N)."""
+
+    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+        return segment_sum(states.hidden[self.layer], counted) / counted.lengths.sqrt().unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class WeightedMean(OneLayer):
+    """e = sum_t r_t x_t / sum_t r_t with r_t = 1, 2, ... the rank of token t (SGPT, arXiv:2202.08904, section 4).
+
+    `rank`: among the `counted` tokens, or its position among all `attended` ones.
+    """
+
+    rank: str = "counted"
+
+    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+        ranks = self._ranks(states, counted)
+        return segment_sum(states.hidden[self.layer], counted, ranks) / counted.totals(ranks).unsqueeze(1)
+
+    def _ranks(self, states: TokenStates, counted: Counted) -> Tensor:
+        """The rank of every counted token within its sentence, from 1; [M] int64."""
+        if self.rank == "attended":
+            return counted.index - states.offsets[:-1][counted.sentences] + 1
+        place = torch.arange(counted.index.numel(), device=counted.index.device)
+        return place - counted.offsets[:-1][counted.sentences] + 1
+
+
+class Max(OneLayer):
+    """e_j = max_t x_tj over the counted tokens (SBERT, arXiv:1908.10084, section 3)."""
+
+    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+        return segment_max(states.hidden[self.layer], counted)
+
+
+class FirstToken(OneLayer):
+    """The state of the first counted token, before any pooler head (`cls`)."""
+
+    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+        return states.hidden[self.layer][counted.index[counted.offsets[:-1]]]
+
+
+class LastToken(OneLayer):
+    """The state of the last counted token (`last-token`)."""
+
+    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+        return states.hidden[self.layer][counted.index[counted.offsets[1:] - 1]]
+
+
+class TanhHead(FirstToken):
+    """e = tanh(W x + b), x the first counted token's state, W and b the checkpoint's own pooler (`cls-tanh`; BERT)."""
+
+    @property
+    def needs(self) -> Needs:
+        return replace(super().needs, pooler_head=True)
+
+    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+        if states.head is None:
+            raise ValueError("cls-tanh needs TokenStates.head")
+        return states.head(super().reduce(states, counted))
+
+
+@dataclass(frozen=True)
+class StaticMean:
+    """e = sum_t v_t / N, v_t the token's row of the embedding matrix; no position or norm (Ditto, arXiv:2305.10786)."""
+
+    dim: int
+    count: str = "all"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(raw=True)
+
+    def __call__(self, states: TokenStates) -> Pooled:
+        if states.raw is None:
+            raise ValueError("static needs TokenStates.raw")
+        counted = count_tokens(states, self.count)
+        return graded(segment_mean(states.raw, counted), counted.fallback)
+
+
+@dataclass(frozen=True)
+class TwoLayerMean:
+    """e = sum_t (a_t + b_t) / 2N, a and b the states of two layers.
+
+    `first-last` with `first=embeddings` (layer 0) is Ditto's (arXiv:2305.10786), with `first=block1` (layer 1) that of
+    BERT-whitening (arXiv:2103.15316) and of BERT-flow's code; `last2` is the average of the last two blocks.
+    """
+
+    lower: int
+    upper: int
+    dim: int
+    count: str = "all"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(layers=frozenset([self.lower, self.upper]))
+
+    def __call__(self, states: TokenStates) -> Pooled:
+        counted = count_tokens(states, self.count)
+        lower = segment_mean(states.hidden[self.lower], counted)
+        upper = segment_mean(states.hidden[self.upper], counted)
+        return graded((lower + upper) / 2, counted.fallback)
