@@ -30,11 +30,12 @@ import pyarrow.parquet as pq
 from benchmarks.common import interleaved, median_ratio, report
 from benchmarks.stub import Stub, stub_encoder, tiny_model
 from pipelines import command, embed
+from transforms.arrow import fixed_size
 from transforms.corpus import UnitRows
 from transforms.encoder import Encoder
 from transforms.space import Space, row_hashes
 from transforms.steps.embed_units import encoded
-from transforms.store.shards import Vectors, fixed_size
+from transforms.store.shards import Vectors
 from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
 
 CHARACTERS = 100

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import storage
+from transforms.arrow import as_matrix
 from transforms.encoder import Encoder
 from transforms.errors import SentenceBeamError, SpaceMismatchError
 from transforms.index import SegmentedIndex, SegmentFile, exact_search, rerank
@@ -18,7 +19,7 @@ from transforms.storage.cache import cached
 from transforms.store import locators
 from transforms.store.calibrations import kept_calibration
 from transforms.store.open import Store
-from transforms.store.shards import as_matrix, open_shard, read_shard, take_rows
+from transforms.store.shards import open_shard, read_shard, take_rows
 
 OWN_COLUMNS = {"embedding", "norm", "row_hash", "tokens", "truncated", "pooled"}
 

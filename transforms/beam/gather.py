@@ -12,11 +12,12 @@ import apache_beam as beam
 import numpy as np
 
 from transforms import storage
+from transforms.arrow import as_hashes
 from transforms.calibration.moments import Moments
 from transforms.errors import SentenceBeamError
 from transforms.index.sample import sample_keys, sample_threshold, select
 from transforms.store.records import Problem
-from transforms.store.shards import as_hashes, read_pooled
+from transforms.store.shards import read_pooled
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 
 from transforms import storage
+from transforms.arrow import as_matrix
 from transforms.beam.job import PROBLEMS, Merge
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
@@ -19,7 +20,7 @@ from transforms.store.lease import Renewal
 from transforms.store.precision import Ranges, keep_ranges
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.reuse import stored_vectors
-from transforms.store.shards import as_matrix, read_shard
+from transforms.store.shards import read_shard
 from transforms.store.units import UnitCounts, UnitStore, read_written
 
 

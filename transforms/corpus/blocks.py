@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.arrow import as_hashes
 from transforms.corpus.buckets import Buckets, buckets_of, piece_of
 from transforms.corpus.rows import Rejected, UnitRows
 from transforms.space import row_hash, row_hashes
@@ -46,7 +47,7 @@ class Packer:
         table = pa.concat_tables(self.tables).combine_chunks()
         self.tables, self.size = [], 0
         table = _texts_once(table.take(pc.sort_indices(table, sort_keys=[("hash", "ascending")])))
-        bucket = buckets_of(_hashes(table), self.buckets.bits)
+        bucket = buckets_of(as_hashes(table.column("hash")), self.buckets.bits)
         per_group = self.buckets.per_group
         groups, starts = np.unique(bucket // per_group, return_index=True)
         for group, start, stop in zip(groups, starts, [*starts[1:], len(table)], strict=True):
@@ -73,7 +74,7 @@ def _table(rows: UnitRows) -> pa.Table:
 
 def _texts_once(table: pa.Table) -> pa.Table:
     """The table, sorted by hash, with its texts as a dictionary in that order."""
-    hashes = _hashes(table)
+    hashes = as_hashes(table.column("hash"))
     new = np.ones(len(table), bool)
     new[1:] = (hashes[1:] != hashes[:-1]).any(axis=1)
     texts = table.column("text").combine_chunks().take(pa.array(np.flatnonzero(new)))
@@ -83,13 +84,6 @@ def _texts_once(table: pa.Table) -> pa.Table:
 def _with_texts(table: pa.Table, places: np.ndarray, texts: pa.Array) -> pa.Table:
     column = pa.DictionaryArray.from_arrays(pa.array(places.astype(np.int32)), texts)
     return table.set_column(table.column_names.index("text"), "text", column)
-
-
-def _hashes(table: pa.Table) -> np.ndarray:
-    """The hash column as uint8 [n, 16]."""
-    chunks = [np.frombuffer(chunk.buffers()[1], np.uint8)[16 * chunk.offset :][: 16 * len(chunk)]
-              for chunk in table.column("hash").chunks if len(chunk)]  # fmt: skip
-    return np.concatenate(chunks or [np.empty(0, np.uint8)]).reshape(-1, 16)
 
 
 def pack(table: pa.Table) -> bytes:
@@ -115,7 +109,7 @@ def unpack(blocks: Iterable[bytes]) -> pa.Table | None:
 def _ties_ordered(table: pa.Table) -> pa.Table:
     """Rows of one hash and id by their kept values: how the input lay must not show."""
     kept = [name for name in table.column_names if name.startswith(KEPT)]
-    ids, hashes = table.column("id").combine_chunks(), _hashes(table)
+    ids, hashes = table.column("id").combine_chunks(), as_hashes(table.column("hash"))
     if not kept or len(table) < 2:
         return table
     same = (hashes[1:] == hashes[:-1]).all(axis=1)
@@ -135,7 +129,7 @@ def slices(table: pa.Table | None, buckets: Buckets, group: int) -> Iterator[tup
     if table is None:
         yield from ((int(number), None) for number in numbers)
         return
-    bucket = buckets_of(_hashes(table), buckets.bits)
+    bucket = buckets_of(as_hashes(table.column("hash")), buckets.bits)
     starts, stops = np.searchsorted(bucket, numbers, "left"), np.searchsorted(bucket, numbers, "right")
     for number, start, stop in zip(numbers, starts, stops, strict=True):
         yield int(number), table.slice(start, stop - start)
@@ -144,7 +138,7 @@ def slices(table: pa.Table | None, buckets: Buckets, group: int) -> Iterator[tup
 def cut(data: bytes, buckets: Buckets, heavy: dict[int, int]) -> Iterator[tuple[int, int, bytes]]:
     """(bucket, piece, block) for the rows of a block that are in heavy buckets, which have so many pieces each."""
     table = pa.ipc.open_stream(data).read_all()
-    bucket = buckets_of(_hashes(table), buckets.bits)
+    bucket = buckets_of(as_hashes(table.column("hash")), buckets.bits)
     for number, pieces in heavy.items():
         rows = table.take(pa.array(np.flatnonzero(bucket == number)))
         names = [i if i is not None else f"{file}#{row}" for i, file, row in _whereabouts(rows)]
@@ -156,7 +150,7 @@ def cut(data: bytes, buckets: Buckets, heavy: dict[int, int]) -> Iterator[tuple[
 def without(data: bytes, buckets: Buckets, heavy: Iterable[int]) -> bytes:
     """The block without the rows of heavy buckets."""
     table = pa.ipc.open_stream(data).read_all()
-    light = ~np.isin(buckets_of(_hashes(table), buckets.bits), list(heavy))
+    light = ~np.isin(buckets_of(as_hashes(table.column("hash")), buckets.bits), list(heavy))
     return pack(table.take(pa.array(np.flatnonzero(light))))
 
 

@@ -2,9 +2,12 @@
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+
+from transforms.arrow import hash_prefixes
 
 HEAVY = 4  # times the planned rows; above that a bucket is cut by id
 GROWTH = 2  # times the rows for which the number of buckets was chosen
@@ -73,8 +76,16 @@ def buckets_of(hashes: np.ndarray, bits: int) -> np.ndarray:
     """int64 [n], the bucket of each row hash (uint8 [n, 16]): its first bits."""
     if bits == 0:
         return np.zeros(len(hashes), np.int64)
-    first = np.ascontiguousarray(hashes[:, :8]).view(">u8").reshape(-1).astype(np.uint64)
-    return (first >> np.uint64(64 - bits)).astype(np.int64)
+    return (hash_prefixes(hashes) >> np.uint64(64 - bits)).astype(np.int64)
+
+
+def in_buckets(bucket: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarray]]:
+    """(number, rows) of each of so many buckets that has rows: those, int64 in order, whose `bucket` is that number."""
+    numbers = bucket.astype(np.int64, copy=False)
+    ends = np.cumsum(np.bincount(numbers, minlength=buckets))
+    for number, places in enumerate(np.split(np.argsort(numbers, kind="stable"), ends[:-1])):
+        if len(places):
+            yield number, places
 
 
 def piece_of(row_id: str, pieces: int) -> int:

@@ -79,7 +79,7 @@ class Stages:
             return self.store.write(unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0))
         first, inverse = collapse(hashes)
         found = self._found(rows, taken(hashes, first))
-        new = without(len(first), found.places)
+        new = np.delete(np.arange(len(first)), found.places)
         tokenized = self.encoder().tokenize(taken(taken(rows.texts, first), new.tolist())) if len(new) else None
         return Work(unit, inverse, found, tokenized)
 
@@ -140,13 +140,6 @@ def taken(items: list[Item], places: list[int]) -> list[Item]:
     return items if len(places) == len(items) else [items[i] for i in places]
 
 
-def without(count: int, places: np.ndarray) -> np.ndarray:
-    """The whole numbers below `count` that are not among the places, int64 in order."""
-    left = np.ones(count, bool)
-    left[places] = False
-    return np.flatnonzero(left)
-
-
 def gather(item: Work, embedded: "Embedded | None") -> tuple[Vectors, np.ndarray]:
     """Vectors and statuses of every row, from those of the distinct texts, found and embedded."""
     from transforms.pooling import Status
@@ -156,7 +149,7 @@ def gather(item: Work, embedded: "Embedded | None") -> tuple[Vectors, np.ndarray
         parts.append(item.found.vectors)
         statuses.append(np.full(len(item.found.places), int(Status.OK), np.uint8))
     if item.tokenized is not None and embedded is not None:
-        new = without(int(item.inverse.max()) + 1, item.found.places)
+        new = np.delete(np.arange(item.inverse.max() + 1), item.found.places)
         parts.append(encoded(item.tokenized, embedded))
         statuses.append(embedded.status)
     order = np.argsort(np.concatenate([item.found.places, new]))[item.inverse]

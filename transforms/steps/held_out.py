@@ -12,10 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from transforms.arrow import as_hashes, as_keys, hash_column, table_of
 from transforms.index import held_out_keys, sample_threshold, select
-from transforms.steps.index_files import as_keys
-from transforms.store.parquet import table_of
-from transforms.store.shards import as_hashes
 
 HELD_OUT = 1000
 HELD_OUT_SHARE = 10  # at most one row in ten is held out
@@ -79,7 +77,7 @@ class Known:
         """A Parquet file with a row for each text; the crowded ones have no neighbours."""
         depth = self.gains.shape[1]
         columns = {
-            "row_hash": _hash_column(np.concatenate([self.texts, self.crowded])),
+            "row_hash": hash_column(np.concatenate([self.texts, self.crowded])),
             "bound": pa.concat_arrays([pa.array(self.bound), pa.nulls(len(self.crowded), pa.float32())]),
             "gains": _lists(self.gains, len(self.crowded)),
             "positions": _lists(self.positions, len(self.crowded)),
@@ -100,11 +98,6 @@ class Known:
         lists = (rows.column(name).combine_chunks() for name in ("gains", "positions"))
         gains, positions = (column.flatten().to_numpy().reshape(-1, depth) for column in lists)
         return cls(hashes[known], gains, positions, rows.column("bound").to_numpy(), hashes[~known])
-
-
-def _hash_column(hashes: np.ndarray) -> pa.Array:
-    buffer = pa.py_buffer(np.ascontiguousarray(hashes).tobytes())
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(hashes), [None, buffer])
 
 
 def _lists(values: np.ndarray, nulls: int) -> pa.Array:

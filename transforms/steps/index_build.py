@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import storage
+from transforms.arrow import as_hashes, as_keys
 from transforms.index import (
     ExactNeighbours,
     IndexPlan,
@@ -28,7 +29,6 @@ from transforms.steps.index_files import (
     Folder,
     K,
     Segment,
-    as_keys,
     closeness_of,
     entry_of,
     leave_recall,
@@ -42,7 +42,6 @@ from transforms.steps.index_update import NightJob, Shard
 from transforms.steps.index_update import scratch_files as scratch_of_night
 from transforms.steps.job import IndexRequest
 from transforms.store import locators
-from transforms.store.shards import as_hashes
 
 PREFIX = "index"
 

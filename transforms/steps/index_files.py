@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import storage
+from transforms.arrow import as_hashes, as_matrix
 from transforms.index import Candidates, ExactNeighbours, IndexPlan, SegmentedIndex, SegmentFile
 from transforms.index.segment import list_sizes
 from transforms.store import layout, locators
-from transforms.store.shards import as_hashes, as_matrix, read_shard
+from transforms.store.shards import read_shard
 
 K = 10
 SEGMENT_ROWS = 250_000
@@ -140,11 +141,6 @@ def locate(locator: locators.LocatorBuilder, block: Block, rows: np.ndarray) -> 
 def stack(arrays: list[np.ndarray], dim: int) -> np.ndarray:
     """All rows float32 [n, dim] of some blocks."""
     return np.concatenate(arrays) if arrays else np.empty((0, dim), np.float32)
-
-
-def as_keys(hashes: np.ndarray) -> np.ndarray:
-    """uint8 [n, 16] as n comparable items."""
-    return np.ascontiguousarray(hashes).view("S16").reshape(-1)
 
 
 def most_rows(plan: IndexPlan, rows: int, merge: bool) -> int:

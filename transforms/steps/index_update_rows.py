@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import storage
+from transforms.arrow import as_hashes, as_keys
 from transforms.steps import matching
 from transforms.steps.held_out import newly_held_out
-from transforms.steps.index_files import as_keys
 from transforms.steps.index_update import Night, NightJob, moved
 from transforms.store import locators
-from transforms.store.shards import as_hashes, read_shard
+from transforms.store.shards import read_shard
 
 
 @dataclass(frozen=True)

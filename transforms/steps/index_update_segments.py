@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import storage
+from transforms.arrow import as_hashes, as_keys, as_matrix
 from transforms.index import Candidates, ExactNeighbours, SegmentFile, train
 from transforms.index.choose import plan_for
 from transforms.index.recall import recall_among, recall_of
@@ -21,7 +22,6 @@ from transforms.steps import held_out, matching
 from transforms.steps.index_files import (
     K,
     Segment,
-    as_keys,
     closeness_of,
     entry_of,
     leave_recall,
@@ -32,7 +32,7 @@ from transforms.steps.index_files import (
 from transforms.steps.index_update import HELD_OUT, Night, NightJob, Standing
 from transforms.steps.index_update_rows import Matched
 from transforms.store import locators
-from transforms.store.shards import as_hashes, as_matrix, take_rows
+from transforms.store.shards import take_rows
 
 BLOCK_ROWS = 10_000
 

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.store.shards import as_hashes
+from transforms.arrow import as_hashes, hash_prefixes
+from transforms.corpus.buckets import in_buckets
 
 BUCKET_ROWS = 2_000_000
 CAME = pa.schema([("row_hash", pa.binary(16)), ("id", pa.string()), ("shard", pa.int32()), ("row", pa.int64())])
@@ -24,11 +25,9 @@ def by_bucket(table: pa.Table, buckets: int) -> list[pa.Table]:
     """The table's rows by the first bits of their hash, each bucket in the table's order."""
     if buckets == 1:
         return [table]
-    first = as_hashes(table.column("row_hash").combine_chunks())[:, :4].copy().view(">u4").reshape(-1)
-    bucket = (first.astype(np.uint64) * np.uint64(buckets)) >> np.uint64(32)
-    order = np.argsort(bucket, kind="stable")
-    ends = np.searchsorted(bucket[order], np.arange(buckets + 1))
-    return [table.take(pa.array(order[ends[b] : ends[b + 1]])) for b in range(buckets)]
+    first = hash_prefixes(as_hashes(table.column("row_hash"))) >> np.uint64(32)
+    rows = dict(in_buckets(first * np.uint64(buckets) >> np.uint64(32), buckets))
+    return [table.take(pa.array(rows.get(bucket, []), pa.int64())) for bucket in range(buckets)]
 
 
 def to_bytes(tables: Sequence[pa.Table]) -> bytes:
@@ -60,17 +59,10 @@ def matched(went: pa.Table, came: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     ids = _codes(went.column("id"), came.column("id"))
     both = [text << 32 | row_id for text, row_id in zip(texts, ids, strict=True)]
     first = _pairs(*both)
-    left = [_others(done, len(codes)) for codes, done in zip(texts, first, strict=True)]
+    left = [np.delete(np.arange(len(codes)), done) for codes, done in zip(texts, first, strict=True)]
     second = _pairs(texts[0][left[0]], texts[1][left[1]])
     a, b = (np.concatenate([one, rest[two]]) for one, rest, two in zip(first, left, second, strict=True))
     return a, b
-
-
-def _others(rows: np.ndarray, n: int) -> np.ndarray:
-    """The row numbers below n that are not among these."""
-    rest = np.ones(n, bool)
-    rest[rows] = False
-    return np.flatnonzero(rest)
 
 
 def _codes(a: pa.ChunkedArray, b: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:

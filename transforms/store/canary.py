@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms import storage
+from transforms.arrow import as_matrix, fixed_size, table_of
 from transforms.errors import SentenceBeamError
 from transforms.store import layout
-from transforms.store.parquet import table_of
-from transforms.store.shards import as_matrix, fixed_size
 
 TEXTS = (
     "ok",

@@ -18,9 +18,11 @@ import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
 from transforms import storage
+from transforms.arrow import as_hashes, hash_prefixes
+from transforms.corpus.buckets import in_buckets
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
-from transforms.store.shards import as_hashes, read_shard
+from transforms.store.shards import read_shard
 
 BUCKET_ROWS = 1_000_000
 BUCKETS = 256
@@ -42,20 +44,11 @@ def buckets_for(rows: int) -> int:
     return min(1 + rows // BUCKET_ROWS, BUCKETS)
 
 
-def in_buckets(hashes: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Each bucket that has some of the hashes in it, and where these are, int64 in order."""
-    bucket = (hashes % np.uint64(buckets)).astype(np.int64)
-    ends = np.cumsum(np.bincount(bucket, minlength=buckets))
-    for number, places in enumerate(np.split(np.argsort(bucket, kind="stable"), ends[:-1])):
-        if len(places):
-            yield number, places
-
-
 def id_hashes(path: str, buckets: int) -> Iterator[tuple[int, bytes]]:
     """For each bucket with ids of this shard in it: the bucket and the ids' hashes, packed uint64."""
     parts = [hash_ids(batch.column(0)) for batch in read_shard(path, ["id"])]
     hashes = np.concatenate(parts) if parts else np.empty(0, np.uint64)
-    for number, places in in_buckets(hashes, buckets):
+    for number, places in in_buckets(hashes % np.uint64(buckets), buckets):
         yield number, hashes[places].tobytes()
 
 
@@ -103,10 +96,10 @@ def read_side(path: str, is_new: bool, buckets: int, size: int | None = None) ->
     ids, rows = [], []
     for batch in read_shard(path, ["id", "row_hash"], size):
         ids.append(hash_ids(batch.column(0)))
-        rows.append(np.ascontiguousarray(as_hashes(batch.column(1))[:, :8]).view(np.uint64).reshape(-1))
+        rows.append(hash_prefixes(as_hashes(batch.column(1))))
     all_ids = np.concatenate(ids) if ids else np.empty(0, np.uint64)
     all_rows = all_ids * MIX + np.concatenate(rows) if rows else all_ids
-    for number, places in in_buckets(all_ids, buckets):
+    for number, places in in_buckets(all_ids % np.uint64(buckets), buckets):
         yield number, Side(is_new, all_ids[places].tobytes(), all_rows[places].tobytes())
 
 
@@ -159,7 +152,8 @@ def _spill(sides: list[tuple[str, UnitRecord, int]], paths: list[str]) -> None:
         for batch in read_shard(storage.join(root, unit.path or ""), ["id", "row_hash"], unit.bytes):
             signs = pa.array(np.full(batch.num_rows, sign, np.int8))
             rows = pa.record_batch([*batch.columns, signs], schema=_ROWS)
-            for number, places in in_buckets(hash_ids(batch.column(0)), len(paths)):
+            bucket = hash_ids(batch.column(0)) % np.uint64(len(paths))
+            for number, places in in_buckets(bucket, len(paths)):
                 writers[number].write_batch(rows.take(pa.array(places)))
     for writer in writers:
         writer.close()

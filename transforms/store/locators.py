@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transforms.store.parquet import table_of
+from transforms.arrow import table_of
 
 SCHEMA = pa.schema(
     [

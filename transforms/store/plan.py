@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms import storage
+from transforms.arrow import table_of
 from transforms.corpus import InputFile, Span
 from transforms.corpus.buckets import Buckets
 from transforms.store import layout
 from transforms.store.ledger import PLAN_FIELDS, PlannedSpan, span_name
-from transforms.store.parquet import table_of
 from transforms.store.records import UnitRecord
 
 SCHEMA = pa.schema(

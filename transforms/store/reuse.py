@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import storage
+from transforms.arrow import as_hashes, as_matrix, hash_prefixes
 from transforms.corpus import InputFile, UnitRows
 from transforms.corpus.buckets import Bucket, parse_name
 from transforms.errors import SentenceBeamError
@@ -15,7 +16,7 @@ from transforms.space import Space
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import UnitRecord
 from transforms.store.runs import has_committed
-from transforms.store.shards import Vectors, as_hashes, as_matrix, pooled_vectors, read_checked, read_shard
+from transforms.store.shards import Vectors, pooled_vectors, read_checked, read_shard
 
 COLUMNS = ["embedding", "norm", "row_hash", "tokens", "truncated", "pooled"]
 FEW_BYTES = 64 << 20
@@ -145,7 +146,7 @@ class OldShards:
         if len(hashes) != self._units[number].rows:
             self._set_aside(number)
             hashes = hashes[:0]
-        keys, row = np.unique(_keys(hashes), return_index=True)
+        keys, row = np.unique(hash_prefixes(hashes), return_index=True)
         return keys, row.astype(np.int32)
 
     def _table(self, number: int) -> pa.Table:
@@ -166,7 +167,7 @@ class OldShards:
         if not self._units:
             return NOTHING
         wanted = np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, 16)
-        place, entry = self._candidates(_keys(wanted))
+        place, entry = self._candidates(hash_prefixes(wanted))
         parts: list[tuple[np.ndarray, Vectors]] = []
         while len(place):
             given = np.bincount(self._shard[entry])
@@ -216,8 +217,3 @@ def stored_vectors(batch: pa.RecordBatch, space: Space, final: bool) -> Vectors:
         lost=np.where(truncated, tokens - limit, 0).astype(np.int32),
         pooled=as_matrix(batch.column("pooled")) if final and "pooled" in batch.schema.names else None,
     )
-
-
-def _keys(hashes: np.ndarray) -> np.ndarray:
-    """uint64 [n], the first halves of hashes uint8 [n, 16]."""
-    return np.ascontiguousarray(hashes[:, :8]).view(np.uint64).reshape(-1)

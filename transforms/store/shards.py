@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from transforms import storage
+from transforms.arrow import as_matrix, fixed_size, table_of
 from transforms.corpus import Rejected, UnitRows
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.space import Space
-from transforms.store.parquet import table_of
 from transforms.store.precision import Coding, Ranges, embedding_type
 
 ROW_GROUP_ROWS = 25_000
@@ -173,12 +173,6 @@ def shard_bytes(coding: Coding, rows: UnitRows, hashes: list[bytes], vectors: Ve
     return _parquet(pa.table(columns, schema=schema.with_metadata(metadata)), vector_columns=("embedding", "pooled"))
 
 
-def fixed_size(vectors: np.ndarray) -> pa.FixedSizeListArray:
-    """float32 [n, d] as an Arrow column, not copied."""
-    flat = np.ascontiguousarray(vectors, np.float32).reshape(-1)
-    return pa.FixedSizeListArray.from_arrays(pa.array(flat), vectors.shape[1])
-
-
 def _parquet(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:
     """Vectors plain (they do not compress, and every reader maps them fast), everything else zstd.
 
@@ -326,20 +320,6 @@ def take_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
         table = parquet.read_row_groups(wanted.tolist(), columns, use_threads=storage.threads_may_read(path))
         offsets = np.cumsum([0, *(sizes[g] for g in wanted[:-1])])
         return decode(table.take(pa.array(rows - starts[group] + offsets[np.searchsorted(wanted, group)])))
-
-
-def as_matrix(column: pa.FixedSizeListArray) -> np.ndarray:
-    """A vector column as float32 [n, d], not copied where it is that."""
-    values = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
-    return values.astype(np.float32, copy=False)
-
-
-def as_hashes(column: pa.FixedSizeBinaryArray) -> np.ndarray:
-    """A row_hash column as uint8 [n, 16]."""
-    if not len(column):
-        return np.empty((0, 16), np.uint8)
-    start = column.offset * 16
-    return np.frombuffer(column.buffers()[1], np.uint8)[start : start + 16 * len(column)].reshape(-1, 16)
 
 
 def pooled_columns(schema: pa.Schema) -> list[str]:

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import storage
+from transforms.arrow import table_of
 from transforms.errors import LedgerError, SentenceBeamError
 from transforms.store import layout, locators, shards
 from transforms.store.calibrations import kept_calibration
 from transforms.store.canary import CanaryFile
 from transforms.store.ledger import Ledger
 from transforms.store.manifest import Manifest, index_files
-from transforms.store.parquet import table_of
 from transforms.store.precision import kept_ranges
 from transforms.store.records import UnitRecord
 
