@@ -102,7 +102,7 @@ class Nights:
         before = read_manifest(str(self.root))
         units = [self._unit(name, list(rows)) for name, rows in sorted(files.items())]
         run = Run(
-            root=str(self.root), run=f"run{self.count}", space=self.space.to_json(), partition="file", unit_tokens=100,
+            root=str(self.root), id=f"run{self.count}", space=self.space.to_json(), partition="file", unit_tokens=100,
             globs=("/in/*",), options={"limit": None}, versions={}, started=now(),
             previous=before.run if before else None, version=before.version if before else None,
         )  # fmt: skip
