@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from transforms.space.identity import SHORTEST
+
 BLOCK = 2048
 EXACT_UNIFORMITY_ROWS = 20_000
 SAMPLED_PAIRS = 10_000_000
-SHORTEST = 1e-8  # norms are clamped to it before dividing
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

@@ -66,7 +66,7 @@ class Encoder:
         self._calibration = calibration
         self.device = devices[0]
         self._tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, space.pooler["parts"][0])
-        shape = ModelShape(files.layers, files.hidden, files.embedding, files.has_pooler_head(), files.heads)
+        shape = ModelShape(files.layers, files.hidden, files.embedding, files.has_pooler_head, files.heads)
         spec = PoolerSpec.from_json(space.pooler)
         self._pooler = build_pooler(spec, shape, self._lexicon(spec, tables or {}))
         replicas = [self._replica(files, shape, device) for device in devices]

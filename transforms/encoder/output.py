@@ -11,9 +11,7 @@ from torch.nn import functional as F
 
 from transforms.calibration import Calibration
 from transforms.pooling.states import Status
-from transforms.space.identity import Space
-
-SHORTEST = 1e-12
+from transforms.space.identity import SHORTEST, Space
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from transforms.pooling.simple import (
 from transforms.pooling.states import ModelShape
 from transforms.pooling.tfidf import TfIdf, inverse_frequencies
 from transforms.pooling.token_statistics import TokenStatistics
+from transforms.space.poolers import attention_head, fit_part
 from transforms.space.spec import PoolerPart, PoolerSpec
 
 
@@ -59,40 +60,10 @@ def build_pooler(spec: PoolerSpec, shape: ModelShape, lexicon: Lexicon | None = 
 
 
 def _build_part(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
-    _check(part, shape)
+    part = fit_part(part, shape, "the model")
     if part.name in _WITH_LEXICON:
         return _WITH_LEXICON[part.name](part, shape, lexicon)
     return _BUILDERS[part.name](part, shape)
-
-
-def _check(part: PoolerPart, shape: ModelShape) -> None:
-    if _layer(part, shape) > shape.layers:
-        raise OptionError(f"pooler '{part}': the model has layers 0 to {shape.layers}")
-    if part.name == "cls-tanh" and not shape.has_pooler_head:
-        raise OptionError("pooler 'cls-tanh': the checkpoint holds no pooler weights; use cls or another pooler")
-    if part.name == "last2" and shape.layers < 2:
-        raise OptionError("pooler 'last2' needs two blocks; use mean")
-    if part.name == "ditto":
-        _check_head(part, shape)
-    if part.name == "sbert-wk" and not _wk_fits(part, shape):
-        raise OptionError(f"pooler '{part}': start to {shape.layers} must be 3 layers or more, more than the window")
-
-
-def _check_head(part: PoolerPart, shape: ModelShape) -> None:
-    block, head = _head(part)
-    if not (1 <= block <= shape.layers and 1 <= head <= (shape.heads or head)):
-        raise OptionError(f"pooler '{part}': the model has blocks 1 to {shape.layers}, heads 1 to {shape.heads}")
-
-
-def _wk_fits(part: PoolerPart, shape: ModelShape) -> bool:
-    start = part.option("start")
-    layers = 0 if start == "auto" else shape.layers - int(start) + 1
-    return layers >= 3 and 1 <= int(part.option("window")) < layers
-
-
-def _head(part: PoolerPart) -> tuple[int, int]:
-    block, head = map(int, str(part.option("head")).split("-"))
-    return block, head
 
 
 def _layer(part: PoolerPart, shape: ModelShape) -> int:
@@ -130,7 +101,7 @@ def _last2(part: PoolerPart, shape: ModelShape) -> Pooler:
 def _ditto(part: PoolerPart, shape: ModelShape) -> Pooler:
     layers = {"first-last": (0, shape.layers), "last": (shape.layers,), "static": ()}[str(part.option("states"))]
     width = shape.hidden if layers else shape.embedding
-    return Ditto(_head(part), layers, width, str(part.option("scale")), _count(part))
+    return Ditto(attention_head(part), layers, width, str(part.option("scale")), _count(part))
 
 
 def _sbert_wk(part: PoolerPart, shape: ModelShape) -> Pooler:

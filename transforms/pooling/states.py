@@ -7,13 +7,15 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
+from transforms.space.identity import SHORTEST
+
 
 class Status(IntEnum):
     """What became of a row."""
 
     OK = 0
     FALLBACK = 1  # nothing was left to count or to weigh: plain weights were used
-    ZERO = 2  # length below 1e-12
+    ZERO = 2  # length below `SHORTEST`
     NONFINITE = 3
 
 
@@ -78,5 +80,5 @@ def graded(vectors: Tensor, fallback: Tensor) -> Pooled:
     vectors = vectors.float()
     norms = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
     status = fallback.to(torch.uint8) * int(Status.FALLBACK)
-    status = status.masked_fill(norms < 1e-12, int(Status.ZERO))
+    status = status.masked_fill(norms < SHORTEST, int(Status.ZERO))
     return Pooled(vectors, status.masked_fill(~norms.isfinite(), int(Status.NONFINITE)))

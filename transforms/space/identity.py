@@ -13,6 +13,7 @@ from transforms.space.model_files import ModelFiles, find_safetensors
 from transforms.space.poolers import resolve_pooler
 from transforms.space.spec import PoolerSpec, parse_pooler
 
+SHORTEST = 1e-12  # a shorter vector counts as zero: it has no direction, and no vector is divided by a smaller length
 POOLED_FIELDS = ("weights", "tokenizer", "architecture", "max_tokens", "prompt", "pooler", "dtype")
 # Keys of config.json that decide no vector: names, versions, training and generation settings.
 _IDLE_CONFIG_KEYS = frozenset(

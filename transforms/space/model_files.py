@@ -84,6 +84,7 @@ class ModelFiles:
         """Options of an encoder; those not given as they were exported with the model, where it was."""
         return self.exported.fill(options) if self.exported else dict(options)
 
+    @property
     def has_pooler_head(self) -> bool:
         """Whether the safetensors hold the weights of the architecture's tanh pooler."""
         return any(_POOLER_WEIGHT.search(key) for path in self.weights for key in safetensors_keys(path))

@@ -1,6 +1,7 @@
 """A pooler's SPEC made definite for one model: its own modules, numbers for words, digests for paths; or refused."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 from transforms.errors import OptionError
 from transforms.space.model_files import ModelFiles
@@ -30,60 +31,86 @@ def _own_part(mode: str, count: str) -> PoolerPart:
 
 
 def _resolve_part(files: ModelFiles, part: PoolerPart, tokenizer: str) -> PoolerPart:
-    _check_layers(files, part)
-    if part.name in _RESOLVERS:
-        part = _RESOLVERS[part.name](files, part)
+    part = fit_part(part, files, files.folder)
+    if part.name in _CHECKS:
+        _CHECKS[part.name](files, part)
     return part if part.table is None else _with_digest(part, tokenizer)
 
 
-def _check_layers(files: ModelFiles, part: PoolerPart) -> None:
+class ModelSizes(Protocol):
+    """The sizes that decide which poolers a model can serve: those of `ModelFiles`, and of a `pooling.ModelShape`."""
+
+    @property
+    def layers(self) -> int:
+        """The number of transformer blocks."""
+
+    @property
+    def heads(self) -> int | None:
+        """The attention heads of a block, None where that is not known."""
+
+    @property
+    def has_pooler_head(self) -> bool:
+        """Whether the checkpoint has a tanh pooler."""
+
+
+def fit_part(part: PoolerPart, sizes: ModelSizes, model: object) -> PoolerPart:
+    """The part with numbers for words, as it works on a model of these sizes.
+
+    Raises `OptionError`, which names the `model`, where the model has no such layer, head or tanh pooler.
+    """
     layer = dict(part.options).get("layer", "last")
-    if layer != "last" and int(layer) > files.layers:
-        raise OptionError(f"pooler '{part}': layer {layer} is not there; {files.folder} has layers 0 to {files.layers}")
-    if part.name == "cls-tanh" and not files.has_pooler_head():
-        raise OptionError(f"pooler 'cls-tanh': {files.folder} holds no pooler weights; use cls or another pooler")
-    if part.name == "last2" and files.layers < 2:
-        raise OptionError(f"pooler 'last2': {files.folder} has {files.layers} block; use mean")
+    if layer != "last" and int(layer) > sizes.layers:
+        raise OptionError(f"pooler '{part}': layer {layer} is not there; {model} has layers 0 to {sizes.layers}")
+    if part.name == "cls-tanh" and not sizes.has_pooler_head:
+        raise OptionError(f"pooler 'cls-tanh': {model} holds no pooler weights; use cls or another pooler")
+    if part.name == "last2" and sizes.layers < 2:
+        raise OptionError(f"pooler 'last2': {model} has {sizes.layers} block; use mean")
+    if part.name == "ditto":
+        _check_head(part, sizes, model)
+    return _fit_sbert_wk(part, sizes.layers, model) if part.name == "sbert-wk" else part
 
 
-def _ditto(files: ModelFiles, part: PoolerPart) -> PoolerPart:
+def attention_head(part: PoolerPart) -> tuple[int, int]:
+    """Block and head, both from 1, that `head=L-H` names."""
     block, head = map(int, str(part.option("head")).split("-"))
-    if block > files.layers or head > files.heads:
+    return block, head
+
+
+def _check_head(part: PoolerPart, sizes: ModelSizes, model: object) -> None:
+    block, head = attention_head(part)
+    if block > sizes.layers or head > (sizes.heads or head):
         raise OptionError(
-            f"pooler '{part}': no head {block}-{head}; {files.folder} has blocks 1 to {files.layers}, "
-            f"heads 1 to {files.heads}"
+            f"pooler '{part}': no head {block}-{head}; {model} has blocks 1 to {sizes.layers}, heads 1 to {sizes.heads}"
         )
-    return part
 
 
-def _sbert_wk(files: ModelFiles, part: PoolerPart) -> PoolerPart:
-    start, highest = part.option("start"), files.layers - WK_LAYERS + 1
+def _fit_sbert_wk(part: PoolerPart, blocks: int, model: object) -> PoolerPart:
+    start, highest = part.option("start"), blocks - WK_LAYERS + 1
     if highest < 0:
-        raise OptionError(f"pooler '{part}' needs two blocks; {files.folder} has {files.layers}; use mean")
+        raise OptionError(f"pooler '{part}' needs two blocks; {model} has {blocks}; use mean")
     if start == "auto":
         # 4 of 12 blocks, as published; the same third of a model that is too shallow for it
-        start = WK_START if highest >= WK_START else min(files.layers // 3, highest)
+        start = WK_START if highest >= WK_START else min(blocks // 3, highest)
     if int(start) > highest:
         raise OptionError(
-            f"pooler '{part}': start={start} leaves fewer than {WK_LAYERS} layers of 0 to {files.layers}; "
+            f"pooler '{part}': start={start} leaves fewer than {WK_LAYERS} layers of 0 to {blocks}; "
             f"say start=0 to start={highest}"
         )
-    layers = files.layers - int(start) + 1
+    layers = blocks - int(start) + 1
     if not 1 <= int(part.option("window")) < layers:
         raise OptionError(f"pooler '{part}': window must be 1 to {layers - 1}, as {layers} layers are compared")
     return part.replaced(start=start)
 
 
-def _remove_biases(files: ModelFiles, part: PoolerPart) -> PoolerPart:
+def _check_remove_biases(files: ModelFiles, part: PoolerPart) -> None:
     if part.option("variant") == "reference" and not files.has_word_pieces():
         raise OptionError(
             "pooler 'remove-biases': the reference's list is made of BERT's word pieces, which "
             f"{files.folder} does not have; give a PATH of token counts"
         )
-    return part
 
 
-def _prompt(files: ModelFiles, part: PoolerPart) -> PoolerPart:
+def _check_prompt(files: ModelFiles, part: PoolerPart) -> None:
     template, mask = str(part.option("template")), files.mask_token()
     if files.family in _NO_TRAINED_MASK:
         raise OptionError(f"pooler 'prompt': {files.family} was not trained to fill a mask; use another pooler")
@@ -95,7 +122,6 @@ def _prompt(files: ModelFiles, part: PoolerPart) -> PoolerPart:
         raise OptionError(f"pooler 'prompt': the tokenizer of {files.folder} has no mask token; use another pooler")
     if template.count(mask) != 1:
         raise OptionError(f"pooler 'prompt': the template {template!r} must hold {mask} once, this model's mask token")
-    return part
 
 
 def _with_digest(part: PoolerPart, tokenizer: str) -> PoolerPart:
@@ -112,9 +138,7 @@ def _with_digest(part: PoolerPart, tokenizer: str) -> PoolerPart:
     return part.replaced(table=table.digest)
 
 
-_RESOLVERS: dict[str, Callable[[ModelFiles, PoolerPart], PoolerPart]] = {
-    "ditto": _ditto,
-    "sbert-wk": _sbert_wk,
-    "remove-biases": _remove_biases,
-    "prompt": _prompt,
+_CHECKS: dict[str, Callable[[ModelFiles, PoolerPart], None]] = {
+    "remove-biases": _check_remove_biases,
+    "prompt": _check_prompt,
 }

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import storage
-from transforms.calibration.quality import SHORTEST
 from transforms.errors import SentenceBeamError
 from transforms.space import Space, canonical_json, sha256_text
+from transforms.space.identity import SHORTEST
 from transforms.store import layout
 
 PRECISIONS = ("float32", "float16", "int8", "uint8", "binary", "ubinary")

@@ -177,7 +177,7 @@ def test_status_of_rows():
     [
         ("mean:layer=4", SHAPE, "layers 0 to 3"),
         ("cls-tanh", ModelShape(3, 5, 4), "pooler weights"),
-        ("last2", ModelShape(1, 5, 4), "two blocks"),
+        ("last2", ModelShape(1, 5, 4), "has 1 block"),
         ("auto", SHAPE, "auto"),
     ],
 )
