@@ -45,8 +45,9 @@ def write_inputs(folder: Path, files: int, groups: int, rows: int) -> None:
 def resolved(where: Path, unit_tokens: int) -> Any:
     """The job of a night, as `embed` resolves it."""
     from pipelines.embed_options import parser
-    from pipelines.resolve import new_run, resolve
+    from pipelines.resolve import resolve
     from transforms.store.manifest import read_manifest
+    from transforms.store.run_ids import new_run
 
     argv = ["--input", f"{where}/in/*.parquet", "--output", f"{where}/store", "--unit-tokens", str(unit_tokens)]
     return resolve(parser().parse_args(argv), read_manifest(f"{where}/store"), new_run(), local=True)

@@ -9,7 +9,7 @@ import apache_beam as beam
 from pipelines import beam_flags, command, engines
 from pipelines.embed_options import parser
 from pipelines.progress import watched
-from pipelines.resolve import Resolved, holding_lease, new_run, resolve
+from pipelines.resolve import Resolved, holding_lease, resolve
 from pipelines.summary import print_summary
 from pipelines.writing import Writer, recorded, result_of, writing
 from transforms import storage
@@ -17,6 +17,7 @@ from transforms.beam import BuildIndex, Commit, Embed, Plan
 from transforms.beam.commit import CountDuplicateIds
 from transforms.store.calibrations import keep_calibration
 from transforms.store.manifest import read_manifest
+from transforms.store.run_ids import new_run
 from transforms.store.runs import Result
 
 
@@ -31,14 +32,15 @@ def _embed(argv: list[str]) -> int:
         from pipelines.plan import show
 
         return show(args, beam_options)
-    root, run = storage.absolute(args.output), new_run()
+    root = storage.absolute(args.output)
+    run_id = new_run(root)
     engines.check_shared(beam_options, input=args.input[0], output=root)
     local = engines.in_process(beam_options)
-    resolved = resolve(args, read_manifest(root), run, local)  # a mistake should not touch the store
-    with writing(root, run, beam_options, "--output") as writer:
+    resolved = resolve(args, read_manifest(root), run_id, local)  # a mistake should not touch the store
+    with writing(root, run_id, beam_options, "--output") as writer:
         standing = read_manifest(root)
         if (standing.version if standing else None) != resolved.job.run.version:
-            resolved = resolve(args, standing, run, local)
+            resolved = resolve(args, standing, run_id, local)
         result = run_embed(holding_lease(resolved), args, writer)
     if result is not None:
         print_summary(resolved, result)

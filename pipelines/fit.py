@@ -11,7 +11,6 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, fit_picture, options
 from pipelines.progress import watched
-from pipelines.resolve import new_run
 from transforms import storage
 from transforms.beam.fit import FitCalibration, FitJob, parts_of
 from transforms.beam.gather import GatherJob
@@ -30,6 +29,7 @@ from transforms.steps.fit_result import FitResult, read_result, write_result
 from transforms.store import layout, open_store
 from transforms.store.open import Store
 from transforms.store.records import Problem
+from transforms.store.run_ids import new_run
 from transforms.store.runs import now
 from transforms.store.shards import is_narrow
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 import apache_beam as beam
 
 from pipelines import beam_flags, command, engines, options
-from pipelines.resolve import new_run, versions
+from pipelines.resolve import versions
 from pipelines.summary import index_lines
 from pipelines.writing import recorded, result_of, writing
-from transforms import storage
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.corpus import InputFile
 from transforms.store import open_store
@@ -18,6 +17,7 @@ from transforms.store.commit import Run
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import UnitRecord, carried
+from transforms.store.run_ids import new_run
 from transforms.store.runs import now
 
 
@@ -47,8 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _index(argv: list[str]) -> int:
     args, beam_options = beam_flags.parse(parser(), argv)
-    root, run_id = storage.absolute(args.input), new_run()
-    open_store(root)
+    root = open_store(args.input).root
+    run_id = new_run(root)
     engines.check_shared(beam_options, input=root)
     with writing(root, run_id, beam_options, "--input") as writer:
         manifest = open_store(root).manifest

@@ -14,7 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines import beam_flags, command, engines
 from pipelines.embed_options import parser
 from pipelines.progress import duration
-from pipelines.resolve import Resolved, new_run, resolve
+from pipelines.resolve import Resolved, resolve
 from transforms import storage
 from transforms.beam import content
 from transforms.beam.plan import PlanFileFn, checked_plan, list_files
@@ -25,6 +25,7 @@ from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile
 from transforms.store.precision import vector_bytes
 from transforms.store.records import Problem
+from transforms.store.run_ids import new_run
 
 CALIBRATION_SECONDS = 10.0
 CALIBRATION_BATCHES = 8  # embedded at a time: with fewer, some cores wait at the end

@@ -9,10 +9,8 @@ import apache_beam as beam
 
 from pipelines import beam_flags, command, engines, options
 from pipelines.index import record_plan, run_like
-from pipelines.resolve import new_run
 from pipelines.summary import index_lines
 from pipelines.writing import recorded, result_of, writing
-from transforms import storage
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.beam.recalibrate import Recalibrate, RecalibrateJob
 from transforms.calibration import Calibration, check_space
@@ -22,6 +20,7 @@ from transforms.store.commit import Run
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.precision import fitting
 from transforms.store.records import UnitRecord
+from transforms.store.run_ids import new_run
 from transforms.store.runs import Result
 
 
@@ -42,10 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _recalibrate(argv: list[str]) -> int:
     args, beam_options = beam_flags.parse(parser(), argv)
-    root, run_id = storage.absolute(args.store), new_run()
+    store = open_store(args.store)
+    root, run_id = store.root, new_run(store.root)
     engines.check_shared(beam_options, store=root)
     calibration = read_calibration(args.calibration)
-    check_space(calibration.info, open_store(root).space, args.calibration)
+    check_space(calibration.info, store.space, args.calibration)
     with writing(root, run_id, beam_options, "--store") as writer:
         manifest = open_store(root).manifest
         check_space(calibration.info, manifest.space, args.calibration)

@@ -3,9 +3,7 @@
 import argparse
 import contextlib
 import os
-import uuid
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -133,11 +131,6 @@ def holding_lease(resolved: Resolved) -> Resolved:
     """The same run, which has taken the store's lease and is to commit only while it has it."""
     job = replace(resolved.job, run=replace(resolved.job.run, leased=True))
     return replace(resolved, job=job)
-
-
-def new_run() -> str:
-    """A run's id: its start in UTC and six random hex digits, so that ids sort by time and never meet."""
-    return f"{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
 
 
 def versions() -> dict[str, str]:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 
 from pipelines import beam_flags, command, options
-from pipelines.resolve import new_run
 from pipelines.summary import amount
 from pipelines.writing import writing
 from transforms.store import lease, open_store
+from transforms.store.run_ids import new_run
 from transforms.store.vacuum import Rubbish, find_rubbish, remove
 
 OLDER_THAN = 7 * 86_400.0

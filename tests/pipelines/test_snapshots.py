@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import threading
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,28 @@ def test_history_has_a_line_for_each_run(run: Run, embed: Run, inputs: Path, sto
     run("vacuum", "--store", store, "--keep", 1).ok()
     lines = run("history", "--store", store).ok().out.splitlines()[1:]
     assert [line.split()[-1] for line in lines if "failed" not in line] == ["removed", "removed", "current"]
+
+
+def test_history_keeps_the_order_when_the_clock_goes_back(
+    run: Run, embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter((30, 30, 29, 31))
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Clock":
+            return cls(2026, 1, 1, 2, 0, next(clock), tzinfo=tz)
+
+    monkeypatch.setattr("transforms.store.run_ids.datetime", Clock)
+    for rows in range(4):
+        write_lines(inputs / "a.txt", sentences(rows + 1))
+        embed(inputs / "*").ok()
+    lines = run("history", "--store", store).ok().out.splitlines()[1:]
+    assert [line.split()[0].partition("Z")[0] for line in lines] == [
+        "20260101T020030_000", "20260101T020030_001", "20260101T020030_002", "20260101T020031_000",
+    ]  # fmt: skip
+    assert [line.split()[4] for line in lines] == ["1", "2", "3", "4"]
+    assert lines[-1].endswith("current")
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])

@@ -10,7 +10,8 @@ from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_parquet
 
 from pipelines.embed import build, parser
-from pipelines.resolve import new_run, resolve
+from pipelines.resolve import resolve
+from transforms.store.run_ids import new_run
 
 
 class Terminal(io.StringIO):

@@ -8,6 +8,7 @@ from typing import Any
 from transforms import storage
 from transforms.store import layout, lease
 from transforms.store.manifest import Manifest, read_manifest, snapshots
+from transforms.store.run_ids import in_order, start_of
 from transforms.store.runs import COMMITTED, Result, read_result, timestamp
 
 UNFINISHED = "unfinished"
@@ -63,7 +64,7 @@ class Night:
         told: dict[str, Any] = {
             "run": result.run,
             "status": result.status,
-            "started": result.started or _time_of(result.run),
+            "started": result.started or start_of(result.run),
             "seconds": result.seconds,
             "message": "" if result.status == COMMITTED else result.message,
             "previous": result.previous,
@@ -117,13 +118,6 @@ def _index(index: dict[str, Any] | None) -> dict[str, Any]:
     return {"index": index["factory"] if index else None, "recall": recall["value"] if recall else None}
 
 
-def _time_of(run: str) -> str:
-    """The start that a run's name tells; nothing for a name that `embed` does not give."""
-    if layout.kind(layout.snapshot(run)) is None:
-        return ""
-    return f"{run[:4]}-{run[4:6]}-{run[6:8]}T{run[9:11]}:{run[11:13]}:{run[13:15]}Z"
-
-
 def nights(root: str, known: Iterable[Night] = ()) -> list[Night]:
     """Every run of a store by its start, the oldest first; `known` ones, which have ended, are not read again."""
     folder = storage.join(root, layout.RUNS)
@@ -134,7 +128,7 @@ def nights(root: str, known: Iterable[Night] = ()) -> list[Night]:
     found |= {run: _of_run(root, run) for run in ended if run not in found}
     missing = {*begun, *snapshots(root)} - set(found)
     rest = _without_result(root, missing, found.values()) if missing else []
-    return with_savings(sorted((*found.values(), *rest), key=lambda night: (night.started, night.run)))
+    return with_savings(sorted((*found.values(), *rest), key=lambda night: in_order(night.run, night.started)))
 
 
 def known_nights(root: str) -> list[Night]:
@@ -169,8 +163,8 @@ def _of_run(root: str, run: str) -> Night:
         if result is not None:
             return Night.of_result(result)
     except (ValueError, TypeError, KeyError) as error:
-        return Night(run, UNFINISHED, _time_of(run), message=f"its result cannot be read ({error})")
-    return Night(run, UNFINISHED, _time_of(run))
+        return Night(run, UNFINISHED, start_of(run), message=f"its result cannot be read ({error})")
+    return Night(run, UNFINISHED, start_of(run))
 
 
 def _without_result(root: str, missing: Iterable[str], found: Iterable[Night]) -> list[Night]:
@@ -185,5 +179,5 @@ def _without_result(root: str, missing: Iterable[str], found: Iterable[Night]) -
             rest.append(Night.of_manifest(manifest))
         else:
             status = "running" if lease.is_alive(root, run) else UNFINISHED
-            rest.append(Night(run, status, _time_of(run)))
+            rest.append(Night(run, status, start_of(run)))
     return rest

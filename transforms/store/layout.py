@@ -25,10 +25,10 @@ EMBEDDINGS = "embeddings"
 MANIFESTS = "manifests"
 RUNS = "runs"
 
-_RUN = r"[0-9]{8}T[0-9]{6}Z-[0-9a-f]{6}"
+RUN_ID = r"[0-9]{8}T[0-9]{6}(?:_[0-9]{3})?Z-[0-9a-f]{6}"
 _UNIT = r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?-[0-9a-f]{16}"
 _KINDS = {
-    "snapshots": rf"manifests/{_RUN}\.json",
+    "snapshots": rf"manifests/{RUN_ID}\.json",
     "parts": r"manifests/parts/[0-9a-f]{64}\.json",
     "shards": rf"embeddings/{_UNIT}\.parquet",
     "sidecars": rf"sidecars/{_UNIT}\.json",
@@ -37,7 +37,7 @@ _KINDS = {
     "ranges": r"ranges/[0-9a-f]+\.json",
     "calibrations": r"calibrations/[0-9a-f]+/[a-z.]+",
     "canary": r"canary/[0-9a-f]{16}-[0-9]+\.parquet",
-    "runs": rf"runs/{_RUN}/[a-z0-9.-]+",
+    "runs": rf"runs/{RUN_ID}/[a-z0-9.-]+",
 }
 _TEMPORARY = re.compile(r"(.+)\.tmp-[0-9a-f]{32}")
 

@@ -15,7 +15,7 @@ from transforms.report import report as reports
 from transforms.report.chart import linear_axis, log_axis
 from transforms.report.history import Night, known_nights, nights, with_savings
 from transforms.report.page import page
-from transforms.store import lease
+from transforms.store import lease, open_store
 from transforms.store.commit import finish
 from transforms.store.records import Problem
 from transforms.store.vacuum import find_rubbish, remove
@@ -80,6 +80,30 @@ def test_results_that_cannot_be_read_stop_nothing(root: str) -> None:
         (Path(root) / "runs" / run_name(number) / "result.json").write_bytes(content)
     night(root, 5, numbered(0, 5))
     assert sorted(status for _, status in told(root)) == ["committed"] + ["unfinished"] * 5
+
+
+def test_ids_with_and_without_milliseconds_are_listed_as_they_ran(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [
+        "20260101T000001Z-ffffff",  # two of one second, by an earlier version
+        "20260101T000001Z-000000",
+        "20260101T000001_001Z-aaaaaa",
+        "20260101T000001_002Z-000000",
+        "20260101T000002Z-000000",
+    ]
+    monkeypatch.setattr("helpers.snapshots.run_name", ids.__getitem__)
+    for number in range(len(ids)):
+        night(root, number, numbered(0, 5 + number))
+    assert [found.run for found in nights(root)] == ids
+    for number, run in enumerate(ids):
+        assert open_store(root, run).manifest.data["rows"]["written"] == 5 + number
+    remove(find_rubbish(root, 2, None, 2e9))
+    assert sorted(path.stem for path in (Path(root) / "manifests").iterdir()) == ids[-2:]
+    (Path(root) / "report.json").unlink()
+    for run in ids[2:4]:
+        (Path(root) / "runs" / run / "result.json").write_bytes(b"")
+    found = nights(root)
+    assert [night.run for night in found] == ids
+    assert found[2].started == "2026-01-01T00:00:01.001Z"
 
 
 def test_history_outlives_its_snapshots(root: str) -> None:

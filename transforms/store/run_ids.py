@@ -1,0 +1,56 @@
+"""Ids of runs: the start in UTC to the millisecond and six random hex digits, so that ids sort by time and never meet.
+
+`20261122T153748_123Z-fff87f`. Earlier versions wrote whole seconds, `20261122T153748Z-fff87f`; since `_` sorts after
+`Z`, plain string order is the order of the starts in a store that has both.
+"""
+
+import re
+import uuid
+from datetime import datetime, timedelta, timezone
+
+from transforms import storage
+from transforms.store import layout
+
+
+def new_run(root: str | None = None) -> str:
+    """The id of a run that starts now; greater than the id of every run of the store `root`, if one is given."""
+    return following(last_run(root) if root else None, datetime.now(timezone.utc))
+
+
+def following(last: str | None, now: datetime) -> str:
+    """An id for a run that starts at `now`, or a millisecond after the start of the run `last` where that is later."""
+    before = _moment(last) if last else None
+    if before is not None:
+        now = max(now, before + timedelta(milliseconds=1))
+    return f"{now:%Y%m%dT%H%M%S}_{now.microsecond // 1000:03d}Z-{uuid.uuid4().hex[:6]}"
+
+
+def last_run(root: str) -> str | None:
+    """The greatest id among the runs of a store, failed ones included; None where it has none."""
+    folder = storage.join(root, layout.RUNS)
+    paths = (entry.path.removeprefix(f"{folder}/") for entry in storage.storage_of(folder).below(folder))
+    return max((run for run in {path.partition("/")[0] for path in paths} if _moment(run)), default=None)
+
+
+def start_of(run: str) -> str:
+    """The start that an id states, ISO 8601; empty for a name that is no run's id.
+
+    >>> start_of("20261122T153748_123Z-fff87f"), start_of("20261122T153748Z-fff87f")
+    ('2026-11-22T15:37:48.123Z', '2026-11-22T15:37:48Z')
+    """
+    if re.fullmatch(layout.RUN_ID, run) is None:
+        return ""
+    milliseconds = run[15:].partition("Z")[0].replace("_", ".")
+    return f"{run[:4]}-{run[4:6]}-{run[6:8]}T{run[9:11]}:{run[11:13]}:{run[13:15]}{milliseconds}Z"
+
+
+def in_order(run: str, started: str) -> tuple[str, str, str]:
+    """What runs are sorted by: the start in the id; `started`, of the manifest or result, for old ids of one second."""
+    return run.rpartition("-")[0], started, run
+
+
+def _moment(run: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(start_of(run).replace("Z", "+00:00"))
+    except ValueError:  # no id, or no date
+        return None
