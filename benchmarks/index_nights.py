@@ -50,7 +50,7 @@ class Nights:
         self._count += 1
         before = read_manifest(str(self.root))
         run = Run(
-            root=str(self.root), run=f"run{self._count}", space=self.space.to_json(), partition="file",
+            root=str(self.root), id=f"run{self._count}", space=self.space.to_json(), partition="file",
             unit_tokens=1, globs=("/in/*",), options={"limit": None}, versions={}, started=now(),
             previous=before.run if before else None, version=before.version if before else None,
         )  # fmt: skip

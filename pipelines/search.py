@@ -37,7 +37,7 @@ def _search(argv: list[str]) -> int:
     store, queries = open_store(args.store, args.snapshot), args.query or read_queries(args.queries)
     from transforms.search import Searcher
 
-    results = Searcher(store, args.model).search(queries, args.k, exact=args.exact)
+    results = Searcher(store.manifest, args.model).search(queries, args.k, exact=args.exact)
     if args.output:
         write_results(args.output, queries, results)
         print(f"{sum(map(len, results))} rows for {len(queries)} queries in {args.output}")

@@ -51,7 +51,7 @@ THIRD_PARTY = {
 # Store.search is part of the interface of a store and needs what stands beside and above it.
 EXCEPTIONS = {("transforms/store/open.py", "transforms.search")}
 PACKAGES = ("pipelines", "transforms")
-BEAM_FOR_STORAGE = {f"transforms/storage/{name}.py" for name in ("beam_filesystem", "gcs", "s3")}
+BEAM_FOR_STORAGE = {f"transforms/storage/{name}.py" for name in ("beam_filesystem", "beam_options", "gcs", "s3")}
 
 
 def _files(folder: str) -> list[Path]:
@@ -193,3 +193,16 @@ def test_importing_stays_light(module: str, absent: list[str]) -> None:
     code = f"import sys, {module}; print([m for m in {absent!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_back_ends_of_storage_know_its_base_and_no_other_layer() -> None:
+    base = {"transforms.errors", *(f"transforms.storage.{name}" for name in ("base", "beam_options", "ranged"))}
+    allowed = {
+        "local": base,
+        "gcs": base,
+        "s3": base | {"transforms.storage.beam_filesystem"},
+        "beam_filesystem": base,
+    }
+    for name, modules in allowed.items():
+        found = {m for m in _imports(ROOT / f"transforms/storage/{name}.py") if m.startswith("transforms")}
+        assert found <= modules, f"{name}: {found - modules}"

@@ -18,7 +18,7 @@ from transforms.space import resolve_model
 from transforms.storage.cache import cached
 from transforms.store import locators
 from transforms.store.calibrations import kept_calibration
-from transforms.store.open import Store
+from transforms.store.manifest import Manifest
 from transforms.store.shards import open_shard, read_shard, take_rows
 
 OWN_COLUMNS = {"embedding", "norm", "row_hash", "tokens", "truncated", "pooled"}
@@ -39,16 +39,16 @@ class Searcher:
     `model` is where the snapshot's model is on this machine, if not where it was when the store was written.
     """
 
-    def __init__(self, store: Store, model: str | None = None):
-        self._store = store
+    def __init__(self, manifest: Manifest, model: str | None = None):
+        self._manifest = manifest
         self._model = model
-        self._units = [unit for unit in store.manifest.units if unit.path]
+        self._units = [unit for unit in manifest.units if unit.path]
         self._numbers = {unit.path: number for number, unit in enumerate(self._units)}
 
     @cached_property
     def _encoder(self) -> Encoder:
         """The snapshot's encoder, with the model's own prompt for queries where it has one."""
-        space, remembered = self._store.space, self._store.manifest.data["options"]
+        space, remembered = self._manifest.space, self._manifest.data["options"]
         model = self._model or remembered["model"]
         files = resolve_model(model, None if self._model else remembered["revision"])
         options = {name: remembered[name] for name in ("pooler", "max_tokens", "normalize", "truncate_dim", "dtype")}
@@ -56,13 +56,13 @@ class Searcher:
             model,
             prompt=files.modules.prompts.get("query", space.prompt),
             revision=remembered["revision"],
-            calibration=kept_calibration(self._store.root, space.calibration) if space.calibration else "",
+            calibration=kept_calibration(self._manifest.root, space.calibration) if space.calibration else "",
             **options,
         )
         differing = [name for name in space.differences(encoder.space) if name not in ("prompt", "precision")]
         if differing:
             raise SpaceMismatchError(
-                f"{model} is not the model of {self._store.root} ({', '.join(differing)} differ); "
+                f"{model} is not the model of {self._manifest.root} ({', '.join(differing)} differ); "
                 "name the same one with --model"
             )
         return encoder
@@ -76,15 +76,15 @@ class Searcher:
 
     def nearest(self, queries: np.ndarray, k: int, *, exact: bool = False) -> Hits:
         """The k rows nearest to each query vector, float32 [q, dim]."""
-        return self._exact(queries, k) if exact or not self._store.manifest.data["index"] else self._indexed(queries, k)
+        return self._exact(queries, k) if exact or not self._manifest.data["index"] else self._indexed(queries, k)
 
     def _exact(self, queries: np.ndarray, k: int) -> Hits:
-        metric = (self._store.manifest.data["index"] or {}).get("metric", "ip")
+        metric = (self._manifest.data["index"] or {}).get("metric", "ip")
         scores, positions = exact_search(self._vectors(), queries, k, metric)
         return Hits(scores, np.where(positions >= 0, positions >> 32, -1), positions & 0xFFFFFFFF)
 
     def _vectors(self) -> Iterator[tuple[np.ndarray, int]]:
-        for number, path in enumerate(self._store.manifest.shard_paths):
+        for number, path in enumerate(self._manifest.shard_paths):
             start = number << 32
             for batch in read_shard(path, ["embedding"]):
                 yield as_matrix(batch.column(0)), start
@@ -92,22 +92,22 @@ class Searcher:
 
     @cached_property
     def _locators(self) -> list[pa.Table]:
-        segments = self._store.manifest.data["index"]["segments"]
+        segments = self._manifest.data["index"]["segments"]
         paths = [cached(self._path(segment["locator"]), segment["locator_sha256"]) for segment in segments]
         return [locators.from_bytes(storage.read_bytes(path)) for path in paths]
 
     @cached_property
     def _index(self) -> SegmentedIndex:
-        segments = self._store.manifest.data["index"]["segments"]
+        segments = self._manifest.data["index"]["segments"]
         masks = [locators.keep_mask(table) for table in self._locators]
         paths = [cached(self._path(segment["path"]), segment["sha256"]) for segment in segments]
         return SegmentedIndex.open([SegmentFile(p, mask) for p, mask in zip(paths, masks, strict=True)])
 
     def _path(self, relative: str) -> str:
-        return storage.join(self._store.root, relative)
+        return storage.join(self._manifest.root, relative)
 
     def _indexed(self, queries: np.ndarray, k: int) -> Hits:
-        index = self._store.manifest.data["index"]
+        index = self._manifest.data["index"]
         found = self._index.search(queries, max(k, index["rerank"]), nprobe=index["nprobe"] or None)
         if index["rerank"]:
             found = rerank(queries, found, k, self._stored, index["metric"])
@@ -129,7 +129,7 @@ class Searcher:
     def _stored(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
         """Vectors of index rows, read through the locators; float32 [m, dim]."""
         shard, place = self._located(segment, row)
-        vectors = np.empty((len(shard), self._store.space.dim), np.float32)
+        vectors = np.empty((len(shard), self._manifest.space.dim), np.float32)
         for number in np.unique(shard):
             at = np.flatnonzero(shard == number)
             vectors[at] = as_matrix(self._rows(int(number), place[at], ["embedding"]).column(0).combine_chunks())
@@ -137,11 +137,11 @@ class Searcher:
 
     def _rows(self, number: int, rows: np.ndarray, columns: list[str]) -> pa.Table:
         """Rows of one shard, in the order asked for."""
-        return take_rows(self._store.manifest.shard_paths[number], rows, columns)
+        return take_rows(self._manifest.shard_paths[number], rows, columns)
 
     @cached_property
     def _kept(self) -> list[str]:
-        with open_shard(self._store.manifest.shard_paths[0]) as parquet:
+        with open_shard(self._manifest.shard_paths[0]) as parquet:
             return [name for name in parquet.schema_arrow.names if name not in OWN_COLUMNS]
 
     def _described(self, hits: Hits) -> list[list[dict[str, Any]]]:

@@ -16,7 +16,6 @@ from transforms.beam.commit import commit_together
 from transforms.corpus import InputFile, UnitRows
 from transforms.search import Searcher
 from transforms.space import Space, row_hashes
-from transforms.store import Store
 from transforms.store.commit import Run, finish
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
@@ -140,7 +139,7 @@ class Nights:
         manifest = read_manifest(str(self.root), run)
         assert manifest is not None
         data = {**manifest.data, "index": {**manifest.data["index"], **changed}}
-        searcher = Searcher(Store(Manifest(str(self.root), data)))
+        searcher = Searcher(Manifest(str(self.root), data))
         hits = searcher.nearest(np.array([vector_of(text, self.space.dim) for text in texts]), k)
         return [[(row["score"], row["id"]) for row in rows] for rows in searcher._described(hits)]
 

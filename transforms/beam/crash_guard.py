@@ -17,6 +17,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from transforms import storage
 from transforms.errors import SentenceBeamError
+from transforms.storage.beam_options import filesystem_options
 from transforms.store import layout
 
 # Started anew, not forked: the worker has threads and perhaps a GPU.
@@ -75,5 +76,5 @@ def _do(work: Work, there: Connection, options: dict[str, Any]) -> None:
 
 def _filesystem_options() -> dict[str, Any]:
     """What this process was told of storage."""
-    options = FileSystems._pipeline_options
+    options = filesystem_options()
     return options.get_all_options(drop_default=True) if options is not None else {}

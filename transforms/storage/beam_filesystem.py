@@ -12,6 +12,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from transforms.storage.base import Entry
+from transforms.storage.beam_options import filesystem_options
 
 
 class BeamStorage:
@@ -84,7 +85,7 @@ class BeamStorage:
 
 def storage_by_beam(path: str) -> BeamStorage:
     """The storage that holds a path. Raises ValueError where Beam has no filesystem for its scheme."""
-    if FileSystems._pipeline_options is None:  # a command without a pipeline sets none, and some do not go without
+    if filesystem_options() is None:  # a command without a pipeline sets none, and some do not go without
         FileSystems.set_options(PipelineOptions([]))
     try:
         FileSystems.get_filesystem(path)

@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, cast
 
 import google.auth
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.gcp.gcsio import create_storage_client
 from apache_beam.options.pipeline_options import PipelineOptions
 from google.api_core.exceptions import Forbidden, NotFound, PreconditionFailed, Unauthorized
@@ -26,6 +25,7 @@ from google.cloud.storage.retry import DEFAULT_RETRY
 
 from transforms.errors import InputChangedError, SentenceBeamError
 from transforms.storage.base import Entry, literal_part, names_of
+from transforms.storage.beam_options import filesystem_options
 from transforms.storage.ranged import RangedReader
 
 FIELDS = "items(name,size,crc32c,generation,updated),nextPageToken"
@@ -159,7 +159,7 @@ def _client() -> Any:
 
 @functools.lru_cache(1)
 def _new_client(process: int, emulator: str | None) -> Any:
-    options = FileSystems._pipeline_options or PipelineOptions([])
+    options = filesystem_options() or PipelineOptions([])
     try:
         google.auth.default()  # fails at once, where Beam would try for half a minute and go on without credentials
         client = create_storage_client(options)

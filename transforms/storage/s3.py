@@ -13,13 +13,13 @@ from typing import Any, BinaryIO, cast
 from apache_beam.io.aws.clients.s3.boto3_client import Client
 from apache_beam.io.aws.clients.s3.messages import GetRequest, ListRequest, S3ClientError
 from apache_beam.io.aws.s3io import S3IO
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 from botocore.exceptions import BotoCoreError, ClientError
 
 from transforms.errors import SentenceBeamError
 from transforms.storage.base import Entry, literal_part, names_of
 from transforms.storage.beam_filesystem import BeamStorage
+from transforms.storage.beam_options import filesystem_options
 
 MISSING = 404
 
@@ -102,7 +102,7 @@ def _client() -> Any:
 
 @functools.lru_cache(1)
 def _shared(process: int) -> Any:
-    return Client(FileSystems._pipeline_options or PipelineOptions([]))
+    return Client(filesystem_options() or PipelineOptions([]))
 
 
 @contextlib.contextmanager

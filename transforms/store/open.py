@@ -64,7 +64,7 @@ class Store:
         # Search knows encoder and index, which stand beside the store; only this method reaches over.
         from transforms.search import Searcher
 
-        return Searcher(self)
+        return Searcher(self.manifest)
 
 
 def open_store(path: str, snapshot: str | None = None) -> Store:

@@ -1,0 +1,24 @@
+"""The one private name of Beam that storage reads: where Beam keeps the options of its filesystems."""
+
+import apache_beam
+import pytest
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from transforms.storage.beam_options import filesystem_options
+
+CHECKED = (
+    "2.77.0"  # after looking at FileSystems.set_options and get_filesystem of a newer Beam: write that version here
+)
+
+
+def test_options_that_were_set_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileSystems, "_pipeline_options", None)
+    assert filesystem_options() is None
+    options = PipelineOptions(["--project=p"])
+    FileSystems.set_options(options)
+    assert filesystem_options() is options
+
+
+def test_beam_is_the_version_whose_source_was_read() -> None:
+    assert apache_beam.__version__ == CHECKED
