@@ -1,6 +1,7 @@
 """The one private name of Beam that storage reads: where Beam keeps the options of its filesystems."""
 
-import apache_beam
+from pathlib import Path
+
 import pytest
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -20,5 +21,6 @@ def test_options_that_were_set_are_found(monkeypatch: pytest.MonkeyPatch) -> Non
     assert filesystem_options() is options
 
 
-def test_beam_is_the_version_whose_source_was_read() -> None:
-    assert apache_beam.__version__ == CHECKED
+def test_the_pinned_beam_is_the_version_whose_source_was_read() -> None:
+    pins = (Path(__file__).resolve().parents[3] / "constraints.txt").read_text(encoding="utf8").split()
+    assert f"apache-beam=={CHECKED}" in pins
