@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pipelines import command, options
 from pipelines.output import aligned, check_output, write_rows
 from pipelines.progress import duration
-from transforms.report.history import Night, known_nights, nights
+from transforms.report.history import RunSummary, known_summaries, run_summaries
 from transforms.store import open_store
 from transforms.store.manifest import snapshots
 from transforms.store.runs import COMMITTED
@@ -36,7 +36,7 @@ def _history(argv: list[str]) -> int:
     check_output(args.output)
     current = open_store(args.store).manifest
     kept = {run: "kept" for run in snapshots(current.root)} | {current.run: "current"}
-    found = nights(current.root, known_nights(current.root))
+    found = run_summaries(current.root, known_summaries(current.root))
     states = [kept.get(night.run, "removed") if night.status == COMMITTED else "" for night in found]
     if args.output:
         write_rows(args.output, [asdict(n) | {"snapshot": state} for n, state in zip(found, states, strict=True)])
@@ -47,7 +47,7 @@ def _history(argv: list[str]) -> int:
     return 0
 
 
-def cells(night: Night, state: str) -> tuple[str, ...]:
+def cells(night: RunSummary, state: str) -> tuple[str, ...]:
     """A night's line; nothing where nothing is known."""
     counts = [getattr(night, name) for name in COUNTS]
     return (

@@ -18,7 +18,7 @@ from transforms import progress, storage
 from transforms.corpus import Columns, match_inputs, plan_file, read_span
 from transforms.corpus.files import check_distinct
 from transforms.corpus.spans import check_columns, estimated_tokens
-from transforms.index.top_pairs import EXACT_BELOW, Pairs, exact_pairs, indexed_pairs, with_copies
+from transforms.index.top_pairs import EXACT_BELOW, TopPairs, exact_pairs, indexed_pairs, with_copies
 from transforms.space import DEFAULT_MODEL, row_hashes
 
 TEXTS_AT_ONCE = 32_768
@@ -148,7 +148,7 @@ def _without(collection: Collection, good: np.ndarray) -> Collection:
     )
 
 
-def find(vectors: np.ndarray, collection: Collection, k: int) -> tuple[Pairs, str]:
+def find(vectors: np.ndarray, collection: Collection, k: int) -> tuple[TopPairs, str]:
     """The k most similar pairs of rows, and how they were found."""
     if len(vectors) < EXACT_BELOW:
         pairs, how = exact_pairs(vectors, k), "every pair compared"
@@ -158,7 +158,7 @@ def find(vectors: np.ndarray, collection: Collection, k: int) -> tuple[Pairs, st
     return with_copies(pairs, vectors, collection.of, k), how
 
 
-def described(pairs: Pairs, collection: Collection) -> list[dict[str, Any]]:
+def described(pairs: TopPairs, collection: Collection) -> list[dict[str, Any]]:
     """A row for each pair."""
     return [
         {

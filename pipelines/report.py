@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pipelines import command, options
 from pipelines.output import check_output
-from transforms.report.history import known_nights, nights
+from transforms.report.history import known_summaries, run_summaries
 from transforms.report.page import page
 from transforms.store import open_store
 
@@ -33,7 +33,7 @@ def _report(argv: list[str]) -> int:
     args = command.parse(parser(), argv)
     check_output(args.output, (".html",))
     root = open_store(args.store).root
-    found = nights(root, known_nights(root))
+    found = run_summaries(root, known_summaries(root))
     with open(args.output, "w", encoding="utf8") as f:
         f.write(page(root, found))
     print(f"{len(found)} runs in {args.output}")

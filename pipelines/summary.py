@@ -5,8 +5,8 @@ from typing import Any
 from pipelines.progress import duration
 from pipelines.resolve import Resolved
 from transforms import storage
-from transforms.report.history import Night
-from transforms.report.report import night_of
+from transforms.report.history import RunSummary
+from transforms.report.report import summary_of
 from transforms.store import layout
 from transforms.store.runs import Result
 
@@ -33,7 +33,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
     lines += index_lines(result.index, resolved.previous.data["index"] if resolved.previous else None)
     lines += [f"store       {root} (snapshot {result.run})"]
     lines += [f"rejects     {storage.join(root, 'rejects')}"] if n["rejected"] else []
-    night = night_of(root, result.run)
+    night = summary_of(root, result.run)
     lines += [f"money       {money_line(night)}"] if night and night.spent is not None else []
     lines += [f"report      {storage.join(root, layout.PAGE)}"] if night else []
     return [*lines, f"manifest    {storage.join(job.root, layout.MANIFEST)}"]
@@ -44,7 +44,7 @@ def changes_line(changes: dict[str, int]) -> str:
     return f"{changes['added']:,} rows added, {changes['changed']:,} changed, {changes['deleted']:,} deleted"
 
 
-def money_line(night: Night) -> str:
+def money_line(night: RunSummary) -> str:
     """What the run cost, and what embedding everything would have cost beyond it."""
     saved = "" if night.saved is None else f", {night.saved:,.2f} saved"
     return f"{night.spent:,.2f} spent{saved}, at {night.price_per_hour:g} an hour"

@@ -15,7 +15,7 @@ from apache_beam.pvalue import TaggedOutput
 from transforms import progress
 from transforms.beam.job import CARRIED, PROBLEMS
 from transforms.corpus import Columns, Span, UnitRows, read_span
-from transforms.corpus.blocks import BLOCK_BYTES, Block, Packer, cut, slices, unit_rows, unpack, without
+from transforms.corpus.blocks import BLOCK_BYTES, PackedRows, Packer, cut, slices, unit_rows, unpack, without
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.lines import read_lines
 from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
@@ -27,7 +27,7 @@ from transforms.store.lease import Renewal
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, carried
-from transforms.store.units import Standing
+from transforms.store.units import ShardsPresent
 
 READ_TOKENS = 16_000_000  # in one element at most, so that blocks become large
 READS_WANTED = 64
@@ -93,7 +93,7 @@ def unchanged(planned: list[PlannedFile], job: EmbedJob) -> Manifest | None:
     now = [(f.relative, content_of(f.relative, f.format, f.size, f.checksum)) for f in files]
     if Counter(file if named else file[1] for file in before) != Counter(file if named else file[1] for file in now):
         return None
-    return manifest if all(map(Standing(job.root), manifest.units)) else None
+    return manifest if all(map(ShardsPresent(job.root), manifest.units)) else None
 
 
 class CountFn(beam.DoFn):
@@ -159,7 +159,7 @@ def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:
     rows, tokens = sum(span.rows or 0 for span in spans), sum(span.tokens for span in spans)
     if job.buckets is None:
         return Buckets.choose(rows, tokens, job.run.unit_tokens)
-    return job.buckets.tonight(rows, tokens, job.run.unit_tokens)
+    return job.buckets.for_rows(rows, tokens, job.run.unit_tokens)
 
 
 def readings(spans: list[Span], buckets: Buckets) -> Iterator[ToRead]:
@@ -178,7 +178,7 @@ def readings(spans: list[Span], buckets: Buckets) -> Iterator[ToRead]:
 
 
 class ReadRowsFn(beam.DoFn):
-    """Spans -> (group of buckets, Block) for all their rows; an empty block for every group of the run."""
+    """Spans -> (group of buckets, PackedRows) for all their rows; an empty block for every group of the run."""
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -189,14 +189,14 @@ class ReadRowsFn(beam.DoFn):
     def process(self, work: ToRead) -> Iterator[Any]:
         key = astuple(work.buckets)
         if work.first:
-            yield from (((*key, group), Block((), b"")) for group in range(work.buckets.groups))
+            yield from (((*key, group), PackedRows((), b"")) for group in range(work.buckets.groups))
         try:
             for group, block in self._blocks(work):
                 yield (*key, group), block
         except SentenceBeamError as error:
             yield TaggedOutput(PROBLEMS, Problem.of(error))
 
-    def _blocks(self, work: ToRead) -> Iterator[tuple[int, Block]]:
+    def _blocks(self, work: ToRead) -> Iterator[tuple[int, PackedRows]]:
         packer = Packer(work.buckets)
         for span in work.spans:
             for rows in read_span(span, self._job.columns, self._job.run.unit_tokens):
@@ -216,7 +216,7 @@ class Group:
     heavy: dict[int, int]
 
     @classmethod
-    def of(cls, key: Key, blocks: Iterable[Block]) -> "Group":
+    def of(cls, key: Key, blocks: Iterable[PackedRows]) -> "Group":
         """What the blocks' counts say."""
         buckets, number = Buckets(*key[:-1]), key[-1]
         rows = np.zeros(buckets.per_group, np.int64)
@@ -225,7 +225,7 @@ class Group:
         pieces = {number * buckets.per_group + i: buckets.pieces(n) for i, n in enumerate(rows.tolist())}
         return cls(buckets, number, {bucket: n for bucket, n in pieces.items() if n > 1})
 
-    def light(self, blocks: Iterable[Block]) -> list[bytes]:
+    def light(self, blocks: Iterable[PackedRows]) -> list[bytes]:
         """The blocks without the rows of heavy buckets."""
         packed = (block.data for block in blocks if block.counts)
         return [without(data, self.buckets, self.heavy) for data in packed] if self.heavy else list(packed)
@@ -236,7 +236,7 @@ class Group:
             if bucket not in self.heavy:
                 yield unit_rows(self.buckets.name(bucket), bucket, table)
 
-    def pieces(self, blocks: Iterable[Block]) -> Iterator[tuple[tuple[str, int], bytes]]:
+    def pieces(self, blocks: Iterable[PackedRows]) -> Iterator[tuple[tuple[str, int], bytes]]:
         """((unit's name, bucket), block) for the rows of heavy buckets, and an empty block for each piece."""
         for bucket, count in self.heavy.items():
             yield from ((self._piece(bucket, k), b"") for k in range(count))

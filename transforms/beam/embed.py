@@ -12,7 +12,7 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.shared import Shared
 
 from transforms import progress
-from transforms.beam.content import Block, Group, Key, ReadRowsFn, piece_unit
+from transforms.beam.content import Group, Key, PackedRows, ReadRowsFn, piece_unit
 from transforms.beam.crash_guard import marked
 from transforms.beam.job import PROBLEMS, check_worker
 from transforms.beam.quantize import quantized
@@ -166,7 +166,7 @@ class EmbedSpansFn(EmbedFn):
 class EmbedBucketsFn(EmbedFn):
     """(group of buckets, its blocks) -> the units; `pieces` has what the heavy buckets among them hold."""
 
-    def process(self, grouped: tuple[Key, Iterable[Block]]) -> Iterator[Any]:
+    def process(self, grouped: tuple[Key, Iterable[PackedRows]]) -> Iterator[Any]:
         key, blocks = grouped
         group = Group.of(key, blocks)
         yield from (TaggedOutput(PIECES, piece) for piece in group.pieces(blocks))

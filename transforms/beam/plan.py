@@ -19,7 +19,7 @@ from transforms.store.carry import carry_renamed, of_files_read
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
-from transforms.store.units import Standing
+from transforms.store.units import ShardsPresent
 
 
 class Plan(beam.PTransform):
@@ -85,7 +85,7 @@ class PlanFileFn(beam.DoFn):
         self._job = job
 
     def setup(self) -> None:
-        self._stands = Standing(self._job.root)
+        self._stands = ShardsPresent(self._job.root)
         self._known: dict[str, tuple[dict[str, Any], list[UnitRecord]]] | None = None
 
     def process(self, file: InputFile | Problem) -> Iterator[PlannedFile | Problem]:
@@ -200,7 +200,7 @@ def with_renamed(files: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     manifest = read_manifest(job.root, job.run.previous) if any(item.spans for item in files) else None
     if manifest is None:
         return files
-    files = carry_renamed(files, manifest, Standing(job.root))
+    files = carry_renamed(files, manifest, ShardsPresent(job.root))
     while moving := of_files_read(files):
         paths = {item.file.path for item in moving}
         files = [read_footer(item, job) if item.file.path in paths else item for item in files]

@@ -19,7 +19,7 @@ COMPRESSION = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True)
-class Block:
+class PackedRows:
     """Packed rows of one group of buckets; `counts` are the rows of each bucket of the group."""
 
     counts: tuple[int, ...]
@@ -40,7 +40,7 @@ class Packer:
             self.tables.append(_table(rows))
             self.size += self.tables[-1].nbytes
 
-    def flush(self) -> Iterator[tuple[int, Block]]:
+    def flush(self) -> Iterator[tuple[int, PackedRows]]:
         """(group, block) for the rows collected so far, which are forgotten."""
         if not self.tables:
             return
@@ -52,7 +52,7 @@ class Packer:
         groups, starts = np.unique(bucket // per_group, return_index=True)
         for group, start, stop in zip(groups, starts, [*starts[1:], len(table)], strict=True):
             counts = np.bincount(bucket[start:stop] - group * per_group, minlength=per_group)
-            yield int(group), Block(tuple(counts.tolist()), pack(table.slice(start, stop - start)))
+            yield int(group), PackedRows(tuple(counts.tolist()), pack(table.slice(start, stop - start)))
 
 
 def _table(rows: UnitRows) -> pa.Table:

@@ -30,11 +30,11 @@ class Buckets:
         """Buckets of a unit's size at most, on average; 2**`least` of them at least."""
         return cls(max(least, (max(1, -(-tokens // unit_tokens)) - 1).bit_length()), rows, rows, tokens)
 
-    def tonight(self, rows: int, tokens: int, unit_tokens: int) -> "Buckets":
+    def for_rows(self, rows: int, tokens: int, unit_tokens: int) -> "Buckets":
         """The same buckets for the rows of another night, or more of them where the rows have more than doubled.
 
         >>> first = Buckets.choose(rows=100, tokens=1000, unit_tokens=500)
-        >>> [first.tonight(rows, 10 * rows, 500).bits for rows in (10, 100, 200, 201, 500)]
+        >>> [first.for_rows(rows, 10 * rows, 500).bits for rows in (10, 100, 200, 201, 500)]
         [1, 1, 1, 3, 4]
         """
         if rows > GROWTH * self.chosen_rows:

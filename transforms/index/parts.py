@@ -38,7 +38,7 @@ class Coarse:
 
 
 @dataclass(frozen=True)
-class Part:
+class OpenSegment:
     """A segment: its number, the faiss index that owns the mapped file, and which rows are not deleted."""
 
     number: int
@@ -129,12 +129,12 @@ def _scan_lists(
     return scores, rows
 
 
-def open_part(faiss: Any, number: int, segment: SegmentFile) -> Part:
+def open_segment(faiss: Any, number: int, segment: SegmentFile) -> OpenSegment:
     """Map one file. Raises SentenceBeamError where it is no index."""
     index = read_segment(faiss, segment.path)
     if hasattr(index, "parallel_mode"):
         index.parallel_mode = _BY_QUERY
-    return Part(number, index, None if segment.keep is None else np.asarray(segment.keep, dtype=bool))
+    return OpenSegment(number, index, None if segment.keep is None else np.asarray(segment.keep, dtype=bool))
 
 
 def coarse_fingerprint(faiss: Any, index: Any) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.index.exact import best_first, gains_to_scores, no_results, pair_scores
 from transforms.index.faiss_module import load_faiss, use_threads
-from transforms.index.parts import Coarse, Part, coarse_fingerprint, open_part
+from transforms.index.parts import Coarse, OpenSegment, coarse_fingerprint, open_segment
 from transforms.index.segment import SegmentFile, nearest_lists
 from transforms.index.vectors import as_vectors, metric_name
 
@@ -32,7 +32,7 @@ class SegmentedIndex:
     Ties are broken by (segment, row). Flat segments are always scanned in full.
     """
 
-    def __init__(self, parts: Sequence[Part]):
+    def __init__(self, parts: Sequence[OpenSegment]):
         self._parts = list(parts)
         self._lists = next((part.index for part in self._parts if part.has_lists), None)
 
@@ -151,15 +151,15 @@ def _result(gains: np.ndarray, positions: np.ndarray, metric: str) -> SearchResu
     return SearchResult(gains_to_scores(gains, metric), *_split(positions))
 
 
-def _open_one(faiss: Any, number: int, segment: SegmentFile) -> Part:
-    part = open_part(faiss, number, segment)
+def _open_one(faiss: Any, number: int, segment: SegmentFile) -> OpenSegment:
+    part = open_segment(faiss, number, segment)
     if segment.keep is not None and len(segment.keep) != part.index.ntotal:
         lengths = f"{part.index.ntotal} rows, but the locator table has {len(segment.keep)}"
         raise SentenceBeamError(f"{segment.path}: {lengths}; run verify")
     return part
 
 
-def _check_alike(faiss: Any, parts: Sequence[Part], segments: Sequence[SegmentFile]) -> None:
+def _check_alike(faiss: Any, parts: Sequence[OpenSegment], segments: Sequence[SegmentFile]) -> None:
     first: dict[str, tuple[object, Path | str]] = {}
     for part, segment in zip(parts, segments, strict=True):
         marks: dict[str, object] = {"dim and metric": (part.index.d, part.index.metric_type)}

@@ -27,7 +27,7 @@ _SCORED = 1 << 14  # pairs whose scores are computed at once
 _ROUGH = 0.05  # how far a score of the index may be from the true one
 
 
-class Pairs(NamedTuple):
+class TopPairs(NamedTuple):
     """Pairs of rows, first < second, best first, ties by rows."""
 
     scores: np.ndarray  # float32 [m]
@@ -35,7 +35,7 @@ class Pairs(NamedTuple):
     second: np.ndarray  # int64 [m]
 
 
-def exact_pairs(vectors: np.ndarray, k: int, *, block: int = BLOCK) -> Pairs:
+def exact_pairs(vectors: np.ndarray, k: int, *, block: int = BLOCK) -> TopPairs:
     """The k pairs of rows float32 [n, d] with the highest inner product; all pairs where there are fewer.
 
     Memory beside the vectors: one block of scores, and the pairs. `vectors` may be mapped from a file.
@@ -105,14 +105,14 @@ class _Best:
             found[start : start + _SCORED] = np.einsum("nd,nd->n", first, second, dtype=np.float64)
         return found
 
-    def pairs(self) -> Pairs:
+    def pairs(self) -> TopPairs:
         """The best so far."""
         if self._waiting:
             self._settle()
-        return Pairs(self._best[1], *self._best[0])
+        return TopPairs(self._best[1], *self._best[0])
 
 
-def indexed_pairs(vectors: np.ndarray, k: int, *, threads: int | None = None) -> tuple[Pairs, float]:
+def indexed_pairs(vectors: np.ndarray, k: int, *, threads: int | None = None) -> tuple[TopPairs, float]:
     """About the k pairs with the highest inner product, from each row's nearest neighbours by an index.
 
     Also returns the share of a sample of rows whose nearest neighbour the index found.
@@ -160,7 +160,7 @@ def _found_nearest(index: SegmentedIndex, plan: IndexPlan, vectors: np.ndarray, 
     return float((np.where(other, near, -np.inf).max(axis=1) >= true - 1e-4).mean())
 
 
-def with_copies(pairs: Pairs, vectors: np.ndarray, of: np.ndarray, k: int) -> Pairs:
+def with_copies(pairs: TopPairs, vectors: np.ndarray, of: np.ndarray, k: int) -> TopPairs:
     """The k best pairs of rows, from those of distinct vectors float32 [n, d]; `of` int64 [rows] is each row's vector.
 
     Rows of one vector are pairs too, with its score with itself.
@@ -179,7 +179,7 @@ def with_copies(pairs: Pairs, vectors: np.ndarray, of: np.ndarray, k: int) -> Pa
     expanded = np.concatenate([np.empty((0, 2), np.int64), *rows])
     repeated = np.repeat(scores[places], [len(found) for found in rows])
     best = np.lexsort((expanded[:, 1], expanded[:, 0], -repeated))[:k]
-    return Pairs(repeated[best], expanded[best, 0], expanded[best, 1])
+    return TopPairs(repeated[best], expanded[best, 0], expanded[best, 1])
 
 
 def _sizes(counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -31,7 +31,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Part:
+class SegmentRows:
     """A segment as compaction sees it."""
 
     number: int
@@ -60,7 +60,7 @@ def imbalance(sizes: np.ndarray) -> float | None:
     return float((sizes.astype(np.float64) ** 2).sum()) * len(sizes) / total**2 if total else None
 
 
-def compaction(parts: Sequence[Part], new_rows: int) -> Compaction:
+def compaction(parts: Sequence[SegmentRows], new_rows: int) -> Compaction:
     """What to rewrite on a night that brings `new_rows`: segments full of deleted rows, deltas that have piled up."""
     worn = {part.number for part in parts if part.worn}
     deltas = [part for part in parts if part.delta]

@@ -16,7 +16,7 @@ FROM_LEDGER = ("read", "rejected", "embedded", "reused", "duplicates", "carried"
 
 
 @dataclass(frozen=True)
-class Night:
+class RunSummary:
     """One run. What is not known of it is None.
 
     `status` is "committed", "failed", "running" or "unfinished" (it ended without a word). `rows` are those of its
@@ -58,7 +58,7 @@ class Night:
     saved: float | None = None
 
     @classmethod
-    def of_result(cls, result: Result) -> "Night":
+    def of_result(cls, result: Result) -> "RunSummary":
         """A run that told how it ended."""
         price, ledger = result.price_per_hour, result.ledger
         told: dict[str, Any] = {
@@ -87,7 +87,7 @@ class Night:
         return cls(**told)
 
     @classmethod
-    def of_manifest(cls, manifest: Manifest) -> "Night":
+    def of_manifest(cls, manifest: Manifest) -> "RunSummary":
         """A run whose snapshot stands though its result was never written."""
         data = manifest.data
         return cls(
@@ -107,7 +107,7 @@ class Night:
         )
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "Night":
+    def from_dict(cls, values: dict[str, Any]) -> "RunSummary":
         """Read back what `asdict` gave. Raises TypeError where that was something else."""
         names = {f.name for f in fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in names})
@@ -118,66 +118,68 @@ def _index(index: dict[str, Any] | None) -> dict[str, Any]:
     return {"index": index["factory"] if index else None, "recall": recall["value"] if recall else None}
 
 
-def nights(root: str, known: Iterable[Night] = ()) -> list[Night]:
+def run_summaries(root: str, known: Iterable[RunSummary] = ()) -> list[RunSummary]:
     """Every run of a store by its start, the oldest first; `known` ones, which have ended, are not read again."""
     folder = storage.join(root, layout.RUNS)
     paths = [entry.path.removeprefix(f"{root}/") for entry in storage.storage_of(folder).below(folder)]
     ended = {run for path in paths if (run := layout.result_run(path))}
     begun = {run for path in paths if (run := path.split("/")[1]) and path == layout.plan(run)}
-    found = {night.run: night for night in known if night.run in ended}
+    found = {summary.run: summary for summary in known if summary.run in ended}
     found |= {run: _of_run(root, run) for run in ended if run not in found}
     missing = {*begun, *snapshots(root)} - set(found)
     rest = _without_result(root, missing, found.values()) if missing else []
-    return with_savings(sorted((*found.values(), *rest), key=lambda night: in_order(night.run, night.started)))
+    return with_savings(sorted((*found.values(), *rest), key=lambda summary: in_order(summary.run, summary.started)))
 
 
-def known_nights(root: str) -> list[Night]:
+def known_summaries(root: str) -> list[RunSummary]:
     """Nights that the store's report holds, which spares reading their results; none where it cannot be read."""
     path = storage.join(root, layout.REPORT)
     found = storage.storage_of(path).read_versioned(path)
     try:
-        return [Night.from_dict(night) for night in json.loads(found[0])["nights"]] if found else []
+        return [RunSummary.from_dict(summary) for summary in json.loads(found[0])["nights"]] if found else []
     except (ValueError, TypeError, KeyError, AttributeError):
         return []
 
 
-def with_savings(ordered: list[Night]) -> list[Night]:
-    """The nights with `saved`: the time that the spared tokens would have taken, at the price of the night.
+def with_savings(ordered: list[RunSummary]) -> list[RunSummary]:
+    """The nights with `saved`: the time that the spared tokens would have taken, at the price of the summary.
 
     They are taken to cost what they would have at the best speed of any night so far with these pooled vectors, since
     the time of a small night is mostly start-up.
     """
     best: dict[str, float] = {}
     found = []
-    for night in ordered:
-        speed = best[night.pooled] = max(best.get(night.pooled, 0.0), night.tokens_per_second or 0.0)
-        priced = night.price_per_hour is not None and night.spared is not None and speed > 0
-        saved = night.spared / speed * night.price_per_hour / 3600 if priced else None  # type: ignore[operator]
-        found.append(replace(night, saved=None if saved is None else round(saved, 6)))
+    for summary in ordered:
+        speed = best[summary.pooled] = max(best.get(summary.pooled, 0.0), summary.tokens_per_second or 0.0)
+        priced = summary.price_per_hour is not None and summary.spared is not None and speed > 0
+        saved = summary.spared / speed * summary.price_per_hour / 3600 if priced else None  # type: ignore[operator]
+        found.append(replace(summary, saved=None if saved is None else round(saved, 6)))
     return found
 
 
-def _of_run(root: str, run: str) -> Night:
+def _of_run(root: str, run: str) -> RunSummary:
     try:
         result = read_result(root, run)
         if result is not None:
-            return Night.of_result(result)
+            return RunSummary.of_result(result)
     except (ValueError, TypeError, KeyError) as error:
-        return Night(run, UNFINISHED, start_of(run), message=f"its result cannot be read ({error})")
-    return Night(run, UNFINISHED, start_of(run))
+        return RunSummary(run, UNFINISHED, start_of(run), message=f"its result cannot be read ({error})")
+    return RunSummary(run, UNFINISHED, start_of(run))
 
 
-def _without_result(root: str, missing: Iterable[str], found: Iterable[Night]) -> list[Night]:
+def _without_result(root: str, missing: Iterable[str], found: Iterable[RunSummary]) -> list[RunSummary]:
     """Runs that left no result: committed where a later snapshot, or the current one, stands on theirs."""
     current = read_manifest(root)
-    stood_on = {night.previous for night in found if night.status == COMMITTED} | {current.run if current else None}
+    stood_on = {summary.previous for summary in found if summary.status == COMMITTED} | {
+        current.run if current else None
+    }
     rest = []
     for run in sorted(missing, reverse=True):
         manifest = read_manifest(root, run) if run in stood_on else None
         if manifest is not None:
             stood_on.add(manifest.data["previous"])
-            rest.append(Night.of_manifest(manifest))
+            rest.append(RunSummary.of_manifest(manifest))
         else:
             status = "running" if lease.is_alive(root, run) else UNFINISHED
-            rest.append(Night(run, status, start_of(run)))
+            rest.append(RunSummary(run, status, start_of(run)))
     return rest

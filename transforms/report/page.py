@@ -5,7 +5,7 @@ from datetime import datetime
 from html import escape
 
 from transforms.report.chart import Series, bar_chart, line_chart
-from transforms.report.history import Night
+from transforms.report.history import RunSummary
 from transforms.store.runs import COMMITTED
 
 PLOTTED = 366
@@ -52,76 +52,78 @@ td.told { white-space: normal; overflow-wrap: anywhere; }
 """
 
 
-def page(store: str, nights: Sequence[Night]) -> str:
+def page(store: str, summaries: Sequence[RunSummary]) -> str:
     """The page of a store, from its nights in order."""
-    last = next((night for night in reversed(nights) if night.status == COMMITTED), None)
+    last = next((summary for summary in reversed(summaries) if summary.status == COMMITTED), None)
     parts = [
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(store)}</title><style>{STYLE}</style></head><body><main>",
         f'<div class="soft">sentence-beam report</div><h1>{escape(store)}</h1>',
         _last(last) if last else '<p class="soft">no snapshot yet</p>',
-        f"<h2>Nights{_failures(nights[-PLOTTED:])}</h2>",
-        f'<div class="charts">{"".join(_figures(nights[-PLOTTED:]))}</div>',
-        f"<h2>Runs</h2>{_table(nights[-LISTED:])}{_more(len(nights))}",
+        f"<h2>Nights{_failures(summaries[-PLOTTED:])}</h2>",
+        f'<div class="charts">{"".join(_figures(summaries[-PLOTTED:]))}</div>',
+        f"<h2>Runs</h2>{_table(summaries[-LISTED:])}{_more(len(summaries))}",
         "</main></body></html>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _last(night: Night) -> str:
-    when = f'<p class="soft">snapshot {escape(night.run)}, {_time(night.started)} UTC</p>'
+def _last(summary: RunSummary) -> str:
+    when = f'<p class="soft">snapshot {escape(summary.run)}, {_time(summary.started)} UTC</p>'
     tiles = "".join(f'<div class="tile"><span>{name}</span><b>{value}</b><span>{more}</span></div>'
-                    for name, value, more in _tiles(night))  # fmt: skip
-    return f'{when}<div class="tiles">{tiles}</div><h2>Where its vectors come from</h2>{_work(night)}'
+                    for name, value, more in _tiles(summary))  # fmt: skip
+    return f'{when}<div class="tiles">{tiles}</div><h2>Where its vectors come from</h2>{_work(summary)}'
 
 
-def _tiles(night: Night) -> list[tuple[str, str, str]]:
+def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
     """Name, figure and a remark; what the run did not measure is left out."""
-    grown = "" if night.added is None else f"+{_count(night.added)} &minus;{_count(night.deleted)}"
+    grown = "" if summary.added is None else f"+{_count(summary.added)} &minus;{_count(summary.deleted)}"
     tiles = [
-        ("rows", _count(night.rows), grown),
-        ("embedded", _count(night.embedded), _share(night.embedded, night.rows)),
-        ("time", _duration(night.seconds or 0.0), f"{_short(night.tokens_per_second or 0.0)} tokens/s"),
-        ("rejected", _count(night.rejected), _share(night.rejected, night.read)),
-        ("truncated", _count(night.truncated), _share(night.truncated, night.rows)),
+        ("rows", _count(summary.rows), grown),
+        ("embedded", _count(summary.embedded), _share(summary.embedded, summary.rows)),
+        ("time", _duration(summary.seconds or 0.0), f"{_short(summary.tokens_per_second or 0.0)} tokens/s"),
+        ("rejected", _count(summary.rejected), _share(summary.rejected, summary.read)),
+        ("truncated", _count(summary.truncated), _share(summary.truncated, summary.rows)),
     ]
-    if night.recall is not None:
-        tiles.append(("recall@10", f"{night.recall:.4f}", escape(night.index or "")))
-    if night.spent is not None:
-        tiles.append(("spent", _money(night.spent), "" if night.saved is None else f"{_money(night.saved)} saved"))
-    if night.damaged:
-        tiles.append(("damaged", _count(night.damaged), "old shards, embedded again"))
+    if summary.recall is not None:
+        tiles.append(("recall@10", f"{summary.recall:.4f}", escape(summary.index or "")))
+    if summary.spent is not None:
+        tiles.append(
+            ("spent", _money(summary.spent), "" if summary.saved is None else f"{_money(summary.saved)} saved")
+        )
+    if summary.damaged:
+        tiles.append(("damaged", _count(summary.damaged), "old shards, embedded again"))
     return tiles
 
 
-def _work(night: Night) -> str:
-    rows = night.rows or 0
-    counts = [(i, name, getattr(night, field) or 0) for i, (field, name) in enumerate(WORK)]
+def _work(summary: RunSummary) -> str:
+    rows = summary.rows or 0
+    counts = [(i, name, getattr(summary, field) or 0) for i, (field, name) in enumerate(WORK)]
     bars = "".join(f'<i class="work{i}" style="flex:{n}" title="{name}"></i>' for i, name, n in counts if n)
     keys = "".join(
         f'<span><i class="work{i}"></i>{name} <b>{_count(n)}</b> <span class="soft">{_percent(n, rows)}</span></span>'
         for i, name, n in counts
     )
     told = (
-        f'<div class="soft">{_count(night.added)} rows were added, {_count(night.changed)} changed and '
-        f"{_count(night.deleted)} deleted since the snapshot before.</div>"
+        f'<div class="soft">{_count(summary.added)} rows were added, {_count(summary.changed)} changed and '
+        f"{_count(summary.deleted)} deleted since the snapshot before.</div>"
     )
-    changes = told if night.added is not None and night.previous else ""
+    changes = told if summary.added is not None and summary.previous else ""
     return f'<div class="card"><div class="stack">{bars}</div><div class="key">{keys}</div>{changes}</div>'
 
 
-def _failures(nights: Sequence[Night]) -> str:
-    failed = sum(night.status != COMMITTED for night in nights)
+def _failures(summaries: Sequence[RunSummary]) -> str:
+    failed = sum(summary.status != COMMITTED for summary in summaries)
     return f' <span class="soft">dotted: {failed} that committed nothing</span>' if failed else ""
 
 
-def _figures(nights: Sequence[Night]) -> list[str]:
-    labels = [_day(night.started) for night in nights]
-    failed = [night.status != COMMITTED for night in nights]
+def _figures(summaries: Sequence[RunSummary]) -> list[str]:
+    labels = [_day(summary.started) for summary in summaries]
+    failed = [summary.status != COMMITTED for summary in summaries]
 
     def series(name: str, show: Callable[[float], str] = _short, whole: bool = False) -> Series:
-        values = [None if bad else getattr(night, name) for night, bad in zip(nights, failed, strict=True)]
+        values = [None if bad else getattr(summary, name) for summary, bad in zip(summaries, failed, strict=True)]
         return Series(labels, values, failed, show, whole)
 
     drawn = [
@@ -132,32 +134,35 @@ def _figures(nights: Sequence[Night]) -> list[str]:
         ("recall", "at 10", line_chart(series("recall", lambda value: f"{value:.4g}"), top=1.0)),
         ("time", "seconds from start to commit", bar_chart(series("seconds"))),
     ]
-    if any(night.saved is not None for night in nights):
+    if any(summary.saved is not None for summary in summaries):
         drawn.append(("saved", "against embedding everything", bar_chart(series("saved", _money))))
     return [f"<figure><figcaption>{name}<span>{what}</span></figcaption>{svg}</figure>" for name, what, svg in drawn]
 
 
-def _table(nights: Sequence[Night]) -> str:
-    money = any(night.spent is not None for night in nights)
+def _table(summaries: Sequence[RunSummary]) -> str:
+    money = any(summary.spent is not None for summary in summaries)
     heads = ["started (UTC)", "time", *COLUMNS, "recall", *(["spent", "saved"] if money else []), "run"]
     rows = []
-    for night in reversed(nights):
-        cells = [_time(night.started), _duration(night.seconds) if night.seconds is not None else ""]
-        cells += _told(night) if night.status != COMMITTED else _counts(night)
-        cells += ["" if value is None else _money(value) for value in (night.spent, night.saved)] if money else []
-        cells.append(f'<span class="soft">{escape(night.run)}</span>')
+    for summary in reversed(summaries):
+        cells = [_time(summary.started), _duration(summary.seconds) if summary.seconds is not None else ""]
+        cells += _told(summary) if summary.status != COMMITTED else _counts(summary)
+        cells += ["" if value is None else _money(value) for value in (summary.spent, summary.saved)] if money else []
+        cells.append(f'<span class="soft">{escape(summary.run)}</span>')
         rows.append("<tr>" + "".join(cell if cell[:3] == "<td" else f"<td>{cell}</td>" for cell in cells) + "</tr>")
     head = "".join(f"<th>{name}</th>" for name in heads)
     return f'<div class="card scroll"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
 
 
-def _counts(night: Night) -> list[str]:
-    return [*(_count(getattr(night, name)) for name in COLUMNS), "" if night.recall is None else f"{night.recall:.4f}"]
+def _counts(summary: RunSummary) -> list[str]:
+    return [
+        *(_count(getattr(summary, name)) for name in COLUMNS),
+        "" if summary.recall is None else f"{summary.recall:.4f}",
+    ]
 
 
-def _told(night: Night) -> list[str]:
+def _told(summary: RunSummary) -> list[str]:
     """What a run that committed nothing said, in place of its counts."""
-    told = f'<span class="bad">{escape(night.status)}</span> {escape(night.message)}'
+    told = f'<span class="bad">{escape(summary.status)}</span> {escape(summary.message)}'
     return [f'<td class="told" colspan="{len(COLUMNS) + 1}">{told}</td>']
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from transforms import storage
-from transforms.report.history import Night, known_nights, nights
+from transforms.report.history import RunSummary, known_summaries, run_summaries
 from transforms.report.page import page
 from transforms.store import layout
 from transforms.store.manifest import to_bytes
@@ -17,7 +17,7 @@ _LOGGER = logging.getLogger(__name__)
 
 def write_report(root: str) -> None:
     """Bring `report.json` and `report.html` up to the last run that ended."""
-    found = nights(root, known_nights(root))
+    found = run_summaries(root, known_summaries(root))
     _put(root, layout.REPORT, to_bytes(report(found)))
     _put(root, layout.PAGE, page(root, found).encode())
 
@@ -31,15 +31,15 @@ def bring_up_to_date(root: str) -> None:
         _LOGGER.error("%s: the report was not written (%s); sentence-beam report makes one", root, reason)
 
 
-def report(found: list[Night]) -> dict[str, Any]:
-    """The fields of the last committed night, and all nights under `nights`."""
-    last = next((night for night in reversed(found) if night.status == COMMITTED), None)
-    return {"format": FORMAT, **(asdict(last) if last else {}), "nights": [asdict(night) for night in found]}
+def report(found: list[RunSummary]) -> dict[str, Any]:
+    """The fields of the last committed summary, and all nights under `nights`."""
+    last = next((summary for summary in reversed(found) if summary.status == COMMITTED), None)
+    return {"format": FORMAT, **(asdict(last) if last else {}), "nights": [asdict(summary) for summary in found]}
 
 
-def night_of(root: str, run: str) -> Night | None:
+def summary_of(root: str, run: str) -> RunSummary | None:
     """What the report says of a run; None where it does not know it."""
-    return next((night for night in known_nights(root) if night.run == run), None)
+    return next((summary for summary in known_summaries(root) if summary.run == run), None)
 
 
 def _put(root: str, name: str, data: bytes) -> None:

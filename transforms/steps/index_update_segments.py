@@ -17,7 +17,7 @@ from transforms.index import Candidates, ExactNeighbours, SegmentFile, train
 from transforms.index.choose import plan_for
 from transforms.index.recall import recall_among, recall_of
 from transforms.index.segment import SegmentWriter, flat_vectors
-from transforms.index.upkeep import Compaction, Fit, Part, compaction, drifted, imbalance
+from transforms.index.upkeep import Compaction, Fit, SegmentRows, compaction, drifted, imbalance
 from transforms.steps import held_out, matching
 from transforms.steps.index_files import (
     K,
@@ -66,7 +66,7 @@ def decide(job: NightJob, found: list[Matched]) -> list[Target]:
     new = {piece: sum(m.new[piece] for m in found) for piece in range(len(night.came))}
     held = sum(m.held for m in found)
     parts = [
-        Part(segment.number, segment.kind == "delta", segment.rows, segment.live - nulled[segment.number])
+        SegmentRows(segment.number, segment.kind == "delta", segment.rows, segment.live - nulled[segment.number])
         for segment in night.segments.values()
         if segment.kind != HELD_OUT and segment.live > nulled[segment.number]
     ]
@@ -87,7 +87,7 @@ def decide(job: NightJob, found: list[Matched]) -> list[Target]:
     return targets
 
 
-def _due(night: Night, parts: list[Part], new_rows: int) -> Compaction:
+def _due(night: Night, parts: list[SegmentRows], new_rows: int) -> Compaction:
     """What to rewrite tonight; all segments where one segment is wanted and there is a reason."""
     due, everything = compaction(parts, new_rows), frozenset(part.number for part in parts)
     if night.merge and len(parts) + (new_rows > 0) > 1:
@@ -95,7 +95,9 @@ def _due(night: Night, parts: list[Part], new_rows: int) -> Compaction:
     return replace(due, numbers=everything, with_new=True) if due.why and night.request["merge"] else due
 
 
-def _targets(job: NightJob, night: Night, parts: list[Part], due: Compaction, new: dict[int, int]) -> list[Target]:
+def _targets(
+    job: NightJob, night: Night, parts: list[SegmentRows], due: Compaction, new: dict[int, int]
+) -> list[Target]:
     """The segments but for the held-out one: those that stay, then those that are written."""
     limit = most_rows(job.plan(night), night.rows, night.merge or night.request["merge"])
     together = [part for part in parts if part.number in due.numbers]
@@ -104,21 +106,21 @@ def _targets(job: NightJob, night: Night, parts: list[Part], due: Compaction, ne
         together = []  # a lone delta: it is a base by now
     stay = [part for part in parts if part not in together]
     targets = [_as_it_is(night, part, due) for part in stay]
-    mixed: list[Part | int] = [*together, *(came if due.with_new else [])]
-    rest: list[Part | int] = [] if due.with_new else [*came]
+    mixed: list[SegmentRows | int] = [*together, *(came if due.with_new else [])]
+    rest: list[SegmentRows | int] = [] if due.with_new else [*came]
 
-    def size(item: Part | int) -> int:
-        return item.live if isinstance(item, Part) else new[item]
+    def size(item: SegmentRows | int) -> int:
+        return item.live if isinstance(item, SegmentRows) else new[item]
 
     written = [("base", group) for group in packed(mixed, size, limit)]
     written += [("delta", group) for group in packed(rest, size, limit)]
     for number, (kind, group) in enumerate(written, start=1 + max(night.segments)):
-        sources = tuple(item.number for item in group if isinstance(item, Part))
+        sources = tuple(item.number for item in group if isinstance(item, SegmentRows))
         targets.append(Target(number, kind, sources, tuple(item for item in group if isinstance(item, int))))
     return targets
 
 
-def _as_it_is(night: Night, part: Part, due: Compaction) -> Target:
+def _as_it_is(night: Night, part: SegmentRows, due: Compaction) -> Target:
     kind = "base" if part.number in due.numbers else night.segments[part.number].kind
     return Target(part.number, kind, (part.number,), rewrite=False)
 

@@ -162,16 +162,18 @@ def _spill(sides: list[tuple[str, UnitRecord, int]], paths: list[str]) -> None:
 def _compare(rows: pa.Table) -> pa.Table:
     """The differences among the rows of some ids."""
     counts = rows.group_by(["id", "row_hash"]).aggregate([("sign", "sum")])
-    lost: dict[str, list[bytes]] = {}
-    came: dict[str, list[bytes]] = {}
+    removed: dict[str, list[bytes]] = {}
+    added: dict[str, list[bytes]] = {}
     for row_id, row_hash, sign in zip(*(column.to_pylist() for column in counts.columns), strict=True):
         if sign:
-            (came if sign > 0 else lost).setdefault(row_id, []).extend([row_hash] * abs(sign))
-    found = [change for row_id in sorted({*lost, *came}) for change in _of_one_id(row_id, lost, came)]
+            (added if sign > 0 else removed).setdefault(row_id, []).extend([row_hash] * abs(sign))
+    found = [change for row_id in sorted({*removed, *added}) for change in _of_one_id(row_id, removed, added)]
     return pa.Table.from_pylist(found, schema=SCHEMA)
 
 
-def _of_one_id(row_id: str, lost: dict[str, list[bytes]], came: dict[str, list[bytes]]) -> Iterator[dict[str, object]]:
-    for old, new in zip_longest(sorted(lost.get(row_id, [])), sorted(came.get(row_id, []))):
+def _of_one_id(
+    row_id: str, removed: dict[str, list[bytes]], added: dict[str, list[bytes]]
+) -> Iterator[dict[str, object]]:
+    for old, new in zip_longest(sorted(removed.get(row_id, [])), sorted(added.get(row_id, []))):
         change = "added" if old is None else "deleted" if new is None else "changed"
         yield {"id": row_id, "change": change, "old_row_hash": old, "new_row_hash": new}

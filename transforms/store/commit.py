@@ -13,7 +13,7 @@ from transforms.store.canary import CanaryFile
 from transforms.store.changes import Changes
 from transforms.store.ledger import Ledger, check_buckets, check_plan
 from transforms.store.manifest import FORMAT, Manifest, read_manifest, to_bytes, with_units
-from transforms.store.plan import Plan, read_plan
+from transforms.store.plan import RecordedPlan, read_plan
 from transforms.store.precision import needs_ranges, of_floats
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs import COMMITTED, Result, now, record_result, timestamp
@@ -64,7 +64,7 @@ class Run:
         return of_floats(space) if self.fits_ranges else space
 
 
-def settle(run: Run, units: list[UnitRecord], problems: list[Problem]) -> tuple[Plan, list[UnitRecord], Ledger]:
+def settle(run: Run, units: list[UnitRecord], problems: list[Problem]) -> tuple[RecordedPlan, list[UnitRecord], Ledger]:
     """The plan, all units of the snapshot (carried ones included) and their sums, once every check has passed.
 
     Raises the error that the first problem is, LedgerError, or DataGateError for too many rejected rows.
@@ -97,7 +97,7 @@ def _once(units: list[UnitRecord]) -> list[UnitRecord]:
     return list(seen.values())
 
 
-def commit(run: Run, settled: tuple[Plan, list[UnitRecord], Ledger], index: dict[str, Any] | None) -> Manifest:
+def commit(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], index: dict[str, Any] | None) -> Manifest:
     """Write the run's manifest, then make it the current one if nobody else committed meanwhile.
 
     Raises SentenceBeamError where another run's snapshot has taken the place of the one this run began with.
@@ -132,7 +132,7 @@ def _check_committed(run: Run) -> None:
     )
 
 
-def _manifest(run: Run, plan: Plan, ledger: Ledger, index: dict[str, Any] | None) -> dict[str, Any]:
+def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: dict[str, Any] | None) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "run": run.id,
@@ -186,7 +186,7 @@ def finish(
     return result
 
 
-def _committed(run: Run, settled: tuple[Plan, list[UnitRecord], Ledger]) -> Result:
+def _committed(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger]) -> Result:
     _, units, ledger = settled
     return replace(
         _ended(run, COMMITTED, COMMITTED),

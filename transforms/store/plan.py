@@ -67,7 +67,7 @@ def _carried_spans(file: str, units: tuple[UnitRecord, ...]) -> list[PlannedSpan
 
 
 @dataclass(frozen=True)
-class Plan:
+class RecordedPlan:
     """The plan read back: files as manifests list them, spans or buckets as the ledger checks them."""
 
     files: list[dict[str, Any]]
@@ -103,7 +103,7 @@ def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:
     return spans or [file]
 
 
-def read_plan(root: str, run: str) -> Plan:
+def read_plan(root: str, run: str) -> RecordedPlan:
     """The plan of a run. Raises FileNotFoundError where it has none."""
     data = storage.read_bytes(storage.join(root, layout.plan(run)))
     files: dict[str, dict[str, Any]] = {}
@@ -117,4 +117,4 @@ def read_plan(root: str, run: str) -> Plan:
             spans.append(PlannedSpan(**{name: row[name] for name in PLAN_FIELDS}))
             tokens += row["tokens"]
     buckets = (table.schema.metadata or {}).get(BUCKETS)
-    return Plan(list(files.values()), spans, tokens, Buckets(**json.loads(buckets)) if buckets else None)
+    return RecordedPlan(list(files.values()), spans, tokens, Buckets(**json.loads(buckets)) if buckets else None)

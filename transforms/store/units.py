@@ -18,7 +18,7 @@ from transforms.store.precision import Coding, Ranges
 from transforms.store.records import UnitRecord
 
 
-class Standing:
+class ShardsPresent:
     """Whether a unit's shard is there, by its size; the store is listed once, when that is first asked."""
 
     def __init__(self, root: str):

@@ -161,7 +161,7 @@ def test_buckets_are_of_a_units_size_and_kept_until_the_rows_have_doubled(
     assert first.count * unit_tokens >= tokens
     assert first.bits == 0 or first.count * unit_tokens < 2 * tokens
     assert first.per_group * first.groups == first.count
-    second = first.tonight(later, tokens * 3, unit_tokens)
+    second = first.for_rows(later, tokens * 3, unit_tokens)
     assert second.rows == later
     assert second.bits >= first.bits
     if later <= 2 * rows:
@@ -171,12 +171,12 @@ def test_buckets_are_of_a_units_size_and_kept_until_the_rows_have_doubled(
 def test_growth_splits_and_shrinking_does_not_join() -> None:
     first = Buckets.choose(1000, 16_000, 1000)
     assert first.bits == 4
-    assert first.tonight(10, 160, 1000).bits == 4
-    assert first.tonight(2000, 32_000, 1000).bits == 4
-    grown = first.tonight(2001, 32_016, 1000)
+    assert first.for_rows(10, 160, 1000).bits == 4
+    assert first.for_rows(2000, 32_000, 1000).bits == 4
+    grown = first.for_rows(2001, 32_016, 1000)
     assert grown.bits == 6
-    assert grown.tonight(2001, 32_016, 1000) == grown
-    assert first.tonight(2001, 100, 1000).bits == 4
+    assert grown.for_rows(2001, 32_016, 1000) == grown
+    assert first.for_rows(2001, 100, 1000).bits == 4
 
 
 @pytest.mark.parametrize(("rows", "pieces"), [(100, 1), (400, 1), (401, 8), (800, 8), (801, 16), (10**6, 16384)])

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from transforms.index.upkeep import Fit, Part, compaction, drifted, imbalance, resized
+from transforms.index.upkeep import Fit, SegmentRows, compaction, drifted, imbalance, resized
 
 
-def base(number: int, rows: int = 1000, deleted: int = 0) -> Part:
-    return Part(number, False, rows, rows - deleted)
+def base(number: int, rows: int = 1000, deleted: int = 0) -> SegmentRows:
+    return SegmentRows(number, False, rows, rows - deleted)
 
 
-def delta(number: int, rows: int = 1, deleted: int = 0) -> Part:
-    return Part(number, True, rows, rows - deleted)
+def delta(number: int, rows: int = 1, deleted: int = 0) -> SegmentRows:
+    return SegmentRows(number, True, rows, rows - deleted)
 
 
 def test_a_quiet_night_rewrites_nothing() -> None:

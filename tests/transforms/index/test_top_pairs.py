@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from index_data import small_integers, unit_vectors
 
 from transforms.index import top_pairs
-from transforms.index.top_pairs import Pairs, exact_pairs, indexed_pairs, with_copies
+from transforms.index.top_pairs import TopPairs, exact_pairs, indexed_pairs, with_copies
 
 DIM = 12
 
@@ -22,7 +22,7 @@ def brute_force(vectors: np.ndarray, k: int) -> list[tuple[float, int, int]]:
     return sorted(pairs, key=lambda pair: (-pair[0], pair[1], pair[2]))[:k]
 
 
-def listed(pairs: Pairs) -> list[tuple[float, int, int]]:
+def listed(pairs: TopPairs) -> list[tuple[float, int, int]]:
     return [(float(score), int(a), int(b)) for score, a, b in zip(*pairs, strict=True)]
 
 

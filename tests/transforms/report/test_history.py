@@ -13,7 +13,7 @@ from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
 from transforms.report import report as reports
 from transforms.report.chart import linear_axis, log_axis
-from transforms.report.history import Night, known_nights, nights, with_savings
+from transforms.report.history import RunSummary, known_summaries, run_summaries, with_savings
 from transforms.report.page import page
 from transforms.store import lease, open_store
 from transforms.store.commit import finish
@@ -29,25 +29,25 @@ def root(tmp_path: Path) -> str:
 
 def told(root: str) -> list[tuple[str, str]]:
     """Run and status of every night."""
-    return [(found.run, found.status) for found in nights(root)]
+    return [(found.run, found.status) for found in run_summaries(root)]
 
 
 def test_every_night_has_its_counts(root: str) -> None:
     night(root, 0, numbered(0, 5), numbered(5, 9))
     night(root, 1, numbered(0, 5), numbered(6, 11))
-    first, second = nights(root)
+    first, second = run_summaries(root)
     assert (first.run, first.previous, second.previous) == (run_name(0), None, run_name(0))
     assert (first.rows, first.embedded, first.read, first.rejected, first.truncated) == (9, 9, 9, 0, 0)
     assert (first.tokens, first.spared, second.spared) == (45, 0, 0)
     assert first.tokens_per_second == pytest.approx(45 / (first.seconds or 1), rel=0.1)
     assert second.index is None
-    assert known_nights(root) == [first, second]
+    assert known_summaries(root) == [first, second]
 
 
 def test_a_failed_run_stands_in_it_with_its_line(root: str) -> None:
     night(root, 0, numbered(0, 5))
     finish(begin(root, 1, 1, price_per_hour=2.0), [], [Problem("x.parquet cannot be read", 1)])
-    failed = nights(root)[1]
+    failed = run_summaries(root)[1]
     assert (failed.status, failed.message, failed.rows) == ("failed", "x.parquet cannot be read", None)
     assert failed.spent is not None
 
@@ -58,7 +58,7 @@ def test_a_run_that_was_killed_is_unfinished_and_one_at_work_is_running(root: st
     begin(root, 2, 1)
     lease.acquire(root, lease.Lease.of_this_process(run_name(2), "FnApiRunner", "job", True))
     assert dict(told(root)) == {run_name(0): "committed", run_name(1): "unfinished", run_name(2): "running"}
-    assert {found.run: found.started for found in nights(root)}[run_name(1)] == "2026-01-01T00:00:01Z"
+    assert {found.run: found.started for found in run_summaries(root)}[run_name(1)] == "2026-01-01T00:00:01Z"
 
 
 def test_a_commit_whose_result_was_never_written_is_known_by_what_stands_on_it(root: str) -> None:
@@ -69,7 +69,7 @@ def test_a_commit_whose_result_was_never_written_is_known_by_what_stands_on_it(r
     never = Path(root) / "manifests" / f"{run_name(7)}.json"
     never.write_text((Path(root) / "manifests" / f"{run_name(0)}.json").read_text().replace(run_name(0), run_name(7)))
     assert dict(told(root)) == {run_name(n): "committed" for n in range(4)} | {run_name(7): "unfinished"}
-    assert {found.run: found.rows for found in nights(root)} == {
+    assert {found.run: found.rows for found in run_summaries(root)} == {
         **{run_name(n): 5 + n for n in range(4)}, run_name(7): None,
     }  # fmt: skip
 
@@ -93,7 +93,7 @@ def test_ids_with_and_without_milliseconds_are_listed_as_they_ran(root: str, mon
     monkeypatch.setattr("helpers.snapshots.run_name", ids.__getitem__)
     for number in range(len(ids)):
         night(root, number, numbered(0, 5 + number))
-    assert [found.run for found in nights(root)] == ids
+    assert [found.run for found in run_summaries(root)] == ids
     for number, run in enumerate(ids):
         assert open_store(root, run).manifest.data["rows"]["written"] == 5 + number
     remove(find_rubbish(root, 2, None, 2e9))
@@ -101,7 +101,7 @@ def test_ids_with_and_without_milliseconds_are_listed_as_they_ran(root: str, mon
     (Path(root) / "report.json").unlink()
     for run in ids[2:4]:
         (Path(root) / "runs" / run / "result.json").write_bytes(b"")
-    found = nights(root)
+    found = run_summaries(root)
     assert [night.run for night in found] == ids
     assert found[2].started == "2026-01-01T00:00:01.001Z"
 
@@ -109,9 +109,9 @@ def test_ids_with_and_without_milliseconds_are_listed_as_they_ran(root: str, mon
 def test_history_outlives_its_snapshots(root: str) -> None:
     for number in range(3):
         night(root, number, numbered(0, 5 + number))
-    before = nights(root)
+    before = run_summaries(root)
     remove(find_rubbish(root, 1, None, 2e9))
-    assert nights(root) == before
+    assert run_summaries(root) == before
 
 
 def test_known_nights_are_not_read_again(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_known_nights_are_not_read_again(root: str, monkeypatch: pytest.MonkeyPa
         night(root, number, numbered(0, 5 + number))
     read: list[str] = []
     monkeypatch.setattr("transforms.report.history.read_result", lambda root, run: read.append(run))
-    assert len(nights(root, known_nights(root))) == 3
+    assert len(run_summaries(root, known_summaries(root))) == 3
     assert read == []
 
 
@@ -131,9 +131,9 @@ def test_what_a_run_that_broke_off_embedded_makes_no_later_one_fast(root: str) -
     assert night(root, 2, numbered(0, 2)).tokens == 0
 
 
-def priced(number: int, tokens: int, seconds: float, spared: int, **values: Any) -> Night:
+def priced(number: int, tokens: int, seconds: float, spared: int, **values: Any) -> RunSummary:
     """A committed night at 3.60 an hour, which is a tenth of a cent a second."""
-    made = Night(
+    made = RunSummary(
         run_name(number), "committed", f"2026-01-0{number + 1}", seconds, pooled="p", tokens=tokens, spared=spared,
         tokens_per_second=tokens / seconds, price_per_hour=3.6,
     )  # fmt: skip
@@ -165,8 +165,8 @@ def test_the_report_is_the_last_committed_night_and_all_others(root: str) -> Non
     }  # fmt: skip
     assert [(n["run"], n["status"]) for n in report["nights"]] == told(root)
     assert report["nights"][0]["spent"] == pytest.approx(1.5 * report["nights"][0]["seconds"] / 3600, abs=1e-6)
-    assert reports.night_of(root, run_name(1)).message == "broke"  # type: ignore[union-attr]
-    assert reports.night_of(root, "none") is None
+    assert reports.summary_of(root, run_name(1)).message == "broke"  # type: ignore[union-attr]
+    assert reports.summary_of(root, "none") is None
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff", b'{"nights": [1]}', b'{"nights": [{"x": 1}]}'])
@@ -174,7 +174,7 @@ def test_a_damaged_report_is_made_anew(root: str, content: bytes) -> None:
     night(root, 0, numbered(0, 5))
     (Path(root) / "report.json").write_bytes(content)
     night(root, 1, numbered(0, 6))
-    assert [n.rows for n in known_nights(root)] == [5, 6]
+    assert [n.rows for n in known_summaries(root)] == [5, 6]
 
 
 def test_a_report_that_cannot_be_written_fails_no_run(
@@ -192,7 +192,7 @@ def test_a_report_that_cannot_be_written_fails_no_run(
     ]
     assert not (Path(root) / "report.json").exists()
     night(root, 1, numbered(0, 5))
-    assert len(known_nights(root)) == 2
+    assert len(known_summaries(root)) == 2
 
 
 def test_a_failed_run_does_not_write_it(root: str) -> None:
@@ -227,7 +227,7 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
-def parsed(found: list[Night], store: str = "/a/store") -> Page:
+def parsed(found: list[RunSummary], store: str = "/a/store") -> Page:
     """A page, once every tag that it opens is closed and it needs nothing from elsewhere."""
     html = page(store, found)
     reader = Page()
@@ -252,7 +252,7 @@ def test_the_page_shows_every_night() -> None:
 
 
 def test_what_is_in_a_message_or_a_name_is_text() -> None:
-    bad = Night("r", "failed", "2026-01-01T00:00:00Z", 1.0, "<script>alert(1)</script> & \"more\" 'x'")
+    bad = RunSummary("r", "failed", "2026-01-01T00:00:00Z", 1.0, "<script>alert(1)</script> & \"more\" 'x'")
     shown = parsed([bad], store="/a/<b>&'\"/store")
     assert any("<script>alert(1)</script> & \"more\" 'x'" in word for word in shown.words)
     assert "/a/<b>&'\"/store" in shown.words
@@ -269,7 +269,7 @@ def test_what_is_in_a_message_or_a_name_is_text() -> None:
 )
 @pytest.mark.parametrize("count", [0, 1, 2, 400])
 def test_pages_of_odd_nights(values: dict[str, Any], count: int) -> None:
-    parsed([replace(Night("r", "committed", "2026-01-01T00:00:00Z", 1.0), **values)] * count)
+    parsed([replace(RunSummary("r", "committed", "2026-01-01T00:00:00Z", 1.0), **values)] * count)
 
 
 def test_axes_hold_their_values_between_round_marks() -> None:
