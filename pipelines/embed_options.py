@@ -14,13 +14,21 @@ WHAT = {
 def parser(name: str = "embed") -> argparse.ArgumentParser:
     """The options of `embed` (and of `plan`). None stands for "not given": the store's value, or the default."""
     p = options.command(name, WHAT[name])
-    what = p.add_argument_group("input")
+    what = p.add_argument_group("input (a store remembers format and columns)")
     what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to embed; repeat for more")
-    what.add_argument("--format", choices=["auto", "parquet", "text", "jsonl"], help="default: by file name")
+    what.add_argument(
+        "--format",
+        choices=["auto", "parquet", "text", "jsonl"],
+        help="format of all inputs (default: auto, by file name)",
+    )
     what.add_argument("--text-column", metavar="NAME", help="column with the text (default: text)")
-    what.add_argument("--id-column", metavar="NAME", help="column with the id (default: path and row or byte)")
-    what.add_argument("--keep-columns", type=options.names, metavar="A,B", help="columns to carry into the store")
-    what.add_argument("--limit", type=options.positive, metavar="N", help="only the first N rows")
+    what.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
+    what.add_argument(
+        "--keep-columns", type=options.names, metavar="A,B", help="columns to carry into the store (default: none)"
+    )
+    what.add_argument(
+        "--limit", type=options.positive, metavar="N", help="only the first N rows; not remembered (default: all)"
+    )
     vectors = p.add_argument_group("vectors (a store remembers them)")
     options.add_vector_options(vectors)
     vectors.add_argument("--precision", choices=PRECISIONS, help="type of the stored vectors (default: float32)")
@@ -28,43 +36,55 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     out.add_argument("--output", required=True, type=options.filled, metavar="STORE", help="folder or URL of the store")
     out.add_argument("--partition", choices=["file", "content"], help="how rows are cut into units (default: file)")
     out.add_argument(
-        "--unit-tokens", type=options.size, metavar="N", help="tokens in a unit, one shard each (default: 256k)"
+        "--unit-tokens",
+        type=options.size,
+        metavar="N",
+        help="estimated tokens in a unit, one shard each (default: 262144; 1048576 with --accelerator or --device "
+        "cuda)",
     )
     out.add_argument(
-        "--index", metavar="none|auto|FACTORY", help="FAISS index to build (default: as the store has it, else none)"
+        "--index",
+        metavar="none|auto|compact|FACTORY",
+        help="FAISS index to build (default: as the store has it, else none)",
     )
     out.add_argument(
-        "--max-rejects", type=options.fraction, metavar="FRACTION", help="rejected rows allowed (default: 0.01)"
+        "--max-rejects",
+        type=options.fraction,
+        metavar="FRACTION",
+        help="rejected rows allowed before the run fails (default: 0.01)",
     )
     out.add_argument(
         "--max-drift",
         type=options.distance,
         metavar="X",
-        help="cosine distance by which the model may have moved since the store was begun (default: by dtype)",
+        help="cosine distance by which the model may have moved since the store was begun (default: 1e-07, 2e-05 for "
+        "float16, 0.001 for bfloat16)",
     )
-    out.add_argument("--require-space", metavar="ID", help="end with exit status 2 unless this is the run's space")
-    out.add_argument("--reembed", action="store_true", help="embed everything anew, in a new space if need be")
+    out.add_argument("--require-space", metavar="ID", help="end with exit status 2 unless the run's space has this id")
+    out.add_argument("--reembed", action="store_true", help="embed everything again, in a new space if need be")
     out.add_argument(
         "--price-per-hour",
         type=options.price,
         metavar="P",
-        help="what the machines cost; the report says what was saved",
+        help="what the machines cost; the report says what was spent and saved (default: none)",
     )
-    out.add_argument("--dry-run", action="store_true", help="print what would be done, with an estimate of the time")
+    out.add_argument("--dry-run", action="store_true", help="the same as plan")
     _add_machine_options(p.add_argument_group("machine"))
     return p
 
 
 def _add_machine_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
-    group.add_argument("--tokens-per-batch", type=options.size, metavar="N", help="padded tokens in one forward pass")
+    group.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help=options.DEVICE)
+    group.add_argument("--tokens-per-batch", type=options.size, metavar="N", help=options.TOKENS_PER_BATCH)
     group.add_argument(
         "--deterministic",
         action=argparse.BooleanOptionalAction,
-        help="a text's vector is the same to the bit whatever its neighbours and the number of threads",
+        help="a text's vector is the same to the bit whatever its neighbours and the number of threads (default: no)",
     )
-    group.add_argument("--accelerator", metavar="HINT", help="Beam accelerator hint for the embedding step alone")
-    group.add_argument("--min-ram", type=beam_flags.memory, metavar="SIZE", help="Beam memory hint, likewise")
+    group.add_argument("--accelerator", metavar="HINT", help="Beam's accelerator hint, for the embedding step alone")
+    group.add_argument(
+        "--min-ram", type=beam_flags.memory, metavar="SIZE", help="Beam's memory hint, for the embedding step alone"
+    )
     group.add_argument(
         "--worker-model", metavar="PATH", help="where workers keep the model, if not where this machine does"
     )

@@ -58,18 +58,25 @@ def parser() -> argparse.ArgumentParser:
     p = options.command("evaluate", "Score poolers on tasks of sentence pairs with human similarity scores.")
     task = "tab-separated score, sentence1, sentence2; repeat for more"
     p.add_argument("--task", action="append", required=True, metavar="NAME=PATH[,PATH]", help=task)
-    p.add_argument("--model", default=DEFAULT_MODEL, help="minilm, a local directory, or a Hugging Face id")
-    p.add_argument("--revision", metavar="R", help="revision of a Hugging Face id")
+    p.add_argument(
+        "--model",
+        default=DEFAULT_MODEL,
+        metavar="MODEL",
+        help="minilm, a local directory, or a Hugging Face id (default: minilm)",
+    )
+    p.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
     pooler = f"repeat for more; {EVERY_HEAD} is every head (default: auto)"
     p.add_argument("--pooler", action="append", metavar="SPEC", help=pooler)
     calibration = "a folder that fit made: score the vectors it was fitted for with it too; repeat for more"
     p.add_argument("--calibration", action="append", metavar="PATH", help=calibration)
     dims = "score the first D components too; repeat for more"
     p.add_argument("--truncate-dim", action="append", type=options.positive, metavar="D", help=dims)
-    p.add_argument("--max-tokens", type=options.positive, metavar="N", help="cut longer texts (default: as the model)")
+    p.add_argument(
+        "--max-tokens", type=options.positive, metavar="N", help="cut longer texts (default: the model's limit)"
+    )
     dtypes = ["auto", "float32", "bfloat16", "float16"]
-    p.add_argument("--dtype", choices=dtypes, default="float32", help="type of the forward pass")
-    p.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
+    p.add_argument("--dtype", choices=dtypes, default="float32", help="type of the forward pass (default: float32)")
+    p.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help=options.DEVICE)
     p.add_argument("--output", metavar="FILE", help=f"JSON lines; a heat map (PNG) beside it for {EVERY_HEAD}")
     return p
 

@@ -22,7 +22,12 @@ def parser() -> argparse.ArgumentParser:
     """The options of `export`."""
     p = options.command("export", "Write what made a store's vectors as a folder that makes the same ones of queries.")
     p.add_argument("--store", required=True, metavar="STORE")
-    p.add_argument("--output", required=True, metavar="DIR", help="local folder; an earlier export there is replaced")
+    p.add_argument(
+        "--output",
+        required=True,
+        metavar="DIR",
+        help="local folder; an earlier export there is replaced, anything else is not",
+    )
     return p
 
 

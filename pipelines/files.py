@@ -15,8 +15,12 @@ def parser() -> argparse.ArgumentParser:
     """The options of `files`."""
     p = options.command("files", "Print the shards of the current snapshot, or link them into a folder.")
     p.add_argument("--store", required=True, metavar="STORE")
-    p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot")
-    p.add_argument("--link", metavar="DIR", help="make DIR a folder of links to exactly these shards")
+    p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot (default: the current one)")
+    p.add_argument(
+        "--link",
+        metavar="DIR",
+        help="make DIR a folder of links to exactly these shards; other links in it are removed",
+    )
     return p
 
 

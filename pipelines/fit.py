@@ -45,12 +45,20 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--input", action="append", required=True, metavar="STORE|GLOB", help=what)
     p.add_argument("--method", required=True, metavar="SPEC", help=", ".join([*CALIBRATIONS, *METHODS]))
     p.add_argument("--output", required=True, metavar="DIR", help="folder for the result; what is there is replaced")
-    sample = f"fit on N rows, chosen by hash (default: all rows; flow: {FLOW_SAMPLE})"
+    sample = f"of a store: fit on N rows, chosen by hash (default: all rows; flow: {FLOW_SAMPLE})"
     p.add_argument("--sample", type=options.positive, metavar="N", help=sample)
-    p.add_argument("--model", metavar="MODEL", help="of a corpus: whose tokenizer counts (default: minilm)")
-    p.add_argument("--revision", metavar="R", help="revision of a hub model")
-    p.add_argument("--format", choices=["auto", "parquet", "text", "jsonl"], help="of a corpus (default: auto)")
-    p.add_argument("--text-column", metavar="COLUMN", help="of a corpus (default: text)")
+    p.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="of a corpus: whose tokenizer counts; a pooler refuses statistics of another one (default: minilm)",
+    )
+    p.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
+    p.add_argument(
+        "--format",
+        choices=["auto", "parquet", "text", "jsonl"],
+        help="of a corpus: format of all inputs (default: auto, by file name)",
+    )
+    p.add_argument("--text-column", metavar="COLUMN", help="of a corpus: column with the text (default: text)")
     return p
 
 

@@ -26,17 +26,29 @@ def parser() -> argparse.ArgumentParser:
     p = options.command("index", "Build the FAISS index of a store, measure its recall, and commit both.")
     p.add_argument("--input", required=True, metavar="STORE")
     p.add_argument(
-        "--index", default="auto", metavar="auto|compact|FACTORY", help="default: auto, by the number of rows"
+        "--index",
+        default="auto",
+        metavar="auto|compact|FACTORY",
+        help="index to build (default: auto, by the number of rows)",
     )
-    p.add_argument("--metric", choices=["ip", "l2"], default="ip", help="inner product (cosine where normalised) or L2")
+    p.add_argument(
+        "--metric",
+        choices=["ip", "l2"],
+        default="ip",
+        help="inner product (cosine where normalised), or squared distance (default: ip)",
+    )
     p.add_argument(
         "--target-recall",
         type=options.fraction,
         default=0.95,
         metavar="R",
-        help="recall@10 to tune for (default: 0.95)",
+        help="recall@10 to tune the search for; what was reached is in the summary (default: 0.95)",
     )
-    p.add_argument("--merge", action="store_true", help="one segment for all rows instead of several")
+    p.add_argument(
+        "--merge",
+        action="store_true",
+        help="one segment for all rows instead of several; later runs add deltas to it until these are many or large",
+    )
     return p
 
 

@@ -11,6 +11,11 @@ from transforms.errors import OptionError
 
 RUNNER = "FnApiRunner"
 SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+DEVICE = "where the model runs (default: auto, every GPU that the process sees, else the CPU)"
+TOKENS_PER_BATCH = (
+    "tokens in one forward pass, padding included (default: 65536 on a GPU; on a CPU 2048 where nothing is padded, "
+    "as in the BERT family, else 1024)"
+)
 SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
 
 
@@ -122,19 +127,25 @@ def add_vector_options(group: argparse._ArgumentGroup) -> None:
         metavar="MODEL",
         help="minilm, a local directory, or a Hugging Face id (default: minilm)",
     )
-    group.add_argument("--revision", metavar="R", help="revision of a Hugging Face id")
-    group.add_argument("--pooler", metavar="SPEC", help="how token states become a vector (default: the model's own)")
+    group.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
+    group.add_argument(
+        "--pooler", metavar="SPEC", help="how token states become a vector (default: auto, the model's own)"
+    )
     prompt = group.add_mutually_exclusive_group()
-    prompt.add_argument("--prompt", metavar="STR", help="text put before every row")
-    prompt.add_argument("--prompt-name", metavar="NAME", help="one of the model's named prompts")
+    prompt.add_argument("--prompt", metavar="STR", help="text put before every row (default: the model's)")
+    prompt.add_argument("--prompt-name", metavar="NAME", help="one of the model's named prompts; not with --prompt")
     group.add_argument("--max-tokens", type=positive, metavar="N", help="cut longer texts (default: the model's limit)")
     group.add_argument(
-        "--normalize", action=argparse.BooleanOptionalAction, help="vectors of length 1 (default: as the model says)"
+        "--normalize",
+        action=argparse.BooleanOptionalAction,
+        help="vectors of length 1 (default: as the model says for pooler auto, else yes)",
     )
     group.add_argument(
-        "--calibration", metavar="PATH", help="folder that fit made, applied to the vectors ('' for none)"
+        "--calibration",
+        metavar="PATH",
+        help="folder that fit made, applied to the vectors; '' for none (default: none)",
     )
-    group.add_argument("--truncate-dim", type=positive, metavar="D", help="keep the first D components")
+    group.add_argument("--truncate-dim", type=positive, metavar="D", help="keep the first D components (default: all)")
     group.add_argument(
         "--dtype",
         choices=["auto", "float32", "bfloat16", "float16"],

@@ -41,17 +41,20 @@ def parser() -> argparse.ArgumentParser:
     what = p.add_argument_group("input")
     what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to read; repeat for more")
     what.add_argument(
-        "--format", choices=["auto", "parquet", "text", "jsonl"], default="auto", help="default: by file name"
+        "--format",
+        choices=["auto", "parquet", "text", "jsonl"],
+        default="auto",
+        help="format of all inputs (default: auto, by file name)",
     )
     what.add_argument("--text-column", default="text", metavar="NAME", help="column with the text (default: text)")
-    what.add_argument("--id-column", metavar="NAME", help="column with the id (default: path and row or byte)")
+    what.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
     options.add_vector_options(p.add_argument_group("vectors"))
     out = p.add_argument_group("result")
     out.add_argument("-k", type=options.positive, default=10, metavar="K", help="how many pairs (default: 10)")
     out.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl instead of a table")
     machine = p.add_argument_group("machine")
-    machine.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto")
-    machine.add_argument("--tokens-per-batch", type=options.size, metavar="N", help="tokens in one forward pass")
+    machine.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help=options.DEVICE)
+    machine.add_argument("--tokens-per-batch", type=options.size, metavar="N", help=options.TOKENS_PER_BATCH)
     return p
 
 

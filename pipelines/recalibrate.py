@@ -29,7 +29,11 @@ def parser() -> argparse.ArgumentParser:
     p = options.command("recalibrate", "Apply a calibration to the vectors of a store, from their pooled vectors.")
     p.add_argument("--store", required=True, metavar="STORE")
     p.add_argument(
-        "--calibration", required=True, type=options.filled, metavar="PATH", help="folder that fit --input STORE made"
+        "--calibration",
+        required=True,
+        type=options.filled,
+        metavar="PATH",
+        help="folder that fit made on a store of the same pooled vectors",
     )
     return p
 

@@ -21,8 +21,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("-k", type=options.positive, default=10, metavar="K", help="rows for each query (default: 10)")
     p.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl instead of a table")
     p.add_argument("--exact", action="store_true", help="compare with every row, without the index")
-    p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot")
-    p.add_argument("--model", metavar="PATH", help="the store's model on this machine (checked by digest)")
+    p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot (default: the current one)")
+    p.add_argument(
+        "--model", metavar="PATH", help="the store's model on this machine, checked by digest (default: where it was)"
+    )
     return p
 
 

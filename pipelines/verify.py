@@ -14,7 +14,7 @@ def parser() -> argparse.ArgumentParser:
     """The options of `verify`."""
     p = options.command("verify", "Check every file and count that the current snapshot names.")
     p.add_argument("--store", required=True, metavar="STORE")
-    p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot")
+    p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot (default: the current one)")
     return p
 
 
