@@ -6,7 +6,7 @@
 
 import re
 import uuid
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from transforms import storage
 from transforms.store import layout
@@ -14,7 +14,7 @@ from transforms.store import layout
 
 def new_run(root: str | None = None) -> str:
     """The id of a run that starts now; greater than the id of every run of the store `root`, if one is given."""
-    return following(last_run(root) if root else None, datetime.now(timezone.utc))
+    return following(last_run(root) if root else None, datetime.now(UTC))
 
 
 def following(last: str | None, now: datetime) -> str:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from transforms import storage
@@ -68,7 +68,7 @@ def has_committed(root: str, run: str) -> bool:
 
 def now() -> str:
     """The time in UTC, ISO 8601, to the millisecond."""
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def timestamp(time: str) -> float:

@@ -1,6 +1,6 @@
 """Ids of runs: greater than those before, whatever the clock says; ids of earlier versions among them."""
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from hypothesis import given
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from transforms.store import layout
 from transforms.store.run_ids import following, in_order, last_run, new_run, start_of
 
-times = st.datetimes(datetime(2000, 1, 1), datetime(2999, 12, 31), timezones=st.just(timezone.utc))
+times = st.datetimes(datetime(2000, 1, 1), datetime(2999, 12, 31), timezones=st.just(UTC))
 hex_digits = st.integers(0, 16**6 - 1).map("{:06x}".format)
 
 
@@ -68,7 +68,7 @@ def test_names_that_are_no_ids_state_nothing() -> None:
 
 def test_a_new_run_comes_after_every_run_of_its_store(tmp_path: Path) -> None:
     assert last_run(str(tmp_path)) is None
-    future = datetime.now(timezone.utc) + timedelta(days=1)
+    future = datetime.now(UTC) + timedelta(days=1)
     failed = old_id(future)
     for name in (old_id(future - timedelta(days=2)), failed, "notes", "29990230T000000Z-abcdef"):
         (tmp_path / "runs" / name).mkdir(parents=True)
