@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # `make test ARGS='-k store -x'` hands options to pytest.
 ARGS ?=
 
-.PHONY: demo test test-engines bench lint clean
+.PHONY: demo test test-engines bench lint format docs clean
 
 demo: $(VENV)/cpu.stamp
 	@$(BIN)/python deploy/demo/docstrings.py demo/corpus
@@ -36,10 +36,21 @@ bench: $(VENV)/dev.stamp
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mkdocs build --strict --quiet
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The page of options is written from the parsers; `make docs`, then open site/index.html.
+docs: $(VENV)/dev.stamp
+	$(BIN)/python docs/reference.py
+	$(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf $(VENV) demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # A stamp is newer than what its installation was made from, or the installation is brought up to date.
 $(VENV)/cpu.stamp: setup.py constraints.txt | $(BIN)/python
@@ -49,7 +60,7 @@ $(VENV)/cpu.stamp: setup.py constraints.txt | $(BIN)/python
 
 $(VENV)/dev.stamp: setup.py constraints.txt | $(BIN)/python
 	@echo "--- install into $(VENV) with what the tests need (some minutes the first time)"
-	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cpu,dev]'
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cpu,dev,docs]'
 	@touch $(VENV)/cpu.stamp $@
 
 $(BIN)/python:

@@ -13,7 +13,7 @@ setup(
     license="Apache-2.0",
     packages=find_packages(include=["pipelines*", "transforms*"]),
     package_data={"transforms": ["py.typed"], "pipelines": ["py.typed"]},
-    python_requires=">=3.10",
+    python_requires=">=3.11",
     install_requires=[
         "apache-beam>=2.76,<3",  # the pipeline; below 2.76 workers leak memory
         "torch>=2.6",  # the forward pass
@@ -32,6 +32,7 @@ setup(
         "gcp": ["apache-beam[gcp]>=2.76,<3", "google-cloud-storage>=2.18"],  # gs:// and Dataflow
         "aws": ["apache-beam[aws]>=2.76,<3"],  # s3://
         "report": ["matplotlib>=3.8"],  # pictures
+        "docs": ["mkdocs>=1.6,<2"],  # the documentation as a site
         "dev": [
             "apache-beam[aws,gcp]>=2.76,<3",
             "apache-flink-libraries>=1.19,<1.20",  # Flink itself, to which tests submit

@@ -1,0 +1,45 @@
+"""What mkdocs is told besides `mkdocs.yml`: files outside docs/ that pages link to are part of the site."""
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+OUTSIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "benchmarks/README.md", "deploy/**/*")
+PLACE = "repository"  # where they are on the site
+LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]+)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """The pages of docs/, and those outside."""
+    for path in sorted(found for pattern in OUTSIDE for found in ROOT.glob(pattern)):
+        if path.is_file() and path.suffix != ".pyc":
+            name = path.relative_to(ROOT).as_posix()
+            files.append(File.generated(config, f"{PLACE}/{name}", abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+    """A page whose links go to where files are on the site."""
+    source = page.file.src_uri
+    folder = posixpath.dirname(in_repository(source))
+
+    def on_site(link: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(folder, link[1]))
+        return posixpath.relpath(of_site(target), posixpath.dirname(source) or ".")
+
+    return LINK.sub(on_site, markdown)
+
+
+def in_repository(source: str) -> str:
+    """The path in the repository of a file of the site."""
+    return source.removeprefix(f"{PLACE}/") if source.startswith(f"{PLACE}/") else f"docs/{source}"
+
+
+def of_site(path: str) -> str:
+    """The path on the site of a file of the repository."""
+    return path.removeprefix("docs/") if path.startswith("docs/") else f"{PLACE}/{path}"

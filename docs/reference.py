@@ -1,0 +1,147 @@
+"""Write docs/reference.md, every command with its options, from the commands' parsers: `python docs/reference.py`."""
+
+import argparse
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipelines import embed_options
+from pipelines.cli import COMMANDS
+
+PAGE = Path(__file__).with_name("reference.md")
+# Where a command is explained, and an option where that is another page.
+PAGES = {
+    "embed": "embedding.md",
+    "plan": "embedding.md#before-the-first-run",
+    "fit": "calibration.md#fit",
+    "recalibrate": "calibration.md#apply",
+    "index": "search.md#build-an-index",
+    "search": "search.md#search",
+    "pairs": "search.md#most-similar-pairs",
+    "files": "reading.md#paths-and-links",
+    "evaluate": "evaluation.md",
+    "export": "poolers.md#the-encoder-as-a-folder",
+    "verify": "nightly.md#verify",
+    "history": "nightly.md#history",
+    "diff": "nightly.md#diff",
+    "report": "nightly.md#report",
+    "vacuum": "nightly.md#vacuum",
+}
+OPTIONS = {
+    "--input GLOB": "inputs.md",
+    "--id-column": "inputs.md",
+    "--keep-columns": "inputs.md",
+    "--model MODEL": "poolers.md#models",
+    "--pooler": "poolers.md#poolers",
+    "--method": "calibration.md#methods",
+    "--calibration": "calibration.md",
+    "--dtype": "exactness.md#the-type-of-the-forward-pass",
+    "--precision": "embedding.md#smaller-vectors",
+    "--partition": "inputs.md#partitions",
+    "--unit-tokens": "inputs.md#units",
+    "--index": "search.md#build-an-index",
+    "--max-rejects": "inputs.md#rejected-rows",
+    "--max-drift": "exactness.md#the-canary",
+    "--deterministic": "exactness.md#the-same-vectors-again",
+    "--reembed": "embedding.md#another-model-pooler-or-prompt",
+    "--require-space": "embedding.md#another-model-pooler-or-prompt",
+    "--price-per-hour": "nightly.md#report",
+    "--accelerator": "deploy.md",
+    "--worker-model": "deploy.md",
+}
+HEAD = """# Commands
+
+<!-- Written by docs/reference.py from the commands' parsers; `make docs` writes it again. -->
+
+`sentence-beam COMMAND [OPTIONS]` is the same as `python -m pipelines.COMMAND [OPTIONS]`. Options have no short forms.
+
+Flags that are not listed go to Beam's pipeline options, for example `--runner`, `--project` or `--temp_location`; one
+that Beam does not know either is refused. What only a runner's Java side knows goes after `--`. `--unit-tokens` and
+`--tokens-per-batch` may end in `k`, `M` or `G`.
+
+An option of `embed` that a store [remembers](embedding.md#the-next-run) has the store's value where it is not given. The
+defaults below are those of a new store.
+
+[Exit statuses](nightly.md#exit-statuses) are the same for all commands.
+
+| command | what it does |
+|---|---|
+"""
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """A command's parser; `plan` has the options of `embed`."""
+    if command == "plan":
+        return embed_options.parser(command)
+    return importlib.import_module(f"pipelines.{command}").parser()
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [f"| [`{name}`](#{name}) | {cell(what)} |" for name, what in COMMANDS.items()]
+    return HEAD + "\n".join(lines) + "\n" + "".join(section(name) for name in COMMANDS)
+
+
+def section(command: str) -> str:
+    """A command: what it does, where that is explained, and a table for each group of its options."""
+    parser = parser_of(command)
+    text = f"\n## {command}\n\n{parser.description} See [{title(PAGES[command])}]({PAGES[command]}).\n"
+    if command == "plan":
+        return f"{text}\nThe options are those of [`embed`](#embed).\n"
+    without_title, groups = parser._action_groups[:2], parser._action_groups[2:]
+    text += table(parser, [action for group in without_title for action in group._group_actions])
+    for group in groups:
+        text += f"\n{(group.title or '').capitalize()}:\n{table(parser, group._group_actions)}"
+    return text
+
+
+def table(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> str:
+    """A table of options; nothing where there are none."""
+    rows = list(options(parser, actions))
+    return "\n".join(["", "| option | meaning | default |", "|---|---|---|", *rows, ""]) if rows else ""
+
+
+def options(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> Iterator[str]:
+    """The rows of options, hidden ones left out."""
+    for action in actions:
+        if action.help == argparse.SUPPRESS or "--help" in action.option_strings:
+            continue
+        meaning, default = said(action.help or "")
+        if action.required:
+            default = "required"
+        if any(action in one._group_actions for one in parser._mutually_exclusive_groups if one.required):
+            default = "one of these"
+        yield f"| {name(action)} | {cell(meaning)} | {cell(default)} |"
+
+
+def name(action: argparse.Action) -> str:
+    """An option as it is written, with a link where it has a page."""
+    values = "|".join(map(str, action.choices)) if action.choices else action.metavar or ""
+    written = [" ".join([flag, str(values)]).strip() for flag in action.option_strings or [""]]
+    where = next((OPTIONS[key] for key in (written[0], written[0].split()[0]) if key in OPTIONS), "")
+    names = ", ".join(f"`{cell(one)}`" for one in written)
+    return f"[{names}]({where})" if where else names
+
+
+def said(text: str) -> tuple[str, str]:
+    """A help text as what an option means, and its default."""
+    found = re.fullmatch(r"(.*?)\s*\(?\bdefault: (.*?)\)?", text) if "default: " in text else None
+    if found is None:
+        return text, ""
+    default = found[2] + ")" * (found[2].count("(") - found[2].count(")"))
+    return found[1].removesuffix(" ("), default
+
+
+def title(where: str) -> str:
+    """The title of a page."""
+    return (PAGE.parent / where.split("#")[0]).read_text(encoding="utf8").splitlines()[0].removeprefix("# ")
+
+
+def cell(text: str) -> str:
+    """A text inside a table."""
+    return text.replace("|", "\\|").replace("*", "\\*")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf8")

@@ -1,0 +1,367 @@
+"""README.md and docs/ against the code: examples run, tables name what there is, links lead somewhere."""
+
+import importlib.util
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers.pages import BESIDE, DEPLOY, DOCS, ROOT, Block, Page, names, tables
+
+from pipelines import beam_flags, embed_options
+from pipelines.cli import COMMANDS, main
+from transforms import errors
+from transforms.calibration.spec import CALIBRATIONS
+from transforms.space.spec import COUNT, LAYER, POOLERS, Option
+from transforms.store import open_store
+from transforms.store.manifest import snapshots
+from transforms.store.shards import OWN_COLUMNS
+from transforms.store.verify import faults
+
+PAGES = [Page(path) for path in (*BESIDE, *DEPLOY, *DOCS)]
+BY_NAME = {page.name: page for page in PAGES}
+OF_USERS = [page for page in PAGES if page.name == "README.md" or page.name.startswith("docs/")]
+RESERVED = {"piece"}  # a name that is kept free, in no shard so far
+RUN = re.compile(r"\b\d{8}T\d{6}(?:_\d{3})?Z-[0-9a-f]{6}\b")
+
+# What each Python block must print, by its page and the heading above it.
+PRINTS = {
+    ("README.md", "Read the result"): "shop.compress",
+    ("README.md", "From Python"): "(2, 384) ",
+    ("docs/api.md", "The encoder alone"): "(3, 128) 128 ",
+    ("docs/api.md", "A store"): "384 1 300",
+    ("docs/api.md", "In a Beam pipeline of your own"): "",
+    ("docs/reading.md", "pyarrow"): "(300, 384)",
+    ("docs/reading.md", "pandas"): "300.0",
+    ("docs/reading.md", "DuckDB"): "shop.goods",
+    ("docs/reading.md", "Polars"): "shop.longest",
+    ("docs/reading.md", "datasets"): "(384,)",
+    ("docs/search.md", "Search"): " shop.compress\n",
+}
+
+
+def load(name: str) -> ModuleType:
+    """A module of docs/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+reference = load("reference")
+
+
+# Examples
+
+
+def runs_here(block: Block) -> bool:
+    """Whether a block needs nothing outside of this machine and of a working installation."""
+    if block.language != "console":
+        return block.language == "python"
+    own = all(command[0] == "sentence-beam" for command in block.commands)
+    return own and not re.search(r"gs://|s3://|--runner", block.text)
+
+
+def once(page: Page) -> list[Block]:
+    """The blocks of a page that are run; those of README that a page of docs/ has too are run there."""
+    there = {block.text for other in OF_USERS if other.name != "README.md" for block in other.blocks}
+    return [b for b in page.blocks if runs_here(b) and (page.name != "README.md" or b.text not in there)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what examples name: a little `demo/corpus` and its `demo/store`, reviews, their `store`, a task."""
+    folder = tmp_path_factory.mktemp("made")
+    texts = {"shop.compress": "Compress a file to save space.", "shop.longest": "very " * 300}
+    texts |= {f"shop.goods.item{i}": f"Item {i} of the shop, in {i % 5} colours." for i in range(298)}
+    module = ["shop.goods" if "goods" in name else "shop" for name in texts]
+    columns = {"id": list(texts), "text": list(texts.values()), "module": module}
+    write(folder / "demo" / "corpus" / "a.parquet", columns)
+    options = ["--id-column", "id", "--keep-columns", "text,module", "--index", "auto"]
+    embed(folder, "demo/corpus/*.parquet", "demo/store", *options)
+    for runs in (1, 2):
+        reviews = {"review_id": list(range(20)), "body": [f"Review {i}, written {runs} times." for i in range(20)]}
+        write(folder / "reviews" / "a.parquet", reviews)
+        embed(folder, "reviews/*.parquet", "store", "--text-column", "body", "--id-column", "review_id")
+    pairs = ["4.5\tA dog runs.\tA dog is running.", "1.0\tA dog runs.\tThe shop is closed.", "2.5\tA cat.\tA dog."]
+    (folder / "sickr-dev.tsv").write_text("\n".join(["score\tsentence1\tsentence2", *pairs, ""]))
+    return folder
+
+
+def write(path: Path, columns: dict[str, list]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+
+
+def embed(folder: Path, glob: str, store: str, *options: str) -> None:
+    assert main(["embed", "--input", str(folder / glob), "--output", str(folder / store), *options]) == 0
+
+
+@pytest.fixture
+def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that folder, which is the current one."""
+    folder = shutil.copytree(made, tmp_path / "place")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.mark.parametrize("page", [page for page in OF_USERS if once(page)], ids=lambda page: page.name)
+def test_the_blocks_of_a_page_run_one_after_the_other(
+    page: Page, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", place / "cache")
+    for block in once(page):
+        capsys.readouterr()
+        where = f"{page.name}:{block.line}"
+        if block.language == "python":
+            exec(compile(block.text, where, "exec"), {"__name__": "page"})
+            assert PRINTS[page.name, block.heading] in capsys.readouterr().out, where
+            continue
+        for command in block.commands:
+            arguments = with_real_runs(command[1:])
+            assert main(arguments) == 0, f"{where}: {command} {capsys.readouterr().err}"
+        printed = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()}
+        expected = {line.split()[0] for line in block.printed if line.strip()}
+        assert expected <= printed, f"{where}: nothing printed begins with {expected - printed}"
+
+
+def with_real_runs(arguments: list[str]) -> list[str]:
+    """A command's arguments with runs of the store that it names instead of runs that are made up."""
+    if not any(RUN.fullmatch(word) for word in arguments):
+        return arguments
+    known = iter(sorted(snapshots(str(Path(arguments[arguments.index("--store") + 1]).resolve()))))
+    return [next(known) if RUN.fullmatch(word) else word for word in arguments]
+
+
+def test_the_beam_example_makes_a_whole_store(place: Path) -> None:
+    code = next(block.text for block in BY_NAME["docs/api.md"].blocks if "beam.Pipeline" in block.text)
+    exec(code, {"__name__": "page"})
+    manifest = open_store("demo/own").manifest
+    assert manifest.data["rows"] == {"read": 300, "written": 300, "rejected": 0}
+    assert not list(faults(manifest))
+
+
+def test_every_python_block_has_its_expectation() -> None:
+    blocks = {(page.name, b.heading) for page in PAGES for b in page.blocks if b.language == "python"}
+    assert blocks == set(PRINTS)
+
+
+def test_every_console_block_is_run_or_needs_another_machine() -> None:
+    """A block that is not run is one that says why: another program, a bucket, a cluster."""
+    others = {"make", "pip", "gcloud", "git", "pre-commit", ".venv/bin/python"}
+    for page in OF_USERS:
+        for block in page.blocks:
+            if block.language == "console" and not runs_here(block):
+                programs = {command[0] for command in block.commands}
+                assert programs & others or re.search(r"gs://|s3://|--runner", block.text), f"{page.name}:{block.line}"
+
+
+# Commands that are not run
+
+
+def asked(page: Page) -> list[list[str]]:
+    """Our commands in a page's blocks, those inside scripts for `embed` included, as `[command, *arguments]`."""
+    commands = [words for block in page.blocks if block.language == "console" for words in block.commands]
+    ours = [words[1:] for words in commands if words[0] == "sentence-beam"]
+    return ours + [["embed", *words[1:]] for words in commands if words[0].endswith(("bare-metal.sh", "run.sh"))]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if asked(page)], ids=lambda page: page.name)
+def test_commands_in_blocks_are_understood(page: Page) -> None:
+    for command, *arguments in asked(page):
+        args, _ = beam_flags.parse(reference.parser_of(command), arguments)
+        assert args, (page.name, command)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_flags_in_prose_are_there(page: Page) -> None:
+    for text in re.findall(r"`(?:sentence-beam |python -m pipelines\.)([^`]+)`", page.prose):
+        command, *words = shlex.split(text)
+        if command == "COMMAND" or "..." in text:
+            continue
+        assert command in COMMANDS, f"{page.name}: {text}"
+        known = {flag for action in reference.parser_of(command)._actions for flag in action.option_strings}
+        for word in words:
+            assert not word.startswith("--") or word in known, f"{page.name}: {text}"
+
+
+# The reference
+
+
+def test_the_reference_is_up_to_date() -> None:
+    assert BY_NAME["docs/reference.md"].text == reference.page(), "run: make docs"
+
+
+def test_every_option_of_every_command_is_in_the_reference() -> None:
+    page = BY_NAME["docs/reference.md"]
+    for command in COMMANDS:
+        listed = [name.split()[0] for t in tables(page.section(f"## {command}")) for row in t for name in names(row[0])]
+        actions = [action for action in reference.parser_of(command)._actions if action.help != "==SUPPRESS=="]
+        flags = {flag for action in actions for flag in action.option_strings} - {"-h", "--help"}
+        assert {name for name in listed if name.startswith("-")} == (flags if command != "plan" else set()), command
+
+
+def test_every_option_says_what_it_is() -> None:
+    rows = [row for table in tables(BY_NAME["docs/reference.md"].text) for row in table if len(row) == 3]
+    assert not [row[0] for row in rows if not row[1] and "STORE" not in row[0]]
+
+
+def test_a_help_text_is_cut_into_meaning_and_default() -> None:
+    assert reference.said("rows (default: 10)") == ("rows", "10")
+    assert reference.said("tokens (default: 2 (two), else 1)") == ("tokens", "2 (two), else 1")
+    assert reference.said("rows") == ("rows", "")
+
+
+def test_what_a_store_remembers_is_said() -> None:
+    """The options that a second run takes from the store, found by what its manifest keeps."""
+    (table,) = (t for t in tables(BY_NAME["docs/embedding.md"].section("## The next run")) if len(t[0]) == 2)
+    listed = {name for row in table for name in names(row[1])}
+    assert listed == {f"--{name.replace('_', '-')}" for name in remembered()}
+
+
+def remembered() -> set[str]:
+    from pipelines.resolve import DEFAULTS, GATES
+
+    elsewhere = {"calibration", "dtype", "partition", "unit_tokens", "index"}  # in the manifest, under other names
+    return {*DEFAULTS, *GATES, *elsewhere} - {"limit"}
+
+
+# Tables
+
+
+def written(key: str, option: Option) -> str:
+    """How a pooler's key should be written in the table: its default first, then what else it may be."""
+    if option in (COUNT, LAYER):
+        return key
+    if option.words == COUNT.words or not (option.words or option.form):
+        return f"{key}={option.default}"
+    words = [word for word in (option.default, *option.words) if word is not None]
+    free = ["N"] * option.number + option.form.split()[:1]
+    return f"{key}={'|'.join(dict.fromkeys(map(str, [*words, *free])))}"
+
+
+def full(key: str, option: Option) -> str:
+    """A calibration's key with its default and everything else it may be."""
+    values = [str(option.default), *(word for word in option.words if word != option.default)]
+    return f"{key}={'|'.join([*values, *['N'] * option.number, *['X'] * option.decimal])}"
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "there", "form"),
+    [
+        ("docs/poolers.md", "## Poolers", POOLERS, written),
+        ("docs/calibration.md", "## Methods", CALIBRATIONS, full),
+    ],
+)
+def test_the_spec_tables_have_every_name_with_its_keys(
+    page: str, heading: str, there: dict[str, dict[str, Option]], form: Callable[[str, Option], str]
+) -> None:
+    (table,) = tables(BY_NAME[page].section(heading))
+    listed = {names(row[0])[0]: names(row[2].replace("\\|", "|")) for row in table}
+    assert listed == {name: [form(key, option) for key, option in keys.items()] for name, keys in there.items()}
+
+
+def test_the_values_of_count_and_layer_are_said() -> None:
+    text = BY_NAME["docs/poolers.md"].section("## Poolers")
+    assert f"`count={COUNT.allowed()}`" in text
+    assert f"`layer={LAYER.words[0]}`" in text
+
+
+def test_a_store_holds_what_the_tables_say(made: Path) -> None:
+    layout, columns, fields = tables(BY_NAME["docs/store.md"].text)
+    store = made / "demo" / "store"
+    data = open_store(str(store)).manifest.data
+    assert {name for row in fields for name in names(row[0])} == set(data)
+    listed = {name for row in columns for name in names(row[0])}
+    assert listed == set(OWN_COLUMNS) - RESERVED
+    found = set(open_store(str(store)).dataset().schema.names)
+    assert found <= listed | {"text", "module"}
+    known = {name.split("/")[0] for row in layout for name in names(row[0])}
+    assert {path.name for path in store.iterdir() if not path.name.startswith(".")} <= known
+    for group in ("rows", "work", "tokens"):
+        assert set(names(next(row[1] for row in fields if names(row[0]) == [group]))) == set(data[group])
+    said = names(next(row[1] for row in fields if names(row[0]) == ["shards"]))
+    assert set(said) == set(data["shards"][0])
+
+
+def test_exit_statuses_are_those_there_are() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    (table,) = tables(BY_NAME["docs/nightly.md"].section("## Exit statuses"))
+    assert {int(row[0]) for row in table} == {0, *(kind.exit_code for kind in kinds)}
+
+
+# Links, names, pages
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Page) -> None:
+    for path, anchor in page.links:
+        assert path.exists(), f"{page.name}: {path} is not there"
+        if anchor:
+            assert anchor in Page(path).anchors, f"{page.name}: {path.name} has no heading #{anchor}"
+
+
+NAMED = re.compile(
+    r"(?<![\w/.-])(?:transforms|pipelines|sentence_beam|tests|deploy|benchmarks|docs)/[\w/.-]*\w(?![\w<*])"
+)
+MODULE = re.compile(r"(?<![\w/.-])(?:transforms|pipelines|sentence_beam|benchmarks)(?:\.[a-z_]+)+(?![\w<*])")
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=lambda page: page.name)
+def test_files_and_modules_that_are_named_are_there(page: Page) -> None:
+    for name in NAMED.findall(page.text):
+        assert (ROOT / name).exists() or name in ("docs/reference.md",), f"{page.name}: {name} is not there"
+    for name in MODULE.findall(page.text):
+        path = ROOT / name.replace(".", "/")
+        assert path.is_dir() or path.with_suffix(".py").is_file(), f"{page.name}: {name} is no module"
+
+
+def test_readme_is_short() -> None:
+    assert len(BY_NAME["README.md"].text.splitlines()) <= 300
+
+
+def test_every_page_is_listed() -> None:
+    pages = set(DOCS) - {ROOT / "docs" / "index.md"}
+    assert pages <= {path for path, _ in BY_NAME["docs/index.md"].links}
+    assert pages <= {path for path, _ in BY_NAME["README.md"].links}
+
+
+def test_nothing_is_said_twice() -> None:
+    """No paragraph, list item or row of a table of some length is on two pages, or twice on one."""
+    where: dict[str, str] = {}
+    for page in PAGES:
+        if page.name != "docs/reference.md":
+            for paragraph in page.paragraphs:
+                if len(paragraph) > 100:
+                    assert paragraph not in where, f"{page.name} and {where[paragraph]}: {paragraph}"
+                    where[paragraph] = page.name
+
+
+def test_the_site_is_built_and_fetches_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = list(tmp_path.rglob("*.html"))
+    assert len(made) >= len(DOCS)
+    for html in made:
+        fetched = re.findall(
+            r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"?(?:https?:)?//[^ >]*", html.read_text()
+        )
+        assert not fetched, (html.name, fetched)
+    for style in tmp_path.rglob("*.css"):
+        assert not re.search(r"url\([\"']?(?:https?:)?//", style.read_text()), style.name
+
+
+def test_embed_and_plan_have_the_same_options() -> None:
+    """The reference says so instead of listing them twice."""
+    listed = [[action.option_strings for action in embed_options.parser(name)._actions] for name in ("embed", "plan")]
+    assert listed[0] == listed[1]
