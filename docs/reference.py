@@ -60,8 +60,8 @@ Flags that are not listed go to Beam's pipeline options, for example `--runner`,
 that Beam does not know either is refused. What only a runner's Java side knows goes after `--`. `--unit-tokens` and
 `--tokens-per-batch` may end in `k`, `M` or `G`.
 
-An option of `embed` that a store [remembers](embedding.md#the-next-run) has the store's value where it is not given. The
-defaults below are those of a new store.
+An option of `embed` that a store [remembers](embedding.md#the-next-run) has the store's value where it is not given.
+The defaults below are those of a new store.
 
 [Exit statuses](nightly.md#exit-statuses) are the same for all commands.
 

@@ -37,7 +37,7 @@ class Store:
         return self.manifest.space
 
     def dataset(self) -> "ds.Dataset":
-        """The snapshot's rows as a pyarrow dataset (columns as docs/store.md lists them); an empty one without any shard."""
+        """The snapshot's rows as a pyarrow dataset (columns: docs/store.md); an empty one without any shard."""
         import pyarrow.dataset as ds  # brings pandas along where it is installed: a third of a second
 
         paths = self.manifest.shard_paths
