@@ -1,6 +1,5 @@
 """What all tests share: no hub, seeded generators, the folder of reference data."""
 
-import functools
 import os
 import random
 import uuid
@@ -10,22 +9,14 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
-import apache_beam.transforms.userstate
 import numpy as np
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
+from helpers.cached_beam import cached_beam
 from helpers.gcs import BUCKET, SERVER, Gcs, running
 from hypothesis import settings
 
 settings.register_profile("patient", deadline=None)  # how long an example takes says how busy the machine is
 settings.load_profile("patient")
-
-# Beam parses its flags five hundred times for one small pipeline, and looks at the methods of every step five times:
-# half of the time of a run of forty rows.
-PipelineOptions.view_as = functools.lru_cache(64)(PipelineOptions.view_as)
-apache_beam.transforms.userstate.get_dofn_specs = functools.lru_cache(64)(
-    apache_beam.transforms.userstate.get_dofn_specs
-)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -34,6 +25,13 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 def _seeded() -> None:
     random.seed(0)
     np.random.seed(0)
+
+
+@pytest.fixture(scope="module")
+def cached_beam_options() -> Iterator[None]:
+    """For modules of many small pipelines: what Beam works out again and again of options and DoFns is kept."""
+    with cached_beam():
+        yield
 
 
 @pytest.fixture(scope="session")

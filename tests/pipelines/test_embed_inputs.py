@@ -19,6 +19,8 @@ from helpers.corpora import (
     write_parquet,
 )
 
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
+
 
 @pytest.fixture(params=["file", "content"])
 def partition(request: pytest.FixtureRequest) -> str:

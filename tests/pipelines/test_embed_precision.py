@@ -14,6 +14,8 @@ from transforms.encoder import Encoder
 from transforms.store import open_store
 from transforms.store.precision import CODES, PRECISIONS, RANGED, Ranges, quantize
 
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
+
 
 @pytest.fixture
 def glob(inputs: Path) -> Path:

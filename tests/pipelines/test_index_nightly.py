@@ -13,6 +13,8 @@ from transforms.store.manifest import index_files
 
 pytest.importorskip("faiss")
 
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
+
 
 @pytest.fixture
 def corpus(inputs: Path) -> Callable[..., Path]:

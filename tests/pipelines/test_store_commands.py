@@ -30,6 +30,7 @@ from pipelines.plan import plan_files
 from pipelines.resolve import resolve
 from transforms.encoder import Encoder
 
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
 READERS = {
     "search": ("--query", "dog", "--store"),
     "files": ("--store",),
