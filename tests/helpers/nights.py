@@ -123,15 +123,9 @@ class Nights:
         hashes = row_hashes(texts)
         prepared = PreparedUnit(made, hashes, unit_digest(self.space, made, hashes))
         store = UnitStore(str(self.root), self.space)
-        vectors = np.array([vector_of(text, self.space.dim) for text in texts], np.float32).reshape(n, -1)
+        vectors = np.array([vector_of(text, self.space.dim) for text in texts], np.float32).reshape(n, self.space.dim)
         ones = np.ones(n, np.int32)
-        full = Vectors(
-            vectors if n else np.empty((0, self.space.dim), np.float32),
-            ones.astype(np.float32),
-            ones,
-            ones < 0,
-            ones * 0,
-        )
+        full = Vectors(vectors, ones.astype(np.float32), ones, ones < 0, ones * 0)
         return store.finished(prepared) or store.write(prepared, full, [], UnitCounts(n, 0, 0))
 
     def search(self, texts: list[str], k: int, run: str | None = None, **changed: Any) -> list[list[tuple[float, str]]]:

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.testing.util import assert_that
+from helpers import eager
 from helpers.vector_shards import write_shard, write_shards
 
 from transforms.beam.fit import parts_of
@@ -66,11 +65,14 @@ def test_accumulators_merge_in_any_grouping(tmp_path):
     assert merge.merge_accumulators([nothing, nothing]) == Gathered()
 
 
-def test_in_a_pipeline(tmp_path):
-    shards, job = write_shards(tmp_path, ROWS, 9, normalized=False), job_of(tmp_path)
-    with beam.Pipeline("FnApiRunner") as pipeline:
-        found = pipeline | beam.Create(parts_of(shards)) | Gather(job)
-        assert_that(found, lambda items: same(items[0].moments, Moments.of(ROWS)))
+def test_parts_become_one(tmp_path):
+    job = job_of(tmp_path)
+    (found,) = eager.run(Gather(job), parts_of(write_shards(tmp_path, ROWS, 9, normalized=False)))
+    same(found.moments, Moments.of(ROWS))
+    rows = take_sample(found, 50)
+    assert len(np.unique(rows, axis=0)) == 50
+    assert {row.tobytes() for row in rows} <= {row.tobytes() for row in ROWS}
+    assert eager.run(Gather(job), []) == [Gathered()]
 
 
 def test_float16_shards_are_summed_wide(tmp_path):

@@ -1,10 +1,12 @@
-"""How much work an element lists."""
+"""What the steps of a run share: collections made one, and how much work an element lists."""
 
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from helpers import eager
 
-from transforms.beam.job import is_one_process, spans_per_element
+from transforms.beam import job
+from transforms.beam.job import Merge, is_one_process, spans_per_element
 
 
 @pytest.mark.parametrize(
@@ -26,3 +28,10 @@ def test_one_process_is_beams_own_runner_with_one_worker(flags: list[str], expec
 )
 def test_one_process_takes_more_at_once_than_each_of_many(spans: int, one_process: bool, expected: int) -> None:
     assert spans_per_element(spans, one_process) == expected
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_collections_become_one(monkeypatch: pytest.MonkeyPatch, apart: bool) -> None:
+    if apart:  # as for other runners
+        monkeypatch.setattr(job, "FnApiRunner", type(None))
+    assert sorted(eager.run(Merge(), [1, 2], [], [2, 3])) == [1, 2, 2, 3]

@@ -1,0 +1,63 @@
+"""Counting changes and repeated ids of made-up snapshots, by list in and list out."""
+
+from pathlib import Path
+
+import pytest
+from helpers import eager
+from helpers.nights import Nights
+
+from transforms.beam.changes import CountChanges, Unknown
+from transforms.beam.commit import CountDuplicateIds, DuplicateIds
+from transforms.store.changes import Changes
+from transforms.store.commit import finish
+from transforms.store.records import Problem
+
+BEFORE = {"a": [("1", "x"), ("2", "y"), ("3", "z")], "b": [("4", "u")]}
+AFTER = {"a": [("1", "x"), ("2", "other"), ("5", "v"), ("6", "w")], "b": [("4", "u")]}
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    return Nights(tmp_path / "store")
+
+
+def test_rows_are_counted_against_the_last_snapshot(nights: Nights) -> None:
+    nights.commit_without_index(BEFORE)
+    run, units = nights.begin(AFTER)
+    found = eager.run(CountChanges(run), [*units, *units])  # an engine may deliver a unit twice
+    assert sum(found, Changes()) == Changes(added=2, changed=1, deleted=1)
+
+
+def test_every_row_of_a_first_snapshot_is_added(nights: Nights) -> None:
+    run, units = nights.begin(BEFORE)
+    assert eager.run(CountChanges(run), units) == [Changes(added=4)]
+
+
+def test_nothing_is_counted_for_a_run_that_is_to_fail(nights: Nights) -> None:
+    run, units = nights.begin(BEFORE)
+    assert eager.run(CountChanges(run), [*units, Problem("lost", 1)]) == []
+
+
+def test_changes_since_a_damaged_shard_are_not_known(nights: Nights) -> None:
+    nights.commit_without_index(BEFORE)
+    (damaged,) = (unit.path for unit in nights.manifest.units if unit.file == "a")
+    (nights.root / damaged).write_bytes(b"PAR1")
+    run, units = nights.begin(AFTER)
+    assert Unknown() in eager.run(CountChanges(run), units)
+
+
+def rows_with_an_earlier_ones_id(found: list[DuplicateIds]) -> int:
+    return sum(item.rows for item in found)
+
+
+def test_ids_are_compared_over_all_units(nights: Nights) -> None:
+    run, units = nights.begin({"a": [("1", "x"), ("2", "y"), ("2", "y")], "b": [("2", "z"), ("3", "x")], "c": []})
+    found = eager.run(CountDuplicateIds(run), [*units, *units])
+    assert rows_with_an_earlier_ones_id(found) == 2
+
+
+def test_ids_of_the_same_rows_are_not_read_again(nights: Nights) -> None:
+    run, units = nights.begin(BEFORE)
+    finish(run, units, [], duplicate_ids=7)  # more than there are: what is on record is what is said again
+    again, units = nights.begin(BEFORE)
+    assert eager.run(CountDuplicateIds(again), units) == [DuplicateIds(7)]
