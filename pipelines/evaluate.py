@@ -15,13 +15,13 @@ from pipelines import command, heat_map, options
 from pipelines.output import check_file
 from transforms.calibration import Calibration, check_space
 from transforms.errors import OptionError
-from transforms.evaluation.pairs_file import Pairs, read_pairs
+from transforms.evaluation.pairs_file import ScoredPairs, read_pairs
 from transforms.evaluation.sts import Subset, geometry, score_task
 from transforms.space import DEFAULT_MODEL, parse_pooler, resolve_model
 from transforms.store.calibrations import read_calibration
 
 if TYPE_CHECKING:
-    from transforms.evaluation.encode_many import Source
+    from transforms.evaluation.encode_many import ModelOptions
 
 EVERY_HEAD = "ditto:*"
 HEADS = (
@@ -45,7 +45,7 @@ class Task:
     """A named task: one or more files that are scored together."""
 
     name: str
-    files: tuple[Pairs, ...]
+    files: tuple[ScoredPairs, ...]
 
     @property
     def sentences(self) -> list[str]:
@@ -141,16 +141,16 @@ def expand(args: argparse.Namespace) -> tuple[list[str], tuple[int, int] | None]
 
 def evaluate(args: argparse.Namespace, tasks: list[Task], poolers: list[str]) -> Iterator[dict[str, Any]]:
     """A row for each task, pooler, dimension and subset."""
-    from transforms.evaluation.encode_many import Source, encode_several
+    from transforms.evaluation.encode_many import ModelOptions, encode_many
 
     place: dict[str, int] = {}
     for task in tasks:
         for text in task.sentences:
             place.setdefault(text, len(place))
-    source = Source(args.model, args.revision, args.max_tokens, args.dtype, args.device)
+    source = ModelOptions(args.model, args.revision, args.max_tokens, args.dtype, args.device)
     calibrations = matched(source, poolers, args.calibration or [])
     with tempfile.TemporaryDirectory() as folder:
-        for pooler, vectors in encode_several(source, poolers, list(place), folder):
+        for pooler, vectors in encode_many(source, poolers, list(place), folder):
             for path, calibration in [(None, None), *calibrations[pooler].items()]:
                 final = vectors if calibration is None else calibration.apply(vectors)
                 names = {"pooler": pooler, "calibration": path}
@@ -158,7 +158,7 @@ def evaluate(args: argparse.Namespace, tasks: list[Task], poolers: list[str]) ->
                     yield from score(task, names, final, place, args.truncate_dim or [])
 
 
-def matched(source: "Source", poolers: list[str], paths: list[str]) -> dict[str, dict[str, Calibration]]:
+def matched(source: "ModelOptions", poolers: list[str], paths: list[str]) -> dict[str, dict[str, Calibration]]:
     """For each pooler the calibrations that were fitted on its vectors, by path.
 
     Raises SpaceMismatchError for a calibration of none of the poolers.

@@ -1,4 +1,4 @@
-"""Loading a model, tokenizing, batching, and the forward pass: texts -> vectors."""
+"""From texts to vectors: loading a model, tokenizing, batching, the forward pass, and what follows the pooler."""
 
 from transforms.imports import uncollected
 

@@ -45,21 +45,21 @@ class Batch:
 
     @property
     def width(self) -> int:
-        """Tokens of the longest text."""
+        """Number of tokens of the longest text."""
         return int(self.lengths[0])
 
     def stats(self, pads: bool) -> BatchStats:
-        """What running this batch counts as, with or without padding."""
+        """The counts of a run of this batch, by a pass that `pads` texts to the longest or by one that does not."""
         run, real = len(self.ids), len(self.ids) - self.fill * int(self.lengths[-1])
         return BatchStats(real, self.width * len(self.rows) if pads else run, 1)
 
     def halves(self) -> tuple["Batch", "Batch"]:
-        """The first (n + 1) // 2 texts, and the others."""
+        """Two batches: the first (n + 1) // 2 texts, and the others."""
         middle = (len(self.rows) + 1) // 2
         return self.part(slice(0, middle)), self.part(slice(middle, None))
 
     def part(self, which: slice) -> "Batch":
-        """The texts of a slice that is not empty."""
+        """The batch of the texts that a slice names, at least one of them."""
         offsets = np.concatenate([[0], np.cumsum(self.lengths)])
         tokens = slice(int(offsets[:-1][which][0]), int(offsets[1:][which][-1]))
         types = None if self.types is None else self.types[tokens]
@@ -69,7 +69,7 @@ class Batch:
         return Batch(self.rows[which], self.ids[tokens], self.lengths[which], types, masks, fill)
 
     def filled(self, texts: int) -> "Batch":
-        """Brought to so many texts by copies of the last; all are of one length."""
+        """The batch with copies of its last text after it, `texts` in all; its texts must be of one length."""
         count = len(self.rows)
         places = np.minimum(np.arange(texts), count - 1)
         ids = self.ids.reshape(count, -1)[places].ravel()
@@ -89,7 +89,7 @@ def plan_batches(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
 
 
 def plan_alike(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
-    """Batches that are alike for texts of one length, whatever other texts there are.
+    """Batches whose shape depends on the length of their texts alone, whatever other texts there are.
 
     All texts of a batch are equally long, and there are `budget // length` of them (at least one), copies of the last
     making up the number.
@@ -113,7 +113,7 @@ def _longest_first(tokenized: Tokenized) -> Batch:
 
 
 def cut_rows(lengths: np.ndarray, budget: int) -> list[int]:
-    """Where to cut rows that are sorted longest first: the first row of every batch, and the number of rows."""
+    """Bounds of batches of rows sorted longest first: the first row of every batch, and the number of rows."""
     cuts = [0]
     while cuts[-1] < len(lengths):
         start = cuts[-1]
@@ -122,6 +122,6 @@ def cut_rows(lengths: np.ndarray, budget: int) -> list[int]:
 
 
 def _gather(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Indices start, start + 1, ... of every row, one row after the other."""
+    """The places start, start + 1, ... of every row's tokens, one row after the other; int64."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))

@@ -35,25 +35,25 @@ class PackedLinear:
 
     @classmethod
     def of(cls, *layers: nn.Linear) -> "PackedLinear":
-        """One layer, or several that see the same input, side by side."""
+        """The weights of one layer, or of several that read the same input, their outputs side by side."""
         return cls.pack(torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers]))
 
     @classmethod
     def pack(cls, weight: Tensor, bias: Tensor) -> "PackedLinear":
-        """A layer with this weight [out, in] and bias [out]."""
+        """The layer with this weight [out, in] and bias [out]."""
         weight = weight.contiguous()
         return cls(weight, bias.contiguous(), _pack(weight))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """[n, in] -> [n, out]."""
+        """The layer's output [n, out] for `x` [n, in], in its dtype."""
         return self._run(x, "none")
 
     def gelu(self, x: Tensor) -> Tensor:
-        """The exact GELU of the result."""
+        """The exact GELU of the layer's output, [n, out]."""
         return F.gelu(F.linear(x, self.weight, self.bias)) if self.packed is None else self._run(x, "gelu")
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
-        """The result plus `residual` [n, out]."""
+        """The layer's output plus `residual`, both [n, out]."""
         return self._run(x, "none").add_(residual)  # as a step of the kernel's own this takes longer
 
     def _run(self, x: Tensor, activation: str) -> Tensor:
@@ -63,7 +63,7 @@ class PackedLinear:
 
 
 def _pack(weight: Tensor) -> Tensor | None:
-    """The weight in oneDNN's own layout. The operators are the ones that torch's compiler emits for a CPU."""
+    """The weight in oneDNN's layout, by the operators that torch's compiler emits for a CPU; None without them."""
     if weight.device.type != "cpu":
         return None
     if weight.dtype not in (torch.float32, torch.bfloat16) or not torch.backends.mkldnn.is_available():
@@ -74,8 +74,8 @@ def _pack(weight: Tensor) -> Tensor | None:
 
 
 @dataclass(frozen=True)
-class Block:
-    """One block's weights; `qkv` are query, key and value side by side."""
+class BlockWeights:
+    """The weights of one transformer block; `qkv` are query, key and value side by side."""
 
     qkv: PackedLinear
     out: PackedLinear
@@ -86,16 +86,16 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Head:
-    """One head's query and key, each H -> H / heads; `below`: the layer that they see."""
+class HeadWeights:
+    """The query and key weights of one attention head, each H -> H / heads; `below`: the layer that they read."""
 
     below: int
     query: PackedLinear
     key: PackedLinear
 
 
-class Weights:
-    """A model's embeddings, the blocks up to the deepest one that is needed, and the heads asked for."""
+class BertWeights:
+    """The weights of a model as far as `needs` asks: its embeddings, the blocks up to the deepest one, the heads."""
 
     def __init__(self, model: Any, needs: Needs) -> None:
         self.heads: int = model.config.num_attention_heads
@@ -110,7 +110,7 @@ class Weights:
         self._padding_id = None if model.config.model_type in ("bert", "electra") else self._embeddings.padding_idx
 
     def embed(self, batch: Batch) -> Tensor:
-        """What enters the first block, [N, H]."""
+        """The states [N, H] that enter the first block: words, positions and token types embedded."""
         types = np.zeros_like(batch.ids) if batch.types is None else batch.types
         inputs = {"input_ids": batch.ids, "token_type_ids": types, "position_ids": _positions(batch, self._padding_id)}
         moved = {name: to_device(values, self.device)[None] for name, values in inputs.items()}
@@ -120,10 +120,10 @@ class Weights:
         self,
         state: Tensor,
         tokens: int,
-        run_block: Callable[[Block, Tensor], Tensor],
-        own_attention: Callable[[Head, Tensor], Tensor],
+        run_block: Callable[[BlockWeights, Tensor], Tensor],
+        own_attention: Callable[[HeadWeights, Tensor], Tensor],
     ) -> LayerStates:
-        """Run the blocks, and keep what was asked for of the first `tokens` rows."""
+        """The needed layers and heads of the first `tokens` rows, after the blocks have run over `state` [N, H]."""
         found = LayerStates()
         for layer in range(len(self._blocks) + 1):
             state = run_block(self._blocks[layer - 1], state) if layer else state
@@ -134,29 +134,29 @@ class Weights:
                     found.heads[name] = own_attention(head, state)[:tokens]
         return found
 
-    def after_attention(self, block: Block, mixed: Tensor, state: Tensor) -> Tensor:
-        """The rest of a block, which looks at each token by itself: what attention gave and what entered it, [N, H]."""
-        middle = normed(block.out_norm, block.out.add(mixed, state))
+    def after_attention(self, block: BlockWeights, mixed: Tensor, state: Tensor) -> Tensor:
+        """The block's output [N, H] from its attention's output `mixed` and its input `state`, both [N, H]."""
+        middle = _normed(block.out_norm, block.out.add(mixed, state))
         raised = block.up.gelu(middle) if self._gelu else self._activate(block.up(middle))
-        return normed(block.down_norm, block.down.add(raised, middle))
+        return _normed(block.down_norm, block.down.add(raised, middle))
 
 
-def normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:
-    """The layer norm of x."""
+def _normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:
+    """The layer norm of `x` [N, H]."""
     return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
-def _read_head(model: Any, block: int, head: int) -> Head:
+def _read_head(model: Any, block: int, head: int) -> HeadWeights:
     attention = model.encoder.layer[block - 1].attention.self
     size = attention.query.weight.shape[0] // model.config.num_attention_heads
     rows = slice((head - 1) * size, head * size)
     query, key = (PackedLinear.pack(part.weight[rows], part.bias[rows]) for part in (attention.query, attention.key))
-    return Head(block - 1, query, key)
+    return HeadWeights(block - 1, query, key)
 
 
-def _read_block(layer: Any) -> Block:
+def _read_block(layer: Any) -> BlockWeights:
     attention = layer.attention.self
-    return Block(
+    return BlockWeights(
         qkv=PackedLinear.of(attention.query, attention.key, attention.value),
         out=PackedLinear.of(layer.attention.output.dense),
         out_norm=layer.attention.output.LayerNorm,
@@ -167,7 +167,7 @@ def _read_block(layer: Any) -> Block:
 
 
 def _positions(batch: Batch, padding_id: int | None) -> np.ndarray:
-    """Position ids of every token; RoBERTa counts from its padding id, and past padding tokens in a text."""
+    """Position ids of all tokens [N]; RoBERTa counts from its padding id, and leaves padding tokens in a text out."""
     starts = np.repeat(np.cumsum(batch.lengths) - batch.lengths, batch.lengths)
     if padding_id is None:
         return np.arange(len(batch.ids)) - starts

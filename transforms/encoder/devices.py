@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import torch
 
 from transforms.encoder.batches import Batch
-from transforms.encoder.forward import Part, Replica
+from transforms.encoder.forward import PooledBatch, Replica
 from transforms.errors import OptionError
 
 Item = TypeVar("Item")
@@ -28,13 +28,13 @@ _STARTING = threading.Lock()
 
 
 class Cores:
-    """As many threads as torch may use cores; they start with the first work."""
+    """A pool of threads with one core each, as many as torch may use; they start with the first work."""
 
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = None
 
     def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Results in the items' order, each as soon as it and those before it are there; inference mode is on."""
+        """The results of `work`, run in inference mode, in the items' order, each once those before it are done."""
         if self._executor is None:
             with _STARTING:
                 self._executor = _one_core_threads(torch.get_num_threads())
@@ -42,7 +42,7 @@ class Cores:
 
 
 def _one_core_threads(count: int) -> ThreadPoolExecutor:
-    """Started threads whose own share of torch is one core each; the calling thread keeps what it had."""
+    """A pool of started threads in which torch uses one core each; the calling thread keeps its number of cores."""
     executor, together = ThreadPoolExecutor(count, "encoder"), threading.Barrier(count + 1)
 
     def start() -> None:
@@ -58,23 +58,23 @@ def _one_core_threads(count: int) -> ThreadPoolExecutor:
 
 
 class Devices:
-    """One replica a device, and a thread for each."""
+    """The replicas of a model, one a device, and a thread for each."""
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
         self._replicas = list(replicas)
         self._executor: ThreadPoolExecutor | None = None
         self._own = threading.local()
 
-    def map(self, batches: Iterable[Batch]) -> Iterator[Part]:
-        """The parts in the batches' order, each when it is there."""
+    def map(self, batches: Iterable[Batch]) -> Iterator[PooledBatch]:
+        """The pooled batches in the batches' order, each when its vectors are in main memory."""
         if self._executor is None:
             free: SimpleQueue[Replica] = SimpleQueue()
             for replica in self._replicas:
                 free.put(replica)
             self._executor = ThreadPoolExecutor(len(self._replicas), "device", self._start, (free,))
-        for part, done in self._executor.map(self._work, batches):
-            done()
-            yield part
+        for pooled, wait in self._executor.map(self._work, batches):
+            wait()
+            yield pooled
 
     def _start(self, free: "SimpleQueue[Replica]") -> None:
         self._own.lane = _Lane(free.get())
@@ -84,36 +84,39 @@ class Devices:
 
 
 class _Lane:
-    """A replica with its stream, and the batches that it is at."""
+    """A replica with its CUDA stream (None on a CPU), and the batches that it has not finished."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._stream = torch.cuda.Stream(replica.device) if replica.device.type == "cuda" else None
         self._running: deque[Any] = deque()
 
-    def work(self, batch: Batch) -> tuple[Part, Any]:
-        """The part and what waits for it; returns when at most `AHEAD` batches are unfinished."""
+    def work(self, batch: Batch) -> tuple[PooledBatch, Any]:
+        """The pooled batch and a function that waits for it; returns when at most `AHEAD` batches are unfinished."""
         with torch.inference_mode(), torch.cuda.stream(self._stream) if self._stream else nullcontext():
-            part = self._replica(batch)
+            pooled = self._replica(batch)
         if self._stream is None:
-            return part, _nothing
+            return pooled, _nothing
         self._running.append(self._stream.record_event())
         if len(self._running) > AHEAD:
             self._running.popleft().synchronize()
-        return part, self._running[-1].synchronize
+        return pooled, self._running[-1].synchronize
 
 
 def _nothing() -> None:
-    """What is in main memory already needs no waiting for."""
+    """The wait for vectors that are in main memory already."""
 
 
 def resolve_device(device: str) -> torch.device:
-    """The first of `resolve_devices`."""
+    """The first of the devices that `device` means (see `resolve_devices`)."""
     return resolve_devices(device)[0]
 
 
 def resolve_devices(device: str) -> list[torch.device]:
-    """`auto`: every GPU, else the CPU; `cuda` every GPU, `cuda:1` that one; `OptionError` for what is not there."""
+    """The devices that an option means: `auto` every GPU, else the CPU; `cuda` every GPU; `cuda:1` that one; `cpu`.
+
+    Raises `OptionError` for a device that this machine does not have.
+    """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     gpus = [torch.device("cuda", number) for number in range(count)]
     if device == "cpu" or (device == "auto" and not gpus):

@@ -1,4 +1,4 @@
-"""Texts -> vectors."""
+"""The encoder: a loaded model with its pooler and calibration, from texts to final vectors."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ import torch
 from transforms.calibration import Calibration, check_space, load_calibration
 from transforms.encoder.batches import Batch, BatchStats, plan_alike, plan_batches
 from transforms.encoder.devices import Cores, Devices, resolve_devices
-from transforms.encoder.forward import Forward, Part, Replica
+from transforms.encoder.forward import Forward, PooledBatch, Replica
 from transforms.encoder.layer_hooks import TIME_FIRST
 from transforms.encoder.load import load_layers, load_model, load_tables
 from transforms.encoder.output import finish
@@ -36,9 +36,9 @@ TOKENS_PER_ALIKE_BATCH = {"cpu": 512, "cuda": 16384}
 
 @dataclass(frozen=True)
 class Embedded:
-    """Vectors of `B` texts, in input order.
+    """What an encoder makes of `B` texts, in input order.
 
-    `vectors` [B, dim] float32 final; `norms` [B] float32 length of the pooled vector; `pooled` [B, P] float32, None
+    `vectors` [B, dim] float32, final; `norms` [B] float32, lengths of the pooled vectors; `pooled` [B, P] float32, None
     where it is `vectors` (not normalised) or `vectors * norms`; `status` [B] uint8 (see `pooling.Status`); `stats`.
     """
 
@@ -50,7 +50,7 @@ class Embedded:
 
 
 class Encoder:
-    """A loaded model with its pooler, for any number of threads: one embeds while others tokenize."""
+    """A loaded model with its pooler and calibration; threads may share it: one embeds while others tokenize."""
 
     def __init__(
         self,
@@ -127,19 +127,22 @@ class Encoder:
 
     @property
     def dim(self) -> int:
-        """Width of the final vectors."""
+        """The width of the final vectors."""
         return self.space.dim
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Final vectors [n, dim] float32 in input order; an empty text is its special tokens alone."""
+        """The final vectors [n, dim] float32 in input order; an empty text is its special tokens alone."""
         return self.embed(self.tokenize(texts)).vectors
 
     def tokenize(self, texts: Sequence[str]) -> Tokenized:
-        """Token ids of the texts; may run in a thread of its own beside `embed`."""
+        """The token ids of the texts, packed; may run in another thread beside `embed`."""
         return self._tokenizer(texts)
 
     def embed(self, tokenized: Tokenized, progress: Progress | None = None) -> Embedded:
-        """Vectors of tokenized texts; `progress(rows, real tokens)` is called after every batch. Threads take turns."""
+        """The vectors of tokenized texts, their status and counts; one thread at a time runs, others wait.
+
+        `progress(rows, real tokens)` is called after every batch.
+        """
         with self._one_at_a_time, torch.inference_mode():
             return self._embed(tokenized, progress)
 
@@ -150,19 +153,18 @@ class Encoder:
         stats = BatchStats()
         plan = plan_alike if self.deterministic else plan_batches
         batches = list(plan(tokenized, self.tokens_per_batch))
-        parts = self._parts(batches)
-        for batch, part in zip(batches, parts, strict=True):
-            places = torch.from_numpy(part.rows)
-            pooled[places], status[places] = part.vectors, part.status
-            stats += part.stats
+        for batch, done in zip(batches, self._run(batches), strict=True):
+            places = torch.from_numpy(done.rows)
+            pooled[places], status[places] = done.vectors, done.status
+            stats += done.stats
             if progress is not None:
-                progress(len(batch.rows) - batch.fill, part.stats.real)
+                progress(len(batch.rows) - batch.fill, done.stats.real)
         final = finish(pooled, self.space, self._calibration)
         kept = None if final.pooled is None else final.pooled.numpy()
         status = torch.maximum(status, final.status)  # a row can be lost by the calibration too
         return Embedded(final.vectors.numpy(), final.norms.numpy(), kept, status.numpy(), stats)
 
-    def _parts(self, batches: list[Batch]) -> Iterator[Part]:
+    def _run(self, batches: list[Batch]) -> Iterator[PooledBatch]:
         if self._devices is not None:
             return self._devices.map(batches)
         # one batch alone has all cores, unless their number must make no difference

@@ -1,4 +1,4 @@
-"""An encoder as a folder: for `Encoder.load` always, for sentence-transformers where it has such a pooler."""
+"""Writing an encoder as a folder that `Encoder.load` reads, and sentence-transformers where it has such a pooler."""
 
 import json
 import os
@@ -28,7 +28,7 @@ _NAMES = {ours: theirs for theirs, ours in POOLING_MODES.items()}
 
 @dataclass(frozen=True)
 class Export:
-    """What to export: a model's files, the space of the vectors, the pooler's SPEC, and the calibration."""
+    """The encoder to export: a model's files, the space of its vectors, the pooler's SPEC, and the calibration."""
 
     files: ModelFiles
     space: Space
@@ -37,7 +37,7 @@ class Export:
 
 
 def write_export(export: Export, folder: Path) -> str | None:
-    """Write all of it into an empty local folder; None, or why sentence-transformers cannot load it."""
+    """Write the encoder into an empty local folder; returns why sentence-transformers cannot load it, or None."""
     _copy_model(export, folder / MODEL)
     if export.calibration is not None:
         (folder / CALIBRATION).mkdir()
@@ -51,7 +51,7 @@ def write_export(export: Export, folder: Path) -> str | None:
 
 
 def why_not_sentence_transformers(export: Export) -> str | None:
-    """Why sentence-transformers cannot make these vectors; None where it can."""
+    """The reason for which sentence-transformers cannot make these vectors; None where it can."""
     for part in PoolerSpec.from_json(export.space.pooler).parts:
         options = dict(part.options)
         ranks = ("counted", "attended") if options.get("count") == "all" else ("attended",)
@@ -64,7 +64,7 @@ def why_not_sentence_transformers(export: Export) -> str | None:
 
 
 def _copy_model(export: Export, folder: Path) -> None:
-    """The model's directory; its config says the type of the forward pass, and its length that of the space."""
+    """Copy the model's directory, with float32 and the space's number of tokens in its configuration."""
 
     def unwanted(_: str, names: list[str]) -> set[str]:
         return {name for name in names if "." in name and not name.endswith(_COPIED)}
@@ -95,7 +95,7 @@ def _describe(export: Export, folder: Path) -> Exported:
 
 
 def _with_table(part: PoolerPart, folder: Path, number: int) -> PoolerPart:
-    """The part with a copy of its table in the folder."""
+    """The part with its token statistics copied into the folder, and named relative to it."""
     if part.table is None:
         return part
     shutil.copytree(part.table, folder / f"table-{number}")
@@ -103,7 +103,7 @@ def _with_table(part: PoolerPart, folder: Path, number: int) -> PoolerPart:
 
 
 def _write_modules(export: Export, folder: Path) -> None:
-    """Transformer, Pooling, the model's own layers, Dense (calibrate, truncate), Normalize."""
+    """Write the modules Transformer, Pooling, the model's own layers, Dense (calibrate, truncate) and Normalize."""
     files = export.files
     listed: list[dict[str, Any]] = []
 
@@ -133,7 +133,7 @@ def _pooling(export: Export) -> dict[str, Any]:
 
 
 def _dense(export: Export) -> tuple[np.ndarray, np.ndarray]:
-    """Matrix float64 [p, dim] and offset [dim] that calibrate and truncate."""
+    """The matrix [p, dim] and offset [dim], float64, that calibrate and truncate a pooled vector."""
     if export.calibration is None:
         layers = export.space.pooler.get("then")
         spec = PoolerSpec.from_json(export.space.pooler)
@@ -153,7 +153,7 @@ def _write_dense(folder: Path, matrix: np.ndarray, offset: np.ndarray) -> None:
 
 
 def _prompts(export: Export) -> dict[str, Any]:
-    """The model's prompts, the one that the store's rows had being the default."""
+    """The model's prompts, with the one that the store's rows had as the default."""
     prompts, prompt = dict(export.files.modules.prompts), export.space.prompt
     default = None
     if prompt:
@@ -172,7 +172,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _edit(path: Path, **changes: Any) -> None:
-    """Change keys of a JSON file; None takes one out."""
+    """Change keys of a JSON file, which may be missing; the value None removes a key."""
     gone = {key for key, value in changes.items() if value is None}
     said = {key: value for key, value in {**_read(path), **changes}.items() if key not in gone}
     if path.is_file():

@@ -13,7 +13,7 @@ from transforms.encoder.batches import Batch, BatchStats
 from transforms.encoder.layer_hooks import LayerHooks, LayerStates
 from transforms.encoder.packed import PackedRunner
 from transforms.encoder.padded import PaddedRunner
-from transforms.encoder.template import BareTemplate
+from transforms.encoder.template import BareTemplateStates
 from transforms.encoder.tokenize import TextTokenizer
 from transforms.encoder.transfer import to_device
 from transforms.encoder.varlen import VarlenRunner
@@ -24,18 +24,18 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate mem
 
 
 class Runner(Protocol):
-    """Runs the blocks."""
+    """A pass over a model's blocks: `PackedRunner`, `VarlenRunner` or `PaddedRunner`."""
 
     @property
     def pads(self) -> bool:
         """Whether texts are padded to the longest of their batch."""
 
     def run(self, batch: Batch) -> LayerStates:
-        """States [N, H] of the layers and own attention [N] of the heads asked for."""
+        """The states [N, H] of the layers and the own attention [N] of the heads that the pooler needs."""
 
 
 class Forward:
-    """Runs a model as far as a pooler needs it, and packs what it needs."""
+    """A model's forward pass as far as a pooler needs it; its results are packed token states."""
 
     def __init__(self, model: Any, tokenizer: TextTokenizer, needs: Needs, shape: ModelShape) -> None:
         self._device = next(model.parameters()).device
@@ -44,11 +44,11 @@ class Forward:
         self._prompt_tokens = tokenizer.prompt_tokens
         self._special = _lookup_table(tokenizer.special_ids, model.get_input_embeddings().num_embeddings)
         self._head = pooler_head(model) if needs.pooler_head else None
-        self._runner = make_runner(model, tokenizer, needs, shape.layers) if needs.layers or needs.heads else None
+        self._runner = _make_runner(model, tokenizer, needs, shape.layers) if needs.layers or needs.heads else None
         self._bare = None
         if needs.bare_mask and tokenizer.template is not None:
             self._bare_length = len(tokenizer.template.bare.ids)
-            self._bare = BareTemplate(model, tokenizer.template.bare)
+            self._bare = BareTemplateStates(model, tokenizer.template.bare)
 
     @property
     def pads(self) -> bool:
@@ -56,7 +56,7 @@ class Forward:
         return self._runner is not None and self._runner.pads
 
     def __call__(self, batch: Batch) -> TokenStates:
-        """States of the batch's texts, in its order."""
+        """The token states of the batch's texts, in its order."""
         ids = to_device(batch.ids, self._device)
         offsets = np.concatenate([[0], np.cumsum(batch.lengths)])
         found = self._runner.run(batch) if self._runner is not None else LayerStates()
@@ -78,7 +78,7 @@ class Forward:
         return None if self._bare is None else self._bare(batch.lengths - self._bare_length)
 
 
-def make_runner(model: Any, tokenizer: TextTokenizer, needs: Needs, layers: int) -> Runner:
+def _make_runner(model: Any, tokenizer: TextTokenizer, needs: Needs, layers: int) -> Runner:
     """The padding-free pass for the BERT family where it agrees with the model's own, else the model's own."""
     padded = PaddedRunner(model, LayerHooks(model, needs, layers), tokenizer)
     unpadded = _unpadded(model, needs) if model.config.model_type in bert.FAMILIES else None
@@ -93,7 +93,7 @@ def _unpadded(model: Any, needs: Needs) -> Runner | None:
 
 @torch.inference_mode()
 def _agree(one: Runner, other: Runner) -> bool:
-    """Whether both give the same for two texts of three and two tokens."""
+    """Whether both runners give the same for a batch of two texts, of three and two tokens."""
     batch = Batch(np.arange(2), np.arange(2, 7), np.array([3, 2]))
     mine, theirs = one.run(batch), other.run(batch)
     # bfloat16 rounds to 3 digits; a wrong layer, activation or position is off by far more
@@ -102,7 +102,7 @@ def _agree(one: Runner, other: Runner) -> bool:
 
 
 def pooler_head(model: Any) -> Callable[[Tensor], Tensor]:
-    """[B, H] -> the tanh pooler's output [B, H]: BERT keeps its tanh inside the pooler, ALBERT beside it."""
+    """The tanh pooler, a function [B, H] -> [B, H]: BERT keeps its tanh inside the module, ALBERT beside it."""
     pooler = model.pooler
     if isinstance(pooler, nn.Linear):
         activation = model.pooler_activation
@@ -117,10 +117,10 @@ def _lookup_table(ids: np.ndarray, size: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Part:
+class PooledBatch:
     """A batch's pooled vectors [n, P] float32 and status [n] uint8 in main memory, and the texts' places [n].
 
-    From a GPU both are on their way until its stream has got so far.
+    After a pass on a GPU the vectors and status are valid once its stream has finished the copy.
     """
 
     rows: np.ndarray
@@ -131,33 +131,33 @@ class Part:
 
 @dataclass(frozen=True)
 class Replica:
-    """A model on `device` with its pooler, and the layers after it."""
+    """A copy of the model on `device`, with its pooler and the layers after that."""
 
     device: torch.device
     forward: Forward
     pooler: Pooler
     layers: Callable[[Tensor], Tensor]
 
-    def __call__(self, batch: Batch) -> Part:
-        """The batch's vectors; the batch is halved for as long as memory does not suffice."""
+    def __call__(self, batch: Batch) -> PooledBatch:
+        """The batch's pooled vectors; when memory runs out the batch is halved, down to a single text."""
         try:
             result = self.pooler(self.forward(batch))
             vectors = self.layers(result.vectors)
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error) or len(batch.rows) == 1:
+            if not _is_out_of_memory(error) or len(batch.rows) == 1:
                 raise
         else:
             vectors, status = (part.to("cpu", non_blocking=True) for part in (vectors, result.status))
-            return Part(batch.rows, vectors, status, batch.stats(self.forward.pads))
+            return PooledBatch(batch.rows, vectors, status, batch.stats(self.forward.pads))
         # outside of the handler, so that the failed pass's tensors are free
-        release_memory(self.device)
+        _release_memory(self.device)
         return _joined(*(self(half) for half in batch.halves()))
 
 
-def _joined(one: Part, other: Part) -> Part:
+def _joined(one: PooledBatch, other: PooledBatch) -> PooledBatch:
     if one.vectors.is_pinned():
-        torch.cuda.current_stream().synchronize()  # joining reads what is still on its way
-    return Part(
+        torch.cuda.current_stream().synchronize()  # the copies to main memory must be finished before they are joined
+    return PooledBatch(
         np.concatenate([one.rows, other.rows]),
         torch.cat([one.vectors, other.vectors]),
         torch.cat([one.status, other.status]),
@@ -165,14 +165,14 @@ def _joined(one: Part, other: Part) -> Part:
     )
 
 
-def is_out_of_memory(error: BaseException) -> bool:
+def _is_out_of_memory(error: BaseException) -> bool:
     """Whether a failed forward pass may succeed with a smaller batch."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _OUT_OF_MEMORY)
 
 
-def release_memory(device: torch.device) -> None:
-    """Give cached blocks of the device back to its allocator."""
+def _release_memory(device: torch.device) -> None:
+    """Return memory that torch has cached on a GPU to its driver."""
     if device.type == "cuda":
         torch.cuda.empty_cache()

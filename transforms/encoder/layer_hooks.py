@@ -1,4 +1,4 @@
-"""Reading the hidden states of chosen layers and heads, and stopping when the deepest of them is there."""
+"""Hooks that read the hidden states of chosen layers and heads, and stop the model after the deepest of them."""
 
 import threading
 from collections.abc import Callable
@@ -15,20 +15,20 @@ from transforms.pooling.pooler import Needs
 TIME_FIRST = frozenset(("xlnet",))  # families whose states are [T, B, H] inside
 
 
-class _Enough(Exception):
-    """Raised inside a forward pass when no further block is needed."""
+class _DeepestReached(Exception):
+    """Raised inside a forward pass to end it, when no further block is needed."""
 
 
 @dataclass(frozen=True)
 class LayerStates:
-    """States of layers, and each token's attention to itself in heads (block and head from 1)."""
+    """The states of layers by number, and each token's attention to itself by (block, head), both from 1."""
 
     layers: dict[int, Tensor] = field(default_factory=dict)
     heads: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
 
 class _Pass(threading.local):
-    """What one thread's forward pass has found, and how many blocks it has run."""
+    """The states that one thread's forward pass has found, and the number of blocks it has run."""
 
     def __init__(self) -> None:
         self.start()
@@ -61,11 +61,11 @@ class LayerHooks:
         self._check(model, expected)
 
     def run(self, model: nn.Module, inputs: dict[str, Tensor]) -> LayerStates:
-        """The wanted layers' states, each [B, T, H], and heads, each [B, T] float32."""
+        """The states [B, T, H] of each needed layer, and the own attention [B, T] float32 of each needed head."""
         self._pass.start()
         try:
             last = model(**inputs).last_hidden_state
-        except _Enough:
+        except _DeepestReached:
             last = None
         found = self._pass.end()
         if self._time_first:
@@ -77,7 +77,7 @@ class LayerHooks:
         for number, block in enumerate(blocks, start=1):
             block.register_forward_pre_hook(self._before, with_kwargs=True)
             block.register_forward_hook(self._after)
-            # blocks that are called again and again are fewer than their numbers
+            # where blocks are shared between layers, a block's number says nothing
             if number in wanted or (wanted and len(blocks) < self._layers):
                 listen(block, self._attending, self._time_first)
 
@@ -94,7 +94,7 @@ class LayerHooks:
         if layer in self._needs.layers:
             self._pass.found.layers[layer] = state
         if 2 * layer == self._deepest:
-            raise _Enough
+            raise _DeepestReached
 
     def _attending(self, of_head: Callable[[int], Tensor]) -> None:
         number = self._pass.block + 1
@@ -102,11 +102,11 @@ class LayerHooks:
             if block == number:
                 self._pass.found.heads[block, head] = of_head(head)
         if 2 * number - 1 == self._deepest:
-            raise _Enough
+            raise _DeepestReached
 
     @torch.inference_mode()
     def _check(self, model: nn.Module, heads: dict[tuple[int, int], Tensor]) -> None:
-        """Compare with the library's own hidden states and eager attention on two texts of three tokens."""
+        """Refuse a model whose hooks do not give its hidden states and eager attention for two probe texts."""
         inputs = _probe(model)
         deepest, self._deepest = self._deepest, -1
         self._pass.start()
@@ -136,7 +136,7 @@ def _probe(model: nn.Module) -> dict[str, Tensor]:
 
 @torch.inference_mode()
 def _expected_heads(model: Any, needs: Needs) -> dict[tuple[int, int], Tensor]:
-    """The wanted heads by the library's eager attention, [2, 3] float32 each."""
+    """The own attention of the needed heads, [2, 3] float32 each, by the library's eager attention."""
     if not needs.heads:
         return {}
     usual = model.config._attn_implementation
@@ -153,7 +153,7 @@ def _vocabulary(model: nn.Module) -> int:
 
 
 def _find_blocks(model: nn.Module, layers: int) -> nn.ModuleList:
-    """The list of blocks; ALBERT's is shorter, as its blocks are called again and again."""
+    """The model's list of blocks; ALBERT's has fewer than `layers`, as its blocks are called repeatedly."""
     lists = {name: module for name, module in model.named_modules() if isinstance(module, nn.ModuleList)}
     shared = [module for name, module in lists.items() if name.endswith("albert_layer_groups")]
     found = shared or [module for module in lists.values() if len(module) == layers]

@@ -32,10 +32,10 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module:
-    """The encoder in eval mode.
+    """The model in eval mode on `device`, of an encoder-decoder the encoder alone.
 
-    Raises `OptionError` where its weights are damaged, not finite or do not cover the architecture, or this has no such
-    dtype.
+    Raises `OptionError` where its weights are damaged, not finite or do not cover the architecture, or where the
+    architecture does not compute in this dtype.
     """
     if dtype != "float32" and files.family in _FLOAT32_ONLY:
         raise OptionError(f"{files.folder}: {files.family} computes in float32 alone; say --dtype float32")
@@ -64,7 +64,7 @@ def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module
 
 
 def _check_finite(files: ModelFiles, model: nn.Module) -> None:
-    """Rows of the embedding matrix spoil the texts that hold their tokens, all other weights spoil every text."""
+    """Refuse NaN or infinity in weights, except in the embedding matrix, where a row spoils only some texts."""
     embedding = model.get_input_embeddings().weight  # type: ignore[operator]
     for name, weight in model.named_parameters():
         if weight is not embedding and "pooler" not in name and not bool(torch.isfinite(weight).all()):
@@ -75,7 +75,7 @@ def _check_finite(files: ModelFiles, model: nn.Module) -> None:
 
 
 def load_layers(layers: tuple[StLayer, ...], device: torch.device) -> Callable[[Tensor], Tensor]:
-    """One function [B, in] -> [B, out], float32, that applies all layers in order."""
+    """A function [B, in] -> [B, out], float32, that applies a sentence-transformers model's `layers` in order."""
     steps = [_load_layer(layer, device) for layer in layers]
 
     def apply(vectors: Tensor) -> Tensor:
@@ -108,14 +108,14 @@ def _with_weights(module: nn.Module, prefix: str, layer: StLayer, device: torch.
 
 
 def load_tables(spec: PoolerSpec) -> dict[str, TokenStatistics]:
-    """Statistics by digest; `OptionError` where a folder holds none or a damaged one."""
+    """The token statistics that the parts of a SPEC name, by digest; `OptionError` where a folder holds none."""
     folders = [part.table for part in spec.parts if part.table is not None]
     loaded = [load_statistics(folder) for folder in folders]
     return {statistics.digest: statistics for statistics in loaded}
 
 
 def load_statistics(folder: str | Path) -> TokenStatistics:
-    """The token statistics of one folder."""
+    """The token statistics in a folder that `fit` made; `OptionError` where they are missing or damaged."""
     table = read_table(folder)
     counts = Path(folder).expanduser() / table.described["counts"]
     return TokenStatistics.from_files(table, counts.read_bytes())
@@ -123,7 +123,7 @@ def load_statistics(folder: str | Path) -> TokenStatistics:
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Silence transformers' bars and warnings inside the block; what was set before is set again after it."""
+    """A context without progress bars and warnings of transformers; its settings are restored afterwards."""
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

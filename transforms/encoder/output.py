@@ -1,7 +1,4 @@
-"""The last stage: pooled vectors -> what is stored. Nothing here runs the model.
-
-Order: calibrate, truncate, normalise.
-"""
+"""The last stage: pooled vectors -> final vectors, without the model: calibrate, truncate, normalise, in this order."""
 
 from dataclasses import dataclass
 
@@ -16,9 +13,9 @@ from transforms.space.identity import SHORTEST, Space
 
 @dataclass(frozen=True)
 class Finished:
-    """`vectors` [B, dim] final, `norms` [B] length of the pooled vector, all float32; `status` [B] uint8.
+    """The final `vectors` [B, dim] and the lengths `norms` [B] of the pooled ones, float32; `status` [B] uint8.
 
-    `pooled` [B, P] only where it is neither `vectors` nor `vectors * norms`.
+    `pooled` [B, P] float32 is None where it is `vectors` (not normalised) or `vectors * norms`.
     """
 
     vectors: Tensor
@@ -28,9 +25,9 @@ class Finished:
 
 
 def finish(pooled: Tensor, space: Space, calibration: Calibration | None = None) -> Finished:
-    """Calibrate, truncate and normalise (a zero vector stays zero) as the space says; `pooled` [B, P] float32.
+    """The final vectors of `pooled` [B, P] float32: calibrated, truncated and normalised as the space says.
 
-    `calibration` is the one that the space names.
+    `calibration` is the one that the space names. A zero vector stays zero.
     """
     norms = torch.linalg.vector_norm(pooled, dim=1)
     vectors = pooled if calibration is None else torch.from_numpy(calibration.apply(pooled.numpy()))

@@ -15,14 +15,14 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transforms.errors import OptionError
 
 NAME = "sentence_beam_own_attention"
-# Is given a function head (from 1) -> own attention [B, T] whenever a block attends.
+# A function that is called whenever a block attends, with a function head (from 1) -> own attention [B, T].
 Listener = Callable[[Callable[[int], Tensor]], None]
 
 
 def own_attention(query: Tensor, key: Tensor, scaling: float, added: Tensor | None = None) -> Tensor:
-    """exp(s_ii - log sum_j exp s_ij), s = `scaling` q k' + `added`: [B, T] float32 for `query`, `key` [B, T, d].
+    """Each token's attention to itself, exp(s_ii - log sum_j exp s_ij) with s = `scaling` q k' + `added`.
 
-    `added` goes with [B, T, T].
+    The result is [B, T] float32; `query` and `key` are [B, T, d], `added` broadcasts to [B, T, T].
     """
     # narrower than a register, a product is rounded by its place in memory
     query, key = (F.pad(part.float(), (0, -part.shape[2] % 16)) for part in (query, key))
@@ -32,11 +32,11 @@ def own_attention(query: Tensor, key: Tensor, scaling: float, added: Tensor | No
 
 
 def listen(block: nn.Module, listener: Listener, time_first: bool = False) -> None:
-    """Have a block call `listener` whenever it attends.
+    """Make a block call `listener` whenever it attends; other blocks are unchanged.
 
-    Where the block's attention is computed by an exchangeable function, this one is told queries, keys and all that
-    is added to the scores; where it is not, the block's own probabilities are read, [B, heads, T, T] or, `time_first`,
-    [T, T, B, heads]. Other blocks stay as they are.
+    Where the library lets the attention function be chosen, ours reads queries, keys and all that is added to the
+    scores, then calls the usual one; elsewhere the block's own probabilities are read, [B, heads, T, T] or, where
+    `time_first`, [T, T, B, heads]. Raises `OptionError` where neither is possible.
     """
     attention: Any = _attention_of(block)
     if "output_attentions" in inspect.signature(attention.forward).parameters:
@@ -51,11 +51,11 @@ def listen(block: nn.Module, listener: Listener, time_first: bool = False) -> No
     attention.config._attn_implementation = NAME
     attention.own_attention_of = (listener, usual)
     if NAME not in ALL_ATTENTION_FUNCTIONS:
-        ALL_ATTENTION_FUNCTIONS.register(NAME, _tell_and_attend)
+        ALL_ATTENTION_FUNCTIONS.register(NAME, _listen_and_attend)
 
 
 def _attention_of(block: nn.Module) -> nn.Module:
-    """The one module of a block, and not of its parts, whose name says that it attends."""
+    """The innermost module of a block whose name says that it attends; `OptionError` unless there is exactly one."""
     named = [module for module in block.modules() if "Attention" in type(module).__name__]
     innermost = [module for module in named if not any(part in named for part in list(module.modules())[1:])]
     if len(innermost) != 1:
@@ -73,8 +73,8 @@ def _read(probabilities: Tensor, listener: Listener) -> None:
     listener(lambda head: probabilities[:, head - 1].diagonal(dim1=1, dim2=2).float())
 
 
-def _tell_and_attend(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **kwargs: Any) -> Any:
-    """An attention function of the library's signature; query and key [B, heads, T, d]."""
+def _listen_and_attend(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **kwargs: Any) -> Any:
+    """The output of the usual attention, after the listener was called; query and key [B, heads, T, d]."""
     listener, usual = module.own_attention_of
     scaling, bias = kwargs.get("scaling") or query.shape[-1] ** -0.5, kwargs.get("position_bias")
 
@@ -89,7 +89,7 @@ def _tell_and_attend(module: Any, query: Tensor, key: Tensor, value: Tensor, mas
 
 
 def _added(part: Tensor, head: int) -> Tensor:
-    """What a mask or bias [B, 1 or heads, T, T] adds to one head's scores; a boolean mask says which keys are seen."""
+    """The addend [B, T, T] to a head's scores of a mask or bias [B, 1 or heads, T, T]; boolean: True where seen."""
     part = part[:, head if part.shape[1] > 1 else 0]
     if part.dtype != torch.bool:
         return part.float()

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transforms.encoder.batches import Batch
-from transforms.encoder.bert import Block, Head, Weights
+from transforms.encoder.bert import BertWeights, BlockWeights, HeadWeights
 from transforms.encoder.layer_hooks import LayerStates
 from transforms.encoder.own_attention import own_attention
 from transforms.pooling.pooler import Needs
@@ -30,22 +30,22 @@ ROWS_STEP = 64
 
 
 class PackedRunner:
-    """States [N, H] of layers and own attention [N] of heads, for one batch at a time."""
+    """A pass over the BERT family's blocks on a CPU: the states of layers and own attention of heads, no padding."""
 
     pads = False
 
     def __init__(self, model: Any, needs: Needs) -> None:
-        self._weights = Weights(model, needs)
+        self._weights = BertWeights(model, needs)
         self._scratch = threading.local()  # batches may run side by side
 
     def run(self, batch: Batch) -> LayerStates:
-        """What was asked for of the batch's tokens, text after text."""
+        """The states [N, H] of the needed layers and own attention [N] of the needed heads, text after text."""
         runs, tokens = list(_equal_lengths(batch.lengths)), len(batch.ids)
         state = F.pad(self._weights.embed(batch), (0, 0, 0, -tokens % ROWS_STEP))
         block, own = partial(self._run_block, runs=runs), partial(_own_attention, runs=runs)
         return self._weights.run(state, tokens, block, own)
 
-    def _run_block(self, block: Block, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
+    def _run_block(self, block: BlockWeights, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
         return self._weights.after_attention(block, self._attend(block.qkv(state), runs), state)
 
     def _attend(self, qkv: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
@@ -68,7 +68,7 @@ class PackedRunner:
 
 
 def _attend_short(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """softmax(q k' / sqrt(d)) v; each [n, heads, T, d] float32."""
+    """The attention softmax(q k' / sqrt(d)) v; each [n, heads, T, d] float32."""
     shape = query.shape
     flat = (shape[0] * shape[1], shape[2], shape[3])
     query, key, value = (part.reshape(flat) for part in (query, key, value))
@@ -78,15 +78,15 @@ def _attend_short(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def _softmax(scores: Tensor) -> Tensor:
-    """Over the last axis, in place; the library's own is not vectorised below the width of a register."""
+    """The softmax over the last axis, in place; torch's own is not vectorised below the width of a register."""
     if scores.shape[-1] >= _REGISTER:
         return scores.softmax(-1)
     scores.sub_(scores.amax(-1, keepdim=True)).exp_()
     return scores.div_(scores.sum(-1, keepdim=True))
 
 
-def _own_attention(head: Head, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
-    """How much each token attends to itself, [N] float32."""
+def _own_attention(head: HeadWeights, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
+    """The attention of each token to itself, [N] float32."""
     query, key = head.query(state), head.key(state)
     found = torch.zeros(len(state), dtype=torch.float32)
     for start, texts, length in runs:

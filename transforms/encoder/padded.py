@@ -12,7 +12,7 @@ from transforms.encoder.transfer import to_device
 
 
 class PaddedRunner:
-    """States [N, H] of layers and own attention [N] of heads, for one batch at a time; padding is dropped again."""
+    """A pass through the model's own code: the states of layers and own attention of heads, padding taken out."""
 
     pads = True
 
@@ -21,7 +21,7 @@ class PaddedRunner:
         self._device = next(model.parameters()).device
 
     def run(self, batch: Batch) -> LayerStates:
-        """What was asked for of the batch's real tokens, text after text."""
+        """The states [N, H] of the needed layers and own attention [N] of the needed heads, text after text."""
         inputs, real = self._inputs(batch)
         found = self._hooks.run(self._model, inputs)
         layers = {layer: _real(state.flatten(0, 1), real) for layer, state in found.layers.items()}

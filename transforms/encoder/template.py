@@ -18,8 +18,8 @@ _ENDINGS = ('.', '?', '"', "'")  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Filled:
-    """One filled template: its token ids, the place of its mask among them, and its length before truncation."""
+class FilledTemplate:
+    """A template with a sentence: token ids, the place of the mask among them, and the length before truncation."""
 
     ids: list[int]
     mask: int
@@ -27,8 +27,8 @@ class Filled:
 
 
 @dataclass(frozen=True)
-class Bare:
-    """The template without a sentence: token ids, the place of the mask, and where the sentence would begin."""
+class BareTemplate:
+    """A template without a sentence: token ids, the place of the mask, and the place where the sentence would begin."""
 
     ids: list[int]
     mask: int
@@ -36,7 +36,7 @@ class Bare:
 
 
 class Template:
-    """Puts texts into a template. Truncation takes tokens from the end of the text, never from the template."""
+    """A template that texts are put into. Truncation takes tokens from the end of the text, never from the template."""
 
     def __init__(self, template: str, tokenizer: Tokenizer, mask_token: str | None, limit: int | None) -> None:
         before, _, after = template.partition(TEXT)
@@ -54,8 +54,8 @@ class Template:
                 f"max tokens {limit}: the template alone has {len(self.bare.ids)}; give more or a shorter template"
             )
 
-    def __call__(self, texts: list[str]) -> list[Filled]:
-        """Every text in the template."""
+    def __call__(self, texts: list[str]) -> list[FilledTemplate]:
+        """The token ids of every text in the template."""
         sentences = [self._sentence(text) for text in texts]
         filled = [f"{self._head(sentence)}{sentence}{self._after}" for sentence in sentences]
         encodings = self._tokenizer.encode_batch(filled)
@@ -65,7 +65,7 @@ class Template:
         return self._before if sentence else self._before_nothing
 
     def _sentence(self, text: str) -> str:
-        """The text with a full stop, as the authors' evaluation has it, and with mask tokens that are none."""
+        """The text with a full stop, as in the authors' evaluation, and with mask tokens in it made plain words."""
         text = text.strip()
         if not text:
             return ""
@@ -73,16 +73,16 @@ class Template:
         text = text.replace(self._mask_token, f"{self._mask_token[0]} {self._mask_token[1:]}")
         return text if text.endswith(_ENDINGS) else f"{text}."
 
-    def _cut(self, encoding: Encoding, sentence: str) -> Filled:
+    def _cut(self, encoding: Encoding, sentence: str) -> FilledTemplate:
         ids, mask = encoding.ids, self._find_mask(encoding, sentence)
         excess = 0 if self._limit is None else len(ids) - self._limit
         if excess <= 0:
-            return Filled(ids, mask, len(ids))
+            return FilledTemplate(ids, mask, len(ids))
         start, stop = len(self._before), len(self._before) + len(sentence)
         inside = [place for place, span in enumerate(encoding.offsets) if start < span[1] <= stop]
         dropped = set(inside[-excess:])
         left = [token for place, token in enumerate(ids) if place not in dropped]
-        return Filled(left, mask - sum(place < mask for place in dropped), len(ids))
+        return FilledTemplate(left, mask - sum(place < mask for place in dropped), len(ids))
 
     def _find_mask(self, encoding: Encoding, sentence: str) -> int:
         at, after = self._before.find(self._mask_token), self._after.find(self._mask_token)
@@ -90,22 +90,23 @@ class Template:
         tokens = enumerate(zip(encoding.ids, encoding.offsets, strict=True))
         return next(place for place, (token, span) in tokens if token == self._mask_id and span[0] <= at < span[1])
 
-    def _bare(self) -> Bare:
+    def _bare(self) -> BareTemplate:
         before = self._before_nothing
         encoding = self._tokenizer.encode(before + self._after)
         # special tokens around the template have empty spans
         opening = next(place for place, span in enumerate(encoding.offsets) if span[1] > 0)
         gap = opening + sum(0 < span[1] <= len(before) for span in encoding.offsets)
-        return Bare(encoding.ids, self._find_mask(encoding, ""), gap)
+        return BareTemplate(encoding.ids, self._find_mask(encoding, ""), gap)
 
 
-class BareTemplate:
-    """The last layer at the mask of the template alone, tokens after the gap shifted by a sentence's length.
+class BareTemplateStates:
+    """The last layer's state at the mask of a template without a sentence (PromptBERT, section 4.3).
 
-    It depends on model and template only: each length is computed once.
+    The tokens after the gap have the positions that they have behind a sentence, so the state depends on its length;
+    each length is computed once.
     """
 
-    def __init__(self, model: Any, bare: Bare) -> None:
+    def __init__(self, model: Any, bare: BareTemplate) -> None:
         self._model, self._bare = model, bare
         self._device = next(model.parameters()).device
         self._first = _first_position(model)
@@ -113,7 +114,7 @@ class BareTemplate:
         self._check()
 
     def __call__(self, lengths: np.ndarray) -> BareMask:
-        """Vectors for sentences of these token counts [B], the template's own tokens not counted."""
+        """The states [B, H] for sentences of `lengths` [B] tokens, those of the template not counted."""
         missing = sorted(set(lengths.tolist()) - self._known.keys())
         for start in range(0, len(missing), _TEMPLATES_PER_PASS):
             part = missing[start : start + _TEMPLATES_PER_PASS]
@@ -133,7 +134,7 @@ class BareTemplate:
 
     @torch.inference_mode()
     def _check(self) -> None:
-        """Position ids must be taken, start where the model's own start, and make a difference."""
+        """Refuse a model that takes no position ids, disagrees with its own, or gives the same whatever they are."""
         name = type(self._model).__name__
         if "position_ids" not in inspect.signature(self._model.forward).parameters:
             raise OptionError(f"pooler 'prompt': {name} takes no position ids; say denoise=no")
@@ -143,7 +144,7 @@ class BareTemplate:
 
 
 def _first_position(model: Any) -> int:
-    """Position of the first token: RoBERTa and its kin count from behind their padding id."""
+    """The position of the first token: RoBERTa and its relatives count from the number after their padding id."""
     embeddings = getattr(model, "embeddings", None)
     offset = getattr(embeddings, "padding_idx", None)
     return 0 if offset is None else offset + 1

@@ -13,7 +13,7 @@ from tokenizers.normalizers import Sequence as NormalizerSequence
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from transforms.encoder.load import quiet_transformers
-from transforms.encoder.template import Filled, Template
+from transforms.encoder.template import FilledTemplate, Template
 from transforms.errors import OptionError
 from transforms.pooling.remove_biases import kept_text
 from transforms.space.model_files import ModelFiles
@@ -23,7 +23,7 @@ Rewrite = Callable[[list[str]], list[str]]
 
 @dataclass(frozen=True)
 class Tokenized:
-    """Token ids of `B` texts, one after the other.
+    """The token ids of `B` texts, one text after the other.
 
     `ids` [N] int32; `offsets` [B + 1] int64; `counts` [B] int32 tokens before truncation, special tokens and prompt
     included; `truncated` [B] bool; `types` [N] int8 token types, None where they are all zero; `masks` [B] int64 the
@@ -39,7 +39,7 @@ class Tokenized:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each text after truncation, [B] int64."""
+        """The number of tokens of each text after truncation, [B] int64."""
         return np.diff(self.offsets)
 
 
@@ -66,7 +66,7 @@ class TextTokenizer:
         self._prompt = prompt
         self._specials = self._tokenizer.num_special_tokens_to_add(False)
         self._limit = limit
-        self._rewrite = make_rewrite(pooler, self._tokenizer)
+        self._rewrite = _make_rewrite(pooler, self._tokenizer)
         self.prompt_tokens = self._count_prompt_tokens(set(wrapped.all_special_ids))
         self.special_ids = np.array(sorted(set(wrapped.all_special_ids)), dtype=np.int64)
         self.pads_left = wrapped.padding_side == "left"
@@ -81,7 +81,7 @@ class TextTokenizer:
             self._truncate(wrapped.truncation_side)
 
     def __call__(self, texts: Sequence[str]) -> Tokenized:
-        """Token ids of every text behind the prompt; an empty text gives the special tokens alone."""
+        """The token ids of every text, with the prompt before it; an empty text gives the special tokens alone."""
         if self.template is not None:
             return _packed(self.template(list(texts)))
         prompted = [self._prompt + text for text in texts] if self._prompt else list(texts)
@@ -97,25 +97,25 @@ class TextTokenizer:
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """The vocabulary by token id; ids that are not used are empty."""
+        """The pieces of the vocabulary by token id; empty for an id that is not used."""
         by_id = {number: piece for piece, number in self._tokenizer.get_vocab(with_added_tokens=True).items()}
         return tuple(by_id.get(number, "") for number in range(self.vocabulary))
 
     @property
     def vocabulary(self) -> int:
-        """One more than the highest token id."""
+        """The size of a table by token id: one more than the highest id."""
         return max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     @property
     def around(self) -> frozenset[int]:
-        """Ids of the special tokens that stand around every text."""
+        """The ids of the special tokens that the tokenizer puts around every text."""
         return frozenset(self._tokenizer.encode("").ids)
 
     def _types(self, encodings: list[Encoding], total: int) -> np.ndarray | None:
         return _flat((encoding.type_ids for encoding in encodings), np.int8, total) if self._has_types else None
 
     def _count_prompt_tokens(self, special_ids: set[int]) -> int:
-        """Tokens of the prompt alone, a closing special token not counted (as sentence-transformers counts them)."""
+        """The number of the prompt's tokens, without a closing special token (as sentence-transformers counts them)."""
         if not self._prompt:
             return 0
         ids = self._tokenizer.encode(self._prompt).ids
@@ -153,7 +153,7 @@ def _lower_case(tokenizer: Tokenizer) -> None:
         tokenizer.normalizer = NormalizerSequence([Lowercase(), *steps])
 
 
-def _packed(filled: list[Filled]) -> Tokenized:
+def _packed(filled: list[FilledTemplate]) -> Tokenized:
     lengths = np.array([len(one.ids) for one in filled], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     counts = np.array([one.whole for one in filled], dtype=np.int32)
@@ -166,18 +166,18 @@ def _flat(lists: Iterable[list[int]], dtype: type, total: int) -> np.ndarray:
     return np.fromiter(chain.from_iterable(lists), dtype=dtype, count=total)
 
 
-def make_rewrite(pooler: Mapping[str, Any], tokenizer: Tokenizer) -> Rewrite | None:
-    """What the first part of a space's pooler does to texts; None where it leaves them as they are."""
+def _make_rewrite(pooler: Mapping[str, Any], tokenizer: Tokenizer) -> Rewrite | None:
+    """The change that the first part of a space's pooler makes to texts; None where it makes none."""
     if pooler.get("name") == "remove-biases" and pooler["variant"] == "reference":
-        whole = untruncated(tokenizer)
+        whole = _untruncated(tokenizer)
         return lambda texts: _kept_texts(texts, whole)
     if pooler.get("case") == "lower":
         return lambda texts: [text.lower() for text in texts]
     return None
 
 
-def untruncated(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy that never cuts."""
+def _untruncated(tokenizer: Tokenizer) -> Tokenizer:
+    """A copy of the tokenizer without truncation."""
     whole = Tokenizer.from_str(tokenizer.to_str())
     whole.no_truncation()
     return whole

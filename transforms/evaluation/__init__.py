@@ -1,1 +1,1 @@
-"""Scores of encoders on tasks."""
+"""Scores of encoders on tasks: reading tasks, encoding with many poolers, metrics."""

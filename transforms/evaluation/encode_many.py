@@ -1,4 +1,4 @@
-"""Many poolers over the same sentences, by one forward pass a sentence."""
+"""Vectors of many poolers over the same sentences, with one forward pass a sentence."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -14,8 +14,8 @@ ENCODE_ROWS = 4096
 
 
 @dataclass(frozen=True)
-class Source:
-    """What all the poolers read from: the arguments of `Encoder.load` that they share."""
+class ModelOptions:
+    """The arguments of `Encoder.load` that all the poolers share."""
 
     model: str
     revision: str | None = None
@@ -24,14 +24,14 @@ class Source:
     device: str = "auto"
 
     def space(self, pooler: str) -> Space:
-        """The space of such an encoder, before any calibration."""
+        """The space of the vectors of `encoder(pooler)`, before any calibration."""
         files = resolve_model(self.model, self.revision)
         said = files.as_exported({"pooler": pooler, "prompt": None, "max_tokens": self.max_tokens})
         dtype = resolve_dtype(self.dtype, resolve_device(self.device).type)
         return resolve_space(files, **said, normalize=False, dtype=dtype)
 
     def encoder(self, pooler: str) -> Encoder:
-        """An encoder whose vectors keep their lengths."""
+        """An encoder with this pooler whose vectors are not normalised."""
         return Encoder.load(
             self.model,
             pooler=pooler,
@@ -43,55 +43,55 @@ class Source:
         )
 
 
-def encode_several(
-    source: Source, poolers: Sequence[str], sentences: Sequence[str], folder: str
+def encode_many(
+    options: ModelOptions, poolers: Sequence[str], sentences: Sequence[str], folder: str
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """(pooler, vectors float32 [n, d]) for every pooler, vectors not normalised.
+    """The vectors [n, d] float32 of the sentences, not normalised, as a pair (pooler, vectors) for every pooler.
 
-    Poolers that read the same tokens share one forward pass; one with another input text, or with layers
-    after it, has its own. Vectors are mapped from files in `folder`, so that every head of a model fits.
+    Poolers that read the same tokens share one forward pass; one that changes the text, or has layers after it, has its
+    own. Vectors are mapped from files in `folder`, so that memory holds the poolers of every head of a model.
     """
-    for number, group in enumerate(_groups(source, poolers)):
-        encoder = source.encoder("+".join(computed for _, computed in group))
+    for number, group in enumerate(_groups(options, poolers)):
+        encoder = options.encoder("+".join(computed for _, computed in group))
         path = os.path.join(folder, f"{number}.f32")
         vectors = np.memmap(path, np.float32, "w+", shape=(len(sentences), encoder.dim))
         for start in range(0, len(sentences), ENCODE_ROWS):
             chunk = sentences[start : start + ENCODE_ROWS]
             vectors[start : start + len(chunk)] = encoder.encode(chunk)
-        yield from _cut(source, group, vectors)
+        yield from _cut(options, group, vectors)
 
 
-def _groups(source: Source, poolers: Sequence[str]) -> list[list[tuple[str, str]]]:
-    """(as asked, as computed) for each pooler; the first group are all that can be joined."""
+def _groups(options: ModelOptions, poolers: Sequence[str]) -> list[list[tuple[str, str]]]:
+    """The poolers of each forward pass, as pairs (SPEC asked for, SPEC computed); the first pass has all it can."""
     joined: list[tuple[str, str]] = []
-    alone: list[list[tuple[str, str]]] = []
+    separate: list[list[tuple[str, str]]] = []
     for pooler in poolers:
-        computed = _plain(source, pooler)
+        computed = _joinable(options, pooler)
         if computed is None:
-            alone.append([(pooler, pooler)])
+            separate.append([(pooler, pooler)])
         else:
             joined.append((pooler, computed))
-    return [*([joined] if joined else []), *alone]
+    return [*([joined] if joined else []), *separate]
 
 
-def _plain(source: Source, pooler: str) -> str | None:
-    """The pooler by name, or None where it cannot stand beside others."""
+def _joinable(options: ModelOptions, pooler: str) -> str | None:
+    """The pooler's SPEC without `auto`; None where it cannot share a forward pass with others."""
     spec = parse_pooler(pooler)
     if not spec.is_auto:
         return None if any(part.rewrites_text for part in spec.parts) else pooler
-    files = resolve_model(source.model, source.revision)
+    files = resolve_model(options.model, options.revision)
     if files.exported:
         return None
     space = resolve_space(files)
     return None if "then" in space.pooler else str(PoolerSpec.from_json(space.pooler))
 
 
-def _cut(source: Source, group: list[tuple[str, str]], vectors: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Each pooler's columns of the joined vectors."""
+def _cut(options: ModelOptions, group: list[tuple[str, str]], vectors: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Each pooler of a group with its columns of the joined vectors."""
     if len(group) == 1:
         yield group[0][0], vectors
         return
-    files, start = resolve_model(source.model, source.revision), 0
+    files, start = resolve_model(options.model, options.revision), 0
     for asked, computed in group:
         stop = start + parse_pooler(computed).dim(files.hidden, files.embedding)
         yield asked, np.array(vectors[:, start:stop])

@@ -14,8 +14,8 @@ COLUMNS = ("score", "sentence1", "sentence2")
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """One file: its stem, gold scores float64 [n], first and second sentences."""
+class ScoredPairs:
+    """The pairs of one file: its stem, gold scores float64 [n], first and second sentences."""
 
     name: str
     gold: np.ndarray
@@ -23,8 +23,8 @@ class Pairs:
     second: list[str]
 
 
-def read_pairs(path: str) -> Pairs:
-    """The pairs of a file; lines with an empty score are skipped. Raises OptionError naming file and line."""
+def read_pairs(path: str) -> ScoredPairs:
+    """The pairs of a file; lines with an empty score are skipped. Raises `OptionError`, which names file and line."""
     try:
         text = storage.read_bytes(storage.absolute(path)).decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -41,7 +41,7 @@ def read_pairs(path: str) -> Pairs:
             second.append(row["sentence2"])
     if not gold:
         raise OptionError(f"--task {path} holds no scored pair; check the file")
-    return Pairs(os.path.splitext(os.path.basename(path))[0], np.array(gold), first, second)
+    return ScoredPairs(os.path.splitext(os.path.basename(path))[0], np.array(gold), first, second)
 
 
 def _score(path: str, line: int, row: dict[str, str | None]) -> float:

@@ -35,7 +35,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Geometry:
-    """How a task's vectors lie: uniformity and alignment (arXiv:2005.10242), mean cosine of different rows."""
+    """The spread of a task's vectors: uniformity and alignment (arXiv:2005.10242), mean cosine of different rows."""
 
     uniformity: float
     alignment: float
@@ -43,7 +43,7 @@ class Geometry:
 
 
 def score_task(subsets: Sequence[Subset], vectors: np.ndarray) -> list[Score]:
-    """`all`, `mean`, `wmean`, then each subset's own; one subset has the same score under each name."""
+    """The scores `all`, `mean` and `wmean`, then that of each subset; for a single subset all four are the same."""
     similar = [cosines(vectors[subset.first], vectors[subset.second]) for subset in subsets]
     each = [_score(subset.name, subset.gold, found) for subset, found in zip(subsets, similar, strict=True)]
     weights = np.array([score.n for score in each], np.float64)
@@ -61,7 +61,7 @@ def _score(subset: str, gold: np.ndarray, cosine: np.ndarray) -> Score:
 
 
 def geometry(subsets: Sequence[Subset], vectors: np.ndarray) -> Geometry:
-    """Of the task's first and second sentences, duplicates kept."""
+    """The geometry of the vectors of a task's first and second sentences, duplicates kept."""
     first, second = (
         vectors[np.concatenate([getattr(subset, side) for subset in subsets])] for side in ("first", "second")
     )

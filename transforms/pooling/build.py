@@ -1,4 +1,4 @@
-"""From a pooler's SPEC to the pooler."""
+"""Building the pooler that a SPEC describes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,6 @@ import torch
 from transforms.errors import OptionError
 from transforms.pooling.ditto import Ditto
 from transforms.pooling.pooler import Concat, Pooler
-from transforms.pooling.prompt import Prompt
 from transforms.pooling.remove_biases import (
     NOTHING_LEFT,
     ReferenceRemoveBiases,
@@ -26,6 +25,7 @@ from transforms.pooling.simple import (
     Max,
     Mean,
     MeanSqrtLen,
+    Prompt,
     StaticMean,
     TanhHead,
     TwoLayerMean,
@@ -40,7 +40,7 @@ from transforms.space.spec import PoolerPart, PoolerSpec
 
 @dataclass(frozen=True)
 class Lexicon:
-    """What poolers that look at token ids are built from.
+    """The vocabulary and statistics that poolers of token ids are built from.
 
     `pieces`: the vocabulary by id; `around`: ids that the tokenizer puts around a text; `tables`: token statistics by
     digest.

@@ -10,7 +10,7 @@ from transforms.pooling.states import TokenStates
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedTokens:
     """The counted tokens of a batch.
 
     `index` [M] int64: their rows among the packed tokens, in order; `offsets` [B + 1] int64 cuts it into sentences;
@@ -23,29 +23,29 @@ class Counted:
 
     @property
     def lengths(self) -> Tensor:
-        """Counted tokens of each sentence, [B] int64."""
+        """The number of counted tokens of each sentence, [B] int64."""
         return self.offsets.diff()
 
     @property
     def sentences(self) -> Tensor:
-        """Which sentence each counted token belongs to, [M] int64."""
+        """The number of the sentence that each counted token belongs to, [M] int64."""
         return torch.arange(self.lengths.numel(), device=self.index.device).repeat_interleave(self.lengths)
 
     def totals(self, values: Tensor) -> Tensor:
-        """Sums of a value per counted token [M] over each sentence, [B] in the values' own dtype."""
+        """The sums over each sentence [B] of a value for each counted token [M], in the values' dtype."""
         return values.new_zeros(self.lengths.numel()).index_add_(0, self.sentences, values)
 
 
-def count_tokens(states: TokenStates, policy: str) -> Counted:
+def count_tokens(states: TokenStates, policy: str) -> CountedTokens:
     """The tokens that `policy` (`all`, `no-special`, `drop-last-special`, `no-prompt`) counts among those kept."""
     keep = _POLICIES[policy](states)
     if keep is states.keep and bool(keep.all()):
         index = torch.arange(keep.numel(), device=keep.device)
-        return Counted(index, states.offsets, torch.zeros_like(states.offsets[1:], dtype=torch.bool))
+        return CountedTokens(index, states.offsets, torch.zeros_like(states.offsets[1:], dtype=torch.bool))
     return count_kept(states, keep)
 
 
-def count_kept(states: TokenStates, keep: Tensor) -> Counted:
+def count_kept(states: TokenStates, keep: Tensor) -> CountedTokens:
     """The tokens that `keep` [N] bool names; all tokens of a sentence in which it names none."""
     lengths = states.offsets.diff()
     left = _per_sentence(keep, states.offsets)
@@ -53,7 +53,7 @@ def count_kept(states: TokenStates, keep: Tensor) -> Counted:
     keep = keep | fallback.repeat_interleave(lengths)
     counts = torch.where(fallback, lengths, left)
     offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    return Counted(keep.nonzero().squeeze(1), offsets, fallback)
+    return CountedTokens(keep.nonzero().squeeze(1), offsets, fallback)
 
 
 def _per_sentence(flags: Tensor, offsets: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def _no_special(states: TokenStates) -> Tensor:
 
 
 def _drop_last(states: TokenStates) -> Tensor:
-    """SBERT-WK's choice: every token but the last, whatever it is; never the only one."""
+    """Every token but a sentence's last, unless that is its only one (SBERT-WK's code); [N] bool."""
     keep = states.keep.clone()
     lengths = states.offsets.diff()
     keep[states.offsets[1:][lengths > 1] - 1] = False
@@ -92,8 +92,8 @@ _POLICIES = {
 }
 
 
-def segment_sum(values: Tensor, counted: Counted, weights: Tensor | None = None) -> Tensor:
-    """Sum of the counted rows of `values` [N, H], times `weights` [M] where given; [B, H] float32."""
+def segment_sum(values: Tensor, counted: CountedTokens, weights: Tensor | None = None) -> Tensor:
+    """The sum of the counted rows of `values` [N, H], times `weights` [M] where given; [B, H] float32."""
     if not counted.lengths.numel():
         return values.new_zeros((0, values.shape[1]), dtype=torch.float32)
     return F.embedding_bag(
@@ -106,13 +106,13 @@ def segment_sum(values: Tensor, counted: Counted, weights: Tensor | None = None)
     )
 
 
-def segment_mean(values: Tensor, counted: Counted) -> Tensor:
-    """Mean of the counted rows of `values` [N, H]; [B, H] float32."""
+def segment_mean(values: Tensor, counted: CountedTokens) -> Tensor:
+    """The mean of the counted rows of `values` [N, H]; [B, H] float32."""
     return segment_sum(values, counted) / counted.lengths.unsqueeze(1)
 
 
-def segment_max(values: Tensor, counted: Counted) -> Tensor:
-    """Componentwise maximum of the counted rows of `values` [N, H]; [B, H] float32."""
+def segment_max(values: Tensor, counted: CountedTokens) -> Tensor:
+    """The componentwise maximum of the counted rows of `values` [N, H]; [B, H] float32."""
     # segment_reduce takes half the time of embedding_bag's maximum
     rows = values.index_select(0, counted.index).float()
     return torch.segment_reduce(rows, "max", offsets=counted.offsets)

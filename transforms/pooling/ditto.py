@@ -1,11 +1,11 @@
-"""Ditto: a token counts as much as it attends to itself."""
+"""Ditto: averages in which a token's weight is its attention to itself."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from transforms.pooling.counting import Counted, count_tokens, segment_sum
+from transforms.pooling.counting import CountedTokens, count_tokens, segment_sum
 from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
 
@@ -34,8 +34,8 @@ class Ditto:
         weights, weak = self._weights(states.own_attention[self.head][counted.index].float(), counted)
         return graded(weighted_sum(states, self.layers, counted, weights), counted.fallback | weak)
 
-    def _weights(self, attention: Tensor, counted: Counted) -> tuple[Tensor, Tensor]:
-        """Weight of each counted token [M] and the sentences [B] that fall back to the mean."""
+    def _weights(self, attention: Tensor, counted: CountedTokens) -> tuple[Tensor, Tensor]:
+        """The weight of each counted token [M], and the sentences [B] bool that fall back to the mean."""
         total, sentences = counted.totals(attention), counted.sentences
         divisors = {"none": torch.ones_like(total), "sum": total, "count": counted.lengths.float()}
         weak = total < 1e-12
@@ -43,8 +43,8 @@ class Ditto:
         return torch.where(weak[sentences], 1 / counted.lengths[sentences], weights), weak
 
 
-def weighted_sum(states: TokenStates, layers: tuple[int, ...], counted: Counted, weights: Tensor) -> Tensor:
-    """sum_t w_t x_t [B, D] with x_t the mean over `layers`, or the token's embedding row where there are none."""
+def weighted_sum(states: TokenStates, layers: tuple[int, ...], counted: CountedTokens, weights: Tensor) -> Tensor:
+    """The sums [B, D] of w_t x_t, x_t the mean over `layers`, or the token's embedding row where there are none."""
     if layers:
         sums = torch.stack([segment_sum(states.hidden[layer], counted, weights) for layer in layers])
         return sums.mean(dim=0)

@@ -11,9 +11,11 @@ from transforms.pooling.states import Pooled, Status, TokenStates, graded
 
 @dataclass(frozen=True)
 class Needs:
-    """Layers (0: embedding output), raw embedding rows, attention heads (1-based block, head), the tanh pooler.
+    """The token states that a pooler reads; a forward pass computes no others.
 
-    `mask`: the place of a template's mask; `bare_mask`: its state without a sentence.
+    `layers` by number (0: embedding output); `raw` rows of the embedding matrix; `heads` (block, head), both from 1;
+    `pooler_head` the model's tanh pooler; `mask` the place of a template's mask; `bare_mask` the state of that mask in
+    the template without a sentence.
     """
 
     layers: frozenset[int] = frozenset()
@@ -25,12 +27,12 @@ class Needs:
 
     @property
     def deepest(self) -> int:
-        """The last block that has to run whole; 0: none. A head needs no more than what enters its block."""
+        """The number of the last block that has to run; 0 for none. A head needs only what enters its block."""
         return max([0, *self.layers, *(block - 1 for block, _ in self.heads)])
 
 
-def union(several: Iterable[Needs]) -> Needs:
-    """What all of them ask for together."""
+def _union(several: Iterable[Needs]) -> Needs:
+    """The needs of several poolers together."""
     needs = list(several)
     return Needs(
         layers=frozenset().union(*(need.layers for need in needs)),
@@ -43,30 +45,30 @@ def union(several: Iterable[Needs]) -> Needs:
 
 
 class Pooler(Protocol):
-    """Token states of a batch -> one vector a sentence."""
+    """A function of a batch's token states that gives one vector a sentence."""
 
     @property
     def needs(self) -> Needs:
-        """What `states` must hold."""
+        """The states that the pooler reads."""
 
     @property
     def dim(self) -> int:
-        """Width of the vectors."""
+        """The width of the vectors."""
 
     def __call__(self, states: TokenStates) -> Pooled:
-        """Vectors [B, dim] float32 and their status."""
+        """The vectors [B, dim] float32 and their status."""
 
 
 @dataclass(frozen=True)
 class Concat:
-    """The vectors of several poolers joined in the order given; a row is a fallback where it is in any part."""
+    """The vectors of several poolers side by side, in their order; a row is a fallback where it is one in any part."""
 
     parts: tuple[Pooler, ...]
     dim: int
 
     @property
     def needs(self) -> Needs:
-        return union(part.needs for part in self.parts)
+        return _union(part.needs for part in self.parts)
 
     def __call__(self, states: TokenStates) -> Pooled:
         pooled = [part(states) for part in self.parts]

@@ -27,7 +27,7 @@ _WORD_STARTS = ("\u2581", "\u0120")  # SentencePiece, byte-level BPE
 def kept_text(pieces: Sequence[str]) -> str:
     """The word pieces that PromptBERT's code keeps (arXiv:2201.04337, section 3), lower-cased, joined by blanks.
 
-    The text of the padding token where nothing is kept, as there.
+    Where nothing is kept it is the text of the padding token, as in that code.
     """
     dropped = REFERENCE_PIECES | REFERENCE_SIGNS
     kept = [piece.lower() for piece in pieces if piece not in dropped and "##" not in piece]
@@ -84,14 +84,14 @@ class RemoveBiases:
 
 
 def _first(states: TokenStates, plain: Tensor) -> Tensor:
-    """Marks the first token of each sentence among the `plain` ones, [N] bool."""
+    """A mask [N] bool of the first token of each sentence among the `plain` ones."""
     before = torch.cat([plain.new_zeros(1, dtype=torch.long), plain.long().cumsum(0)])
     start = before[states.offsets[:-1]].repeat_interleave(states.offsets.diff())
     return plain & (before[:-1] == start)
 
 
 def most_frequent(counts: np.ndarray, top: int) -> np.ndarray:
-    """Marks the `top` most frequent tokens among those seen, [V] bool; of equally frequent ones the lower ids."""
+    """A mask [V] bool of the `top` most frequent tokens that occur; of equally frequent ones the lower ids."""
     order = np.argsort(-counts, kind="stable")[:top]
     marked = np.zeros(len(counts), dtype=bool)
     marked[order[counts[order] > 0]] = True
@@ -113,7 +113,7 @@ def has_capitals(piece: str) -> bool:
 
 
 def word_insides(pieces: Sequence[str]) -> np.ndarray:
-    """Marks the pieces that continue a word, [V] bool, by the vocabulary's own marks; none where it has no marks."""
+    """A mask [V] bool of the pieces that continue a word, by the vocabulary's own signs; all False without them."""
     if any(piece.startswith("##") for piece in pieces):
         return np.array([piece.startswith("##") for piece in pieces], dtype=bool)
     for mark in _WORD_STARTS:

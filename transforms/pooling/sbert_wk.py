@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from transforms.pooling.counting import Counted, count_tokens, segment_sum
+from transforms.pooling.counting import CountedTokens, count_tokens, segment_sum
 from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
 
@@ -158,7 +158,7 @@ def _factor(blocks: Tensor) -> tuple[Tensor, Tensor]:
     return torch.stack(rows, dim=1), torch.stack(pivots).amin(dim=0)
 
 
-def token_shares(variance: Tensor, counted: Counted) -> tuple[Tensor, Tensor]:
+def token_shares(variance: Tensor, counted: CountedTokens) -> tuple[Tensor, Tensor]:
     """Each counted token's share [M] of its sentence's variance, and [B] sentences whose tokens share equally."""
     total = counted.totals(variance)
     flat, sentences = total <= 1e-12, counted.sentences

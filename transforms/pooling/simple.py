@@ -1,4 +1,4 @@
-"""Poolers that reduce the counted tokens of a layer, or of two, to one vector: averages, a maximum, a single token."""
+"""Poolers that read one layer, or two: averages of the counted tokens, their maximum, a single token."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from transforms.pooling.counting import Counted, count_tokens, segment_max, segment_mean, segment_sum
+from transforms.pooling.counting import CountedTokens, count_tokens, segment_max, segment_mean, segment_sum
 from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
 
@@ -28,21 +28,21 @@ class OneLayer(ABC):
         return graded(self.reduce(states, counted), counted.fallback)
 
     @abstractmethod
-    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+    def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         """The vectors [B, dim] of the counted tokens."""
 
 
 class Mean(OneLayer):
     """e = sum_t x_t / N over the N counted tokens (SBERT, arXiv:1908.10084, section 3)."""
 
-    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+    def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         return segment_mean(states.hidden[self.layer], counted)
 
 
 class MeanSqrtLen(OneLayer):
     """e = sum_t x_t / sqrt(N): the direction of the mean, its length grown by sqrt(N)."""
 
-    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+    def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         return segment_sum(states.hidden[self.layer], counted) / counted.lengths.sqrt().unsqueeze(1)
 
 
@@ -55,11 +55,11 @@ class WeightedMean(OneLayer):
 
     rank: str = "counted"
 
-    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+    def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         ranks = self._ranks(states, counted)
         return segment_sum(states.hidden[self.layer], counted, ranks) / counted.totals(ranks).unsqueeze(1)
 
-    def _ranks(self, states: TokenStates, counted: Counted) -> Tensor:
+    def _ranks(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         """The rank of every counted token within its sentence, from 1; [M] int64."""
         if self.rank == "attended":
             return counted.index - states.offsets[:-1][counted.sentences] + 1
@@ -70,21 +70,21 @@ class WeightedMean(OneLayer):
 class Max(OneLayer):
     """e_j = max_t x_tj over the counted tokens (SBERT, arXiv:1908.10084, section 3)."""
 
-    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+    def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         return segment_max(states.hidden[self.layer], counted)
 
 
 class FirstToken(OneLayer):
     """The state of the first counted token, before any pooler head (`cls`)."""
 
-    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+    def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         return states.hidden[self.layer][counted.index[counted.offsets[:-1]]]
 
 
 class LastToken(OneLayer):
     """The state of the last counted token (`last-token`)."""
 
-    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+    def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         return states.hidden[self.layer][counted.index[counted.offsets[1:] - 1]]
 
 
@@ -95,7 +95,7 @@ class TanhHead(FirstToken):
     def needs(self) -> Needs:
         return replace(super().needs, pooler_head=True)
 
-    def reduce(self, states: TokenStates, counted: Counted) -> Tensor:
+    def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         if states.head is None:
             raise ValueError("cls-tanh needs TokenStates.head")
         return states.head(super().reduce(states, counted))
@@ -141,3 +141,31 @@ class TwoLayerMean:
         lower = segment_mean(states.hidden[self.lower], counted)
         upper = segment_mean(states.hidden[self.upper], counted)
         return graded((lower + upper) / 2, counted.fallback)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """e = h_m, the last layer at the template's mask token (PromptBERT, arXiv:2201.04337, section 4).
+
+    `denoise` subtracts the state of the mask in the template without a sentence, whose later tokens have the positions
+    that they have behind this sentence (section 4.3); a sentence without tokens is then the zero vector.
+    """
+
+    layer: int
+    dim: int
+    denoise: bool = False
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(layers=frozenset([self.layer]), mask=True, bare_mask=self.denoise)
+
+    def __call__(self, states: TokenStates) -> Pooled:
+        if states.mask is None:
+            raise ValueError("prompt needs TokenStates.mask")
+        vectors = states.hidden[self.layer][states.mask].float()
+        if self.denoise:
+            if states.bare_mask is None:
+                raise ValueError("prompt with denoising needs TokenStates.bare_mask")
+            vectors = vectors - states.bare_mask.vectors.float()
+            vectors = vectors.masked_fill((states.bare_mask.lengths == 0).unsqueeze(1), 0)
+        return graded(vectors, torch.zeros(len(vectors), dtype=torch.bool, device=vectors.device))

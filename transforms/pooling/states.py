@@ -1,4 +1,4 @@
-"""What a pooler is given and gives back: `B` sentences, `N` tokens; widths `H` hidden, `E` embedding, `D` output."""
+"""A pooler's input and output: `B` sentences, `N` tokens; widths `H` hidden, `E` embedding, `D` output."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from transforms.space.identity import SHORTEST
 
 
 class Status(IntEnum):
-    """What became of a row."""
+    """The state of a row's vector; of two that apply the higher number counts."""
 
     OK = 0
     FALLBACK = 1  # nothing was left to count or to weigh: plain weights were used
@@ -21,9 +21,10 @@ class Status(IntEnum):
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Sizes of a model: blocks, widths of a hidden state and of an embedding row; whether it has a tanh pooler.
+    """The sizes of a model that poolers depend on.
 
-    `heads`: attention heads of a block, None where that is not known.
+    `layers`: its blocks; `hidden`, `embedding`: the widths of a hidden state and of an embedding row;
+    `has_pooler_head`: whether the checkpoint has a tanh pooler; `heads`: those of a block, None where unknown.
     """
 
     layers: int
@@ -35,7 +36,7 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class BareMask:
-    """A template alone: `vectors` [B, H], the last layer at its mask, shifted for sentences of `lengths` [B] tokens."""
+    """The last layer `vectors` [B, H] at the mask of a template without its sentence, for `lengths` [B] in tokens."""
 
     vectors: Tensor
     lengths: Tensor
@@ -69,14 +70,14 @@ class TokenStates:
 
 @dataclass(frozen=True)
 class Pooled:
-    """`vectors` [B, D] float32 and `status` [B] uint8 (see `Status`)."""
+    """The pooled `vectors` [B, D] float32 of a batch, and the `status` [B] uint8 of each (see `Status`)."""
 
     vectors: Tensor
     status: Tensor
 
 
 def graded(vectors: Tensor, fallback: Tensor) -> Pooled:
-    """Vectors as float32 with their status; `fallback` [B] bool. Nonfinite wins over zero, zero over fallback."""
+    """The vectors [B, D] as float32 with their status; `fallback` [B] bool names those made with plain weights."""
     vectors = vectors.float()
     norms = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
     status = fallback.to(torch.uint8) * int(Status.FALLBACK)

@@ -1,4 +1,4 @@
-"""Tokens weighted by how rare they are in a corpus."""
+"""Averages in which a token's weight is its rarity in a corpus (TF-IDF)."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.pooling.counting import Counted, count_kept, count_tokens
+from transforms.pooling.counting import CountedTokens, count_kept, count_tokens
 from transforms.pooling.ditto import weighted_sum
 from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
@@ -47,7 +47,7 @@ class TfIdf:
             vectors = torch.where(weak.unsqueeze(1), self._plain(states), vectors)
         return graded(vectors, counted.fallback | weak)
 
-    def _idf(self, states: TokenStates, counted: Counted) -> Tensor:
+    def _idf(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         idf = self.idf.to(states.token_ids.device)[states.token_ids[counted.index]]
         return idf.masked_fill(_special(states)[counted.index], 0)
 
@@ -69,14 +69,14 @@ def inverse_frequencies(statistics: TokenStatistics, idf: str = "log2", unseen: 
     return torch.from_numpy(np.where(np.abs(weights) <= 1e-12, 0.0, weights)).float()
 
 
-def _frequencies(ids: Tensor, counted: Counted) -> Tensor:
-    """How often each counted token's id occurs in its sentence, [M]."""
+def _frequencies(ids: Tensor, counted: CountedTokens) -> Tensor:
+    """The number of times that each counted token's id occurs in its sentence, [M] int64."""
     _, inverse, times = torch.unique(_terms(ids, counted)[0], return_inverse=True, return_counts=True)
     return times[inverse]
 
 
-def _lengths(idf: Tensor, ids: Tensor, counted: Counted) -> Tensor:
-    """Euclidean length of each sentence's vector of tf * idf over its distinct tokens, [B]."""
+def _lengths(idf: Tensor, ids: Tensor, counted: CountedTokens) -> Tensor:
+    """The Euclidean length of each sentence's vector of tf * idf over its distinct tokens, [B]."""
     terms, size = _terms(ids, counted)
     pairs, inverse = torch.unique(terms, return_inverse=True)
     weights = idf.new_zeros(len(pairs)).index_add_(0, inverse, idf)
@@ -84,8 +84,8 @@ def _lengths(idf: Tensor, ids: Tensor, counted: Counted) -> Tensor:
     return squares.index_add_(0, pairs // size, weights.square()).sqrt()
 
 
-def _terms(ids: Tensor, counted: Counted) -> tuple[Tensor, int]:
-    """sentence * size + id of each counted token [M], and the size."""
+def _terms(ids: Tensor, counted: CountedTokens) -> tuple[Tensor, int]:
+    """A number for the sentence and id of each counted token, sentence * size + id [M] int64, and the size."""
     size = int(ids.max()) + 1 if ids.numel() else 1
     return counted.sentences * size + ids, size
 

@@ -1,4 +1,4 @@
-"""How often each token of a vocabulary occurs in a corpus: integers, merged exactly, as bytes and back."""
+"""Counts of each token of a vocabulary in a corpus: integers, merged exactly, turned into bytes and back."""
 
 import hashlib
 import json
@@ -33,13 +33,8 @@ class TokenStatistics:
             raise OptionError("token statistics: counts must be a vector of int64")
 
     @classmethod
-    def empty(cls, method: str, tokenizer: str, vocabulary: int) -> "TokenStatistics":
-        """Statistics of no documents."""
-        return cls(method, tokenizer, 0, np.zeros(vocabulary, dtype=np.int64))
-
-    @classmethod
     def count(cls, method: str, tokenizer: str, ids: np.ndarray, offsets: np.ndarray, size: int) -> "TokenStatistics":
-        """Statistics of texts whose token ids `ids` [N] are cut by `offsets` [B + 1], for a vocabulary of `size`."""
+        """The statistics of texts whose token ids `ids` [N] `offsets` [B + 1] cuts, for a vocabulary of `size`."""
         if method == "tfidf":
             text = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
             pairs = np.sort(text * size + ids.astype(np.int64))  # np.unique takes several times as long
@@ -47,7 +42,7 @@ class TokenStatistics:
         return cls(method, tokenizer, len(offsets) - 1, np.bincount(ids, minlength=size).astype(np.int64))
 
     def __add__(self, other: "TokenStatistics") -> "TokenStatistics":
-        """Statistics of both corpora; `OptionError` where method, tokenizer or vocabulary differ."""
+        """The statistics of both corpora; `OptionError` where method, tokenizer or vocabulary differ."""
         if (self.method, self.tokenizer, len(self.counts)) != (other.method, other.tokenizer, len(other.counts)):
             raise OptionError("token statistics of another method, tokenizer or vocabulary cannot be added; fit anew")
         return TokenStatistics(
@@ -56,18 +51,18 @@ class TokenStatistics:
 
     @property
     def digest(self) -> str:
-        """sha256 over everything these statistics say."""
+        """The sha256, in hex, over all fields."""
         return TokenTable(self._describe()).digest
 
     def to_files(self) -> dict[str, bytes]:
-        """Names and contents of the files of a folder; write them in this order, the last one makes it whole."""
+        """The names and contents of the files of a folder, in the order to write them: the last one names the first."""
         described = self._describe()
         table = (json.dumps(described, indent=1, sort_keys=True) + "\n").encode()
         return {described["counts"]: self._counts_file(), TABLE: table}
 
     @classmethod
     def from_files(cls, table: TokenTable, counts: bytes) -> "TokenStatistics":
-        """The inverse of `to_files`; `OptionError` where the two do not belong together."""
+        """The statistics that `to_files` wrote; `OptionError` where the two files do not belong together."""
         said = table.described
         try:
             tensors = load(counts) if hashlib.sha256(counts).hexdigest() == said["sha256"] else {}

@@ -14,16 +14,16 @@ from transforms.space.token_table import TABLE, TokenTable, read_table
 TEXTS = st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=12)
 
 
-def _count(texts, method="tfidf", size=10):
+def _count(texts, method="tfidf", size=10, tokenizer="t"):
     ids = np.array([token for text in texts for token in text], dtype=np.int32)
-    return TokenStatistics.count(method, "t", ids, np.cumsum([0, *map(len, texts)]), size)
+    return TokenStatistics.count(method, tokenizer, ids, np.cumsum([0, *map(len, texts)]), size)
 
 
 @given(TEXTS, st.data())
 def test_any_split_in_any_order_gives_the_same_table(texts, data):
     for method in ("tfidf", "token-counts"):
         cut = data.draw(st.integers(0, len(texts)))
-        parts = _count(texts[cut:], method) + _count(texts[:cut], method) + TokenStatistics.empty(method, "t", 10)
+        parts = _count(texts[cut:], method) + _count(texts[:cut], method) + _count([], method)
         whole = _count(texts, method)
         assert parts.digest == whole.digest
         assert parts.documents == whole.documents == len(texts)
@@ -73,11 +73,11 @@ def test_damaged_tables_are_refused(tmp_path, harm):
 
 
 def test_what_does_not_fit_together_is_not_added():
-    for other in (_count([[1]], "token-counts"), _count([[1]], size=11), TokenStatistics.empty("tfidf", "u", 10)):
+    for other in (_count([[1]], "token-counts"), _count([[1]], size=11), _count([[1]], tokenizer="u")):
         with pytest.raises(OptionError, match="cannot be added"):
             _count([[1]]) + other
     with pytest.raises(OptionError, match="tfidf, token-counts"):
-        TokenStatistics.empty("idf", "t", 10)
+        _count([[1]], "idf")
     with pytest.raises(OptionError, match="int64"):
         TokenStatistics("tfidf", "t", 1, np.zeros(3))
 
