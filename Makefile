@@ -11,7 +11,7 @@ demo: $(VENV)/cpu.stamp
 	@$(BIN)/python deploy/demo/docstrings.py demo/corpus
 	@echo "--- embed"
 	@$(BIN)/sentence-beam embed --input 'demo/corpus/*.parquet' --id-column id --keep-columns text,module \
-	    --output demo/store --index auto
+	    --store demo/store --index auto
 	@echo "--- search"
 	@$(BIN)/sentence-beam search --store demo/store -k 3 \
 	    --query "remove a directory and everything in it" --query "how far apart are two dates"

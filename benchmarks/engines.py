@@ -35,7 +35,7 @@ def write_corpus(rows: list[str], folder: Path) -> str:
 
 def embed(glob: str, store: Path, *flags: str, threads: int = 1) -> None:
     """One `embed` into a new store, in a process of its own."""
-    command = [sys.executable, "-m", "pipelines.cli", "embed", "--input", glob, "--output", f"{store}", *flags]
+    command = [sys.executable, "-m", "pipelines.cli", "embed", "--input", glob, "--store", f"{store}", *flags]
     command += ["--unit-tokens", str(UNIT_TOKENS), "--dtype", "float32"]
     env = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT)}
     subprocess.run(command, env=env, check=True, capture_output=True)

@@ -64,7 +64,7 @@ def write_corpus(rows: int, folder: Path) -> None:
 
 def ingest(folder: Path, store: Path, model: Path) -> tuple[float, float]:
     """Wall and processor seconds of one `embed` with the stub, whose store is removed again."""
-    arguments = ["--input", f"{folder}/*.parquet", "--output", str(store), "--id-column", "id", "--dtype", "float32"]
+    arguments = ["--input", f"{folder}/*.parquet", "--store", str(store), "--id-column", "id", "--dtype", "float32"]
     wall, cpu = time.perf_counter(), time.process_time()
     with stub_encoder(), contextlib.redirect_stdout(io.StringIO()):
         code = embed.main([*arguments, "--model", str(model)])

@@ -40,7 +40,7 @@ def peak_memory(texts: list[str], units: int, where: Path) -> tuple[float, int]:
     """Peak resident MB of an `embed` process over about so many units, and how many it made."""
     folder, store = where / f"in{units}", where / f"store{units}"
     write_corpus(texts, units, folder)
-    flags = ["--input", f"{folder}/*.parquet", "--output", str(store), "--unit-tokens", str(UNIT_TOKENS)]
+    flags = ["--input", f"{folder}/*.parquet", "--store", str(store), "--unit-tokens", str(UNIT_TOKENS)]
     done = subprocess.run([sys.executable, "-c", RUN, *flags], capture_output=True, text=True, check=True)
     made = len(open_store(str(store)).manifest.units)
     return int(done.stdout.splitlines()[-1]) / 1024, made

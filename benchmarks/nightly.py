@@ -83,7 +83,7 @@ class Night:
 
 def night(folder: Path, store: Path, *flags: str) -> Night:
     """Run `embed`; its summary is kept from the terminal."""
-    arguments = ["--input", f"{folder}/*.parquet", "--output", str(store), "--id-column", "id", *flags]
+    arguments = ["--input", f"{folder}/*.parquet", "--store", str(store), "--id-column", "id", *flags]
     wall, cpu = time.perf_counter(), time.process_time()
     with contextlib.redirect_stdout(io.StringIO()):
         code = embed.main(arguments)

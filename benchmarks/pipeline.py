@@ -43,7 +43,7 @@ def corpus(folder: Path | None, rows: int, where: Path) -> list[str]:
 def embed_once(where: Path, dtype: str, *flags: str) -> str:
     """Run `embed` into a new store of its own; returns the store."""
     store = tempfile.mkdtemp(dir=where)
-    code = embed.main(["--input", f"{where}/corpus.parquet", "--output", store, "--dtype", dtype, *flags])
+    code = embed.main(["--input", f"{where}/corpus.parquet", "--store", store, "--dtype", dtype, *flags])
     assert code == 0, f"embed ended with {code}"
     return store
 
@@ -51,7 +51,7 @@ def embed_once(where: Path, dtype: str, *flags: str) -> str:
 def predicted(where: Path, dtype: str) -> float:
     """Seconds that `plan` says a run would take."""
     args, beam_options = beam_flags.parse(
-        embed.parser("plan"), ["--input", f"{where}/corpus.parquet", "--output", f"{where}/none", "--dtype", dtype]
+        embed.parser("plan"), ["--input", f"{where}/corpus.parquet", "--store", f"{where}/none", "--dtype", dtype]
     )
     found = plan.predict(args, beam_options)
     assert found.pace is not None

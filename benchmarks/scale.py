@@ -49,7 +49,7 @@ def resolved(where: Path, unit_tokens: int) -> Any:
     from transforms.store.manifest import read_manifest
     from transforms.store.run_ids import new_run
 
-    argv = ["--input", f"{where}/in/*.parquet", "--output", f"{where}/store", "--unit-tokens", str(unit_tokens)]
+    argv = ["--input", f"{where}/in/*.parquet", "--store", f"{where}/store", "--unit-tokens", str(unit_tokens)]
     return resolve(parser().parse_args(argv), read_manifest(f"{where}/store"), new_run(), local=True)
 
 

@@ -41,10 +41,10 @@ def write_sentences(path: Path, train: Path) -> None:
 def fitted(work: Path, pooler: str, methods: list[str]) -> dict[str, str]:
     """Folders of the pooler's calibrations, by method."""
     store = work / f"store-{pooler}"
-    run("embed", "--input", work / "train.txt", "--output", store, "--pooler", pooler, "--dtype", "float32")
+    run("embed", "--input", work / "train.txt", "--store", store, "--pooler", pooler, "--dtype", "float32")
     folders = {method: str(work / f"{pooler}-{method}") for method in methods}
     for method, folder in folders.items():
-        run("fit", "--input", store, "--method", method, "--output", folder)
+        run("fit", "--store", store, "--method", method, "--output", folder)
     return folders
 
 

@@ -18,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     p = options.command("diff", "List the ids that were added, changed or deleted between two snapshots.")
     p.add_argument("old", metavar="A", help="run of the older snapshot")
     p.add_argument("new", metavar="B", help="run of the newer snapshot")
-    p.add_argument("--store", required=True, metavar="STORE")
+    options.add_store(p)
     p.add_argument("--output", required=True, metavar="FILE", help=".parquet file with a row for each difference")
     return p
 

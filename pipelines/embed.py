@@ -32,12 +32,12 @@ def _embed(argv: list[str]) -> int:
         from pipelines.plan import show
 
         return show(args, beam_options)
-    root = storage.absolute(args.output)
+    root = storage.absolute(args.store)
     run_id = new_run(root)
-    engines.check_shared(beam_options, input=args.input[0], output=root)
+    engines.check_shared(beam_options, input=args.input[0], store=root)
     local = engines.in_process(beam_options)
     resolved = resolve(args, read_manifest(root), run_id, local)  # a mistake should not touch the store
-    with writing(root, run_id, beam_options, "--output") as writer:
+    with writing(root, run_id, beam_options) as writer:
         standing = read_manifest(root)
         if (standing.version if standing else None) != resolved.job.run.version:
             resolved = resolve(args, standing, run_id, local)

@@ -33,7 +33,7 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     options.add_vector_options(vectors)
     vectors.add_argument("--precision", choices=PRECISIONS, help="type of the stored vectors (default: float32)")
     out = p.add_argument_group("store")
-    out.add_argument("--output", required=True, type=options.filled, metavar="STORE", help="folder or URL of the store")
+    options.add_store(out, "--output")
     out.add_argument("--partition", choices=["file", "content"], help="how rows are cut into units (default: file)")
     out.add_argument(
         "--unit-tokens",

@@ -21,7 +21,7 @@ from transforms.store.open import Store
 def parser() -> argparse.ArgumentParser:
     """The options of `export`."""
     p = options.command("export", "Write what made a store's vectors as a folder that makes the same ones of queries.")
-    p.add_argument("--store", required=True, metavar="STORE")
+    options.add_store(p)
     p.add_argument(
         "--output",
         required=True,

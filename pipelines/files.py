@@ -14,7 +14,7 @@ from transforms.store import layout, open_store
 def parser() -> argparse.ArgumentParser:
     """The options of `files`."""
     p = options.command("files", "Print the shards of the current snapshot, or link them into a folder.")
-    p.add_argument("--store", required=True, metavar="STORE")
+    options.add_store(p)
     p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot (default: the current one)")
     p.add_argument(
         "--link",

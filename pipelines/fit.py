@@ -41,8 +41,9 @@ PICTURE = "fit.png"
 def parser() -> argparse.ArgumentParser:
     """The options of `fit`."""
     p = options.command("fit", "Fit a calibration on a store's vectors, or count the tokens of a corpus.")
-    what = "a store, for a calibration; files of the corpus (repeat for more), for tfidf and token-counts"
-    p.add_argument("--input", action="append", required=True, metavar="STORE|GLOB", help=what)
+    options.add_store(p, help="the store, for a calibration", required=False)
+    what = "files of the corpus, for tfidf and token-counts; repeat for more"
+    p.add_argument("--input", action="append", metavar="GLOB", help=what)
     p.add_argument("--method", required=True, metavar="SPEC", help=", ".join([*CALIBRATIONS, *METHODS]))
     p.add_argument("--output", required=True, metavar="DIR", help="folder for the result; what is there is replaced")
     sample = f"of a store: fit on N rows, chosen by hash (default: all rows; flow: {FLOW_SAMPLE})"
@@ -70,11 +71,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _fit(argv: list[str]) -> int:
     args, beam_options = beam_flags.parse(parser(), argv)
     if args.method in METHODS:
-        _refuse(args, "sample")
+        _refuse(args, "store", "sample")
+        if args.input is None:
+            raise OptionError(f"--method {args.method} counts the tokens of a corpus; name its files by --input")
         return _fit_tokens(args, beam_options)
     spec = _spec(args.method)
     _refuse(args, "model", "revision", "format", "text_column")
-    return _fit_calibration(args, spec, beam_options)
+    return _fit_calibration(args, spec, _store(args), beam_options)
 
 
 def _spec(method: str) -> CalibrationSpec:
@@ -115,11 +118,20 @@ def list_inputs(globs: list[str], file_format: str) -> list[InputFile]:
     return files
 
 
-def _fit_calibration(args: argparse.Namespace, spec: CalibrationSpec, beam_options: PipelineOptions) -> int:
-    if len(args.input) > 1:
-        raise OptionError(f"--method {args.method} is fitted on one store; give one --input")
-    store = open_store(args.input[0])
-    engines.check_shared(beam_options, input=store.root, output=storage.absolute(args.output))
+def _store(args: argparse.Namespace) -> Store:
+    """The one store that is named, by `--store` or its old name `--input`."""
+    named = [path for path in (args.store, *(args.input or ())) if path is not None]
+    if not named:
+        raise OptionError(f"--method {args.method} is fitted on a store; name it by --store")
+    if len(named) > 1:
+        raise OptionError(f"--method {args.method} is fitted on one store; give one --store")
+    return open_store(named[0])
+
+
+def _fit_calibration(
+    args: argparse.Namespace, spec: CalibrationSpec, store: Store, beam_options: PipelineOptions
+) -> int:
+    engines.check_shared(beam_options, store=store.root, output=storage.absolute(args.output))
     shards, output = store.manifest.shard_paths, storage.absolute(args.output)
     if not shards:
         raise OptionError(f"{store.root} holds no rows; a calibration cannot be fitted on it")

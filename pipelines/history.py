@@ -21,7 +21,7 @@ RIGHT = frozenset(("time", *COUNTS, "recall"))
 def parser() -> argparse.ArgumentParser:
     """The options of `history`."""
     p = options.command("history", "List every run of a store: when, what it did, and how it ended.")
-    p.add_argument("--store", required=True, metavar="STORE")
+    options.add_store(p)
     p.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl, with more columns, instead of a table")
     return p
 

@@ -24,7 +24,7 @@ from transforms.store.runs import now
 def parser() -> argparse.ArgumentParser:
     """The options of `index`."""
     p = options.command("index", "Build the FAISS index of a store, measure its recall, and commit both.")
-    p.add_argument("--input", required=True, metavar="STORE")
+    options.add_store(p, "--input")
     p.add_argument(
         "--index",
         default="auto",
@@ -59,10 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _index(argv: list[str]) -> int:
     args, beam_options = beam_flags.parse(parser(), argv)
-    root = open_store(args.input).root
+    root = open_store(args.store).root
     run_id = new_run(root)
-    engines.check_shared(beam_options, input=root)
-    with writing(root, run_id, beam_options, "--input") as writer:
+    engines.check_shared(beam_options, store=root)
+    with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
         run = run_like(manifest, run_id)
         record_plan(manifest, run_id)

@@ -4,7 +4,7 @@ import argparse
 import math
 import re
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from transforms.corpus.files import is_utf8
 from transforms.errors import OptionError
@@ -117,6 +117,30 @@ def names(text: str) -> tuple[str, ...]:
     if len(set(found)) != len(found):
         raise argparse.ArgumentTypeError(f"{text} names a column twice")
     return found
+
+
+class _OneStore(argparse.Action):
+    """The store, which may be named twice, by an old name too, but is one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        earlier = getattr(namespace, self.dest)
+        if earlier not in (None, values):
+            raise OptionError(f"{option_string} {values}: the store is {earlier} already; name one")
+        setattr(namespace, self.dest, values)
+
+
+def add_store(
+    group: argparse._ActionsContainer, *aliases: str, help: str = "folder or URL of the store", required: bool = True
+) -> None:
+    """The option `--store`; `aliases` are its names in earlier versions, which --help does not show."""
+    store = group.add_argument("--store", action=_OneStore, required=required, type=filled, metavar="STORE", help=help)
+    group._option_string_actions.update(dict.fromkeys(aliases, store))
 
 
 def add_vector_options(group: argparse._ArgumentGroup) -> None:

@@ -111,7 +111,7 @@ def show(args: argparse.Namespace, beam_options: PipelineOptions) -> int:
 
 def predict(args: argparse.Namespace, beam_options: PipelineOptions) -> Prediction:
     """The plan of a run that is not started, with the pace of this machine."""
-    root = storage.absolute(args.output)
+    root = storage.absolute(args.store)
     resolved = resolve(args, read_manifest(root), new_run(), engines.in_process(beam_options))
     job, planned = resolved.job, plan_files(resolved.job)
     standing = content.unchanged(planned, job) if job.by_content else None

@@ -27,7 +27,7 @@ from transforms.store.runs import Result
 def parser() -> argparse.ArgumentParser:
     """The options of `recalibrate`."""
     p = options.command("recalibrate", "Apply a calibration to the vectors of a store, from their pooled vectors.")
-    p.add_argument("--store", required=True, metavar="STORE")
+    options.add_store(p)
     p.add_argument(
         "--calibration",
         required=True,
@@ -50,7 +50,7 @@ def _recalibrate(argv: list[str]) -> int:
     engines.check_shared(beam_options, store=root)
     calibration = read_calibration(args.calibration)
     check_space(calibration.info, store.space, args.calibration)
-    with writing(root, run_id, beam_options, "--store") as writer:
+    with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
         check_space(calibration.info, manifest.space, args.calibration)
         run = recalibrated(manifest, run_id, calibration)

@@ -14,7 +14,7 @@ from transforms.store import open_store
 def parser() -> argparse.ArgumentParser:
     """The options of `report`."""
     p = options.command("report", "Write the nights of a store as one HTML page, with plots and tables.")
-    p.add_argument("--store", required=True, metavar="STORE")
+    options.add_store(p)
     p.add_argument(
         "--output",
         default="report.html",

@@ -80,7 +80,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run_id: str, lo
     if chosen["deterministic"] and args.tokens_per_batch is not None:
         raise OptionError("--tokens-per-batch: deterministic batches have a size of their own; leave it out")
     check_keep_columns(tuple(chosen["keep_columns"]))
-    _check_inputs(args.input, args.output)
+    _check_inputs(args.input, args.store)
     _check_limit(args, previous)
     calibration = _calibration(args, previous)
     space = _space(args, chosen, calibration)
@@ -91,7 +91,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run_id: str, lo
         _check_same_space(space, partition, previous)
     _check_calibration(args, space, calibration)
     run = Run(
-        root=storage.absolute(args.output),
+        root=storage.absolute(args.store),
         id=run_id,
         space=space.to_json(),
         partition=partition,
@@ -232,7 +232,7 @@ def _check_same_space(space: Space, partition: str, previous: Manifest) -> None:
     if fields:
         raise OptionError(
             f"{previous.root} holds another space: {', '.join(fields)} would change; "
-            "leave the option out, choose another --output, or embed everything anew with --reembed"
+            "leave the option out, choose another --store, or embed everything anew with --reembed"
         )
 
 
@@ -259,7 +259,7 @@ def _check_limit(args: argparse.Namespace, previous: Manifest | None) -> None:
     if args.limit is not None and previous is not None and previous.data["options"]["limit"] is None:
         raise OptionError(
             f"--limit {args.limit} would leave only that many of the {previous.data['rows']['written']} rows of "
-            f"{previous.root}; choose another --output"
+            f"{previous.root}; choose another --store"
         )
 
 

@@ -14,7 +14,7 @@ from transforms.store import open_store
 def parser() -> argparse.ArgumentParser:
     """The options of `search`."""
     p = options.command("search", "Find the rows nearest to a query.")
-    p.add_argument("--store", required=True, metavar="STORE")
+    options.add_store(p)
     asked = p.add_mutually_exclusive_group(required=True)
     asked.add_argument("--query", action="append", metavar="TEXT", help="what to look for; repeat for more")
     asked.add_argument("--queries", metavar="FILE", help="text file with a query a line")

@@ -19,7 +19,7 @@ NAMED = 5
 def parser() -> argparse.ArgumentParser:
     """The options of `vacuum`."""
     p = options.command("vacuum", "Remove old snapshots, and the files that no kept snapshot names.")
-    p.add_argument("--store", required=True, metavar="STORE")
+    options.add_store(p)
     p.add_argument(
         "--keep", type=options.positive, metavar="N", help="keep the newest N snapshots (default: the current one)"
     )
@@ -46,7 +46,7 @@ def _vacuum(argv: list[str]) -> int:
         lease.check(root)
         print("\n".join(lines(find_rubbish(root, args.keep or 1, older_than, time.time()), "would be removed")))
         return 0
-    with writing(root, new_run(), beam_options, "--store"):
+    with writing(root, new_run(), beam_options):
         rubbish = find_rubbish(root, args.keep or 1, older_than, time.time())
         remove(rubbish)
     print("\n".join(lines(rubbish, "removed")))

@@ -13,7 +13,7 @@ from transforms.store.verify import faults
 def parser() -> argparse.ArgumentParser:
     """The options of `verify`."""
     p = options.command("verify", "Check every file and count that the current snapshot names.")
-    p.add_argument("--store", required=True, metavar="STORE")
+    options.add_store(p)
     p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot (default: the current one)")
     return p
 

@@ -47,18 +47,17 @@ class Writer:
 
 
 @contextlib.contextmanager
-def writing(root: str, run: str, beam_options: PipelineOptions, flag: str) -> Iterator[Writer]:
+def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writer]:
     """Hold the store's lease while the body runs, and beyond it where an engine still works for the run.
 
-    Such a job outlives this process, and only its own end gives the lease back. `flag` is the option that names the
-    store.
+    Such a job outlives this process, and only its own end gives the lease back.
     """
     local, writer = engines.in_process(beam_options), Writer(beam_options)
     runner = beam_options.view_as(StandardOptions).runner
     try:
         lease.acquire(root, lease.Lease.of_this_process(run, runner, run, local))
     except OSError as error:
-        raise OptionError(f"{flag} {root} cannot be written ({error.strerror or error}); choose another") from error
+        raise OptionError(f"--store {root} cannot be written ({error.strerror or error}); choose another") from error
     try:
         with lease.kept_alive(root, run):
             yield writer

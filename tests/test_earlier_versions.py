@@ -48,7 +48,7 @@ def answers(store: Path) -> dict[str, Any]:
 
 def embed(run: Run, store: Path, *options: object) -> Outcome:
     """`embed` with the options that the store remembers, over the input of the fixture."""
-    return run("embed", "--input", store.parent / "input" / "*", "--output", store, *options).ok()
+    return run("embed", "--input", store.parent / "input" / "*", "--store", store, *options).ok()
 
 
 def rows_from(run: Run, folder: Path, name: str, *arguments: object) -> list[dict[str, Any]]:
@@ -151,6 +151,6 @@ def _segments(manifest: dict[str, Any]) -> Counter[str]:
 
 def test_other_options_are_refused_and_leave_it_alone(run: Run, store: Path) -> None:
     before = files_in(store)
-    options = ["--input", store.parent / "input" / "*", "--output", store, "--pooler", "cls"]
+    options = ["--input", store.parent / "input" / "*", "--store", store, "--pooler", "cls"]
     run("embed", *options).failed(2, "another space: pooler")
     assert files_in(store) == before

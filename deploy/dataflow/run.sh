@@ -2,7 +2,7 @@
 # A night on Dataflow from a Flex Template: builds the template where it is not there yet, then starts a job.
 #
 #   PROJECT=p REGION=us-central1 BUCKET=b IMAGE=us-central1-docker.pkg.dev/p/r/sentence-beam:cuda \
-#       deploy/dataflow/run.sh --input 'gs://b/reviews/*.parquet' --output gs://b/store --id-column id
+#       deploy/dataflow/run.sh --input 'gs://b/reviews/*.parquet' --store gs://b/store --id-column id
 #
 # Every option of `sentence-beam embed` that takes a value may follow. BUILD=1 builds the template again.
 set -euo pipefail

@@ -2,13 +2,13 @@
 # bare-metal.sh EMBED-OPTIONS...: one night on a Flink cluster that is started for it and stopped after it.
 #
 #   FLINK_HOME=/opt/flink SLOTS=8 deploy/flink/bare-metal.sh \
-#       --input '/shared/reviews/*.parquet' --output /shared/store --id-column review_id --dtype bfloat16
+#       --input '/shared/reviews/*.parquet' --store /shared/store --id-column review_id --dtype bfloat16
 #
 #   FLINK_HOME  Flink, the same on every machine; its conf/masters and conf/workers name them (ssh reaches them)
 #   MASTER      host:port of the JobManager's REST interface (default: this machine's 8081)
 #   SLOTS       slots to wait for before the job is submitted (default: one)
 #
-# sentence-beam has to be installed at the same place on every machine, and --input and --output on a disk that all of them
+# sentence-beam has to be installed at the same place on every machine, and --input and --store on a disk that all of them
 # see, or on gs:// or s3://. Ends with the exit status of `embed`.
 set -euo pipefail
 : "${FLINK_HOME:?the folder of Flink}"

@@ -20,6 +20,6 @@ while IFS= read -r glob; do
 done <<< "$INPUT"
 read -r -a options <<< "${EMBED_OPTIONS:-}"
 
-sentence-beam embed "${inputs[@]}" --output "$STORE" ${options[@]+"${options[@]}"}
+sentence-beam embed "${inputs[@]}" --store "$STORE" ${options[@]+"${options[@]}"}
 sentence-beam verify --store "$STORE"
 sentence-beam vacuum --store "$STORE" --keep "${KEEP:-14}" --older-than "${KEEP_DAYS:-7}d"

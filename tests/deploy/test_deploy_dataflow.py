@@ -46,7 +46,7 @@ def test_a_parameter_says_of_its_flag_what_is_so(name: str) -> None:
 
 
 VALUES = {
-    "input": "gs://b/in/*.parquet", "output": "gs://b/store", "limit": "10", "max-tokens": "512", "truncate-dim": "64",
+    "input": "gs://b/in/*.parquet", "store": "gs://b/store", "limit": "10", "max-tokens": "512", "truncate-dim": "64",
     "unit-tokens": "256k", "tokens-per-batch": "16384", "max-rejects": "0.01", "require-space": "0" * 64,
     "price-per-hour": "1.20", "max-drift": "1e-7", "sdk_container_image": "a.pkg.dev/p/r/sentence-beam:cuda",
 }  # fmt: skip
@@ -83,7 +83,7 @@ def run(gcloud: Path, *arguments: str, **environment: str) -> subprocess.Complet
 
 
 def test_the_script_hands_its_options_over_as_parameters(gcloud: Path) -> None:
-    done = run(gcloud, "--input", "gs://b/{a,b}/*.parquet", "--output=gs://b/store", "--keep-columns", "a,b")
+    done = run(gcloud, "--input", "gs://b/{a,b}/*.parquet", "--store=gs://b/store", "--keep-columns", "a,b")
     assert (done.returncode, done.stderr) == (0, "")
     calls = (gcloud / "calls").read_text().splitlines()
     (given,) = [word for word in calls if word.startswith("^~^")]
@@ -92,7 +92,7 @@ def test_the_script_hands_its_options_over_as_parameters(gcloud: Path) -> None:
     assert pairs["keep-columns"] == "a,b"
     assert pairs["accelerator"].startswith("type:nvidia-l4")
     assert set(pairs) <= set(PARAMETERS)
-    run(gcloud, "--input=gs://b/in", "--output=gs://b/store", ACCELERATOR="")
+    run(gcloud, "--input=gs://b/in", "--store=gs://b/store", ACCELERATOR="")
     assert "accelerator" not in (gcloud / "calls").read_text().splitlines()[-1]
 
 

@@ -55,13 +55,13 @@ def night(tmp_path: Path, master: str, slots: int, status: int = 0) -> tuple[int
         "FLINK_HOME": str(home), "MASTER": master, "SLOTS": str(slots),
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "no_proxy": "127.0.0.1",
     }  # fmt: skip
-    ended = subprocess.run([FLINK / "bare-metal.sh", "--output", "/a store"], env=run, capture_output=True, text=True)
+    ended = subprocess.run([FLINK / "bare-metal.sh", "--store", "/a store"], env=run, capture_output=True, text=True)
     return ended.returncode, log.read_text().splitlines(), ended.stderr
 
 
 def test_a_cluster_for_a_night(jobmanager: http.server.HTTPServer, tmp_path: Path) -> None:
     master = f"127.0.0.1:{jobmanager.server_port}"
-    command = f"embed --runner=FlinkRunner --flink_master={master} --environment_type=PROCESS --output /a store"
+    command = f"embed --runner=FlinkRunner --flink_master={master} --environment_type=PROCESS --store /a store"
     assert night(tmp_path / "well", master, 4)[:2] == (0, ["start", command, "stop"])
     assert night(tmp_path / "gate", master, 4, status=3)[:2] == (3, ["start", command, "stop"])
 
@@ -85,7 +85,7 @@ def test_the_applications_command_is_one_that_embed_takes() -> None:
     assert command[:2] == ["sentence-beam", "embed"]
     args, beam = beam_flags.parse(embed.parser(), command[2:])
     told = beam.get_all_options()
-    assert args.output == "gs://my-bucket/reviews-store"
+    assert args.store == "gs://my-bucket/reviews-store"
     assert told["parallelism"] == spec["job"]["parallelism"]  # type: ignore[index]
     assert told["no_wait_until_finish"]
     worker = spec["taskManager"]["podTemplate"]["spec"]["containers"][1]  # type: ignore[index]

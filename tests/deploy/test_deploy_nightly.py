@@ -89,7 +89,7 @@ def test_what_a_night_runs(recorder: Path) -> None:
         "EMBED_OPTIONS": "--index Flat --id-column *",
     }
     embed_line = (
-        "[embed][--input][in/a b*.parquet][--input][more/*.txt][--output][/st ore][--index][Flat][--id-column][*]"
+        "[embed][--input][in/a b*.parquet][--input][more/*.txt][--store][/st ore][--index][Flat][--id-column][*]"
     )
     lines = [embed_line, "[verify][--store][/st ore]", "[vacuum][--store][/st ore][--keep][14][--older-than][7d]"]
     assert called(recorder, **settings) == (0, lines)

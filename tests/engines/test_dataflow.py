@@ -33,7 +33,7 @@ def submitted(run: Run, gs: str, glob: Path, model: Path, *options: object) -> t
         f"--staging_location={gs}/staging",
     )
     outcome = run(
-        "embed", "--input", glob, "--output", f"{gs}/store", "--model", model, "--dtype", "float32", *options,
+        "embed", "--input", glob, "--store", f"{gs}/store", "--model", model, "--dtype", "float32", *options,
         "--runner=DataflowRunner", *cloud, f"--template_location={gs}/job", f"--sdk_container_image={IMAGE}",
     )  # fmt: skip
     assert outcome.status == 0, outcome.err

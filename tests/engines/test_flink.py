@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(1200)
 
 
 def embed(corpus: str, store: Path, model: Path, *options: object) -> list[object]:
-    return ["embed", "--input", corpus, "--output", store, "--model", model, *OPTIONS, *options]
+    return ["embed", "--input", corpus, "--store", store, "--model", model, *OPTIONS, *options]
 
 
 def test_both_task_managers_embed_and_the_loss_of_one_changes_nothing(
@@ -78,7 +78,7 @@ def test_nights_with_an_index(on_flink: Flink, corpus: str, model: Path, tmp_pat
     assert the_same(stores["there"]) == the_same(stores["here"])
 
     for where, store in stores.items():
-        run(where, "index", "--input", store, "--index", "Flat", "--merge")
+        run(where, "index", "--store", store, "--index", "Flat", "--merge")
     assert the_same(stores["there"]) == the_same(stores["here"])
     for where, store in stores.items():
         start(["verify", "--store", store]).ended().ok()
@@ -90,7 +90,7 @@ def test_nights_with_an_index(on_flink: Flink, corpus: str, model: Path, tmp_pat
 def test_a_fit(on_flink: Flink, corpus: str, model: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     start(embed(corpus, store, model)).ended().ok()
-    fit = ("fit", "--input", store, "--method", "whitening:8", "--output")
+    fit = ("fit", "--store", store, "--method", "whitening:8", "--output")
     start([*fit, tmp_path / "here"]).ended().ok()
     on_flink.run(*fit, tmp_path / "there").ok()
     here, there = (json.loads((tmp_path / name / "fit.json").read_text()) for name in ("here", "there"))

@@ -46,13 +46,13 @@ def command_of(arguments: list[str]) -> str:
 
 def test_the_application_of_the_kubernetes_operator(on_flink: Flink, corpus: str, model: Path, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    start(["embed", "--input", corpus, "--output", here, "--model", model, *OPTIONS]).ended().ok()
+    start(["embed", "--input", corpus, "--store", here, "--model", model, *OPTIONS]).ended().ok()
     (found,) = yaml.safe_load_all(APPLICATION.read_text())
     job = found["spec"]["job"]
     words = shlex.split(command_of(job["args"]))
     assert words[:2] == ["sentence-beam", "embed"]
     kept = words[words.index("--runner") : words.index("--environment_type")]
-    own = ["--input", f"'{corpus}'", "--output", there, "--model", model, *OPTIONS]
+    own = ["--input", f"'{corpus}'", "--store", there, "--model", model, *OPTIONS]
     # processes of the TaskManagers' own stand in for containers beside them
     launcher = Path(sys.executable).with_name("sentence-beam-worker")
     engine = [*kept, "--parallelism", 2, "--no_wait_until_finish", "--environment_type", "PROCESS"]

@@ -25,7 +25,7 @@ def calm(corpus: str, model: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def embed(corpus: str, store: Path, model: Path) -> list[object]:
-    return ["embed", "--input", corpus, "--output", store, "--model", model, *OPTIONS]
+    return ["embed", "--input", corpus, "--store", store, "--model", model, *OPTIONS]
 
 
 def at_random(on_flink: Flink, store: Path, rng: random.Random) -> None:

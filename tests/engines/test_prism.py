@@ -20,12 +20,12 @@ pytestmark = pytest.mark.timeout(300)
 def test_the_same_bytes(prism: str, corpus: str, model: Path, tmp_path: Path, runner: str, partition: str) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     options = ["--input", corpus, "--model", model, *OPTIONS, "--partition", partition, "--index", "Flat"]
-    start(["embed", *options, "--output", here]).ended().ok()
-    start(["embed", *options, "--output", there, f"--runner={runner}", f"--prism_location={prism}"]).ended().ok()
+    start(["embed", *options, "--store", here]).ended().ok()
+    start(["embed", *options, "--store", there, f"--runner={runner}", f"--prism_location={prism}"]).ended().ok()
     assert the_same(there) == the_same(here)
 
 
 def test_a_prism_that_is_not_there(corpus: str, model: Path, tmp_path: Path) -> None:
-    arguments = ["embed", "--input", corpus, "--output", tmp_path / "store", "--model", model, *OPTIONS]
+    arguments = ["embed", "--input", corpus, "--store", tmp_path / "store", "--model", model, *OPTIONS]
     outcome = start([*arguments, "--runner=PrismRunner", "--prism_location=nowhere/prism"]).ended()
     outcome.failed(1, "Prism could not be", "--prism_location")

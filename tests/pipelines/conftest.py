@@ -52,6 +52,6 @@ def embed(run: Run, model: Path, store: Path, partition: str) -> Run:
         globs = inputs if isinstance(inputs, list) else [inputs]
         named = [argument for glob in globs for argument in ("--input", glob)]
         how = () if partition == "file" else ("--partition", partition)
-        return run("embed", *named, "--output", store, "--model", model, *how, *options)
+        return run("embed", *named, "--store", store, "--model", model, *how, *options)
 
     return call

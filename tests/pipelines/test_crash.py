@@ -21,7 +21,7 @@ QUIET = {**os.environ, "OMP_NUM_THREADS": "1"}
 def command(glob: Path, store: Path, model: Path, partition: str = "file") -> list[str]:
     options = ["--unit-tokens", "60", "--id-column", "id", "--index", "Flat", "--dtype", "float32"]
     options += ["--partition", partition]
-    named = ["--input", str(glob), "--output", str(store), "--model", str(model)]
+    named = ["--input", str(glob), "--store", str(store), "--model", str(model)]
     return ["embed", *named, *options]
 
 

@@ -65,12 +65,12 @@ def test_on_the_fly_afterwards_and_by_embed_alone_give_the_same(
 ) -> None:  # fmt: skip
     folder, other, fresh = fit_on(store, method, tmp_path / "fitted"), tmp_path / "other", tmp_path / "fresh"
     options = ("--model", model, "--dtype", "float32", "--keep-columns", "text", "--normalize")
-    run("embed", "--input", glob, "--output", other, *options).ok()
-    run("embed", "--input", glob, "--output", fresh, *options, "--calibration", folder).ok()
+    run("embed", "--input", glob, "--store", other, *options).ok()
+    run("embed", "--input", glob, "--store", fresh, *options, "--calibration", folder).ok()
     with monkeypatch.context() as patch:
         forbid(patch)
         run("recalibrate", "--store", store, "--calibration", folder).ok()
-        run("embed", "--input", glob, "--output", other, "--calibration", folder).ok()
+        run("embed", "--input", glob, "--store", other, "--calibration", folder).ok()
     manifests = [manifest_of(place) for place in (store, other, fresh)]
     assert [m["work"]["reused"] for m in manifests] == [60, 60, 0]
     assert len({json.dumps(m["space"]) for m in manifests}) == 1
@@ -169,7 +169,7 @@ def test_embed_fit_recalibrate_and_again(
     embed(glob).ok()
     for night in ("first", "second"):
         folder = tmp_path / night
-        assert run("fit", "--input", store, "--method", method, "--output", folder).status == 0
+        assert run("fit", "--store", store, "--method", method, "--output", folder).status == 0
         run("recalibrate", "--store", store, "--calibration", folder).ok()
         assert check_ledger(store, 60, reused=60)["calibration"]["digest"] == load_calibration(str(folder)).digest
         encoder = Encoder.load(str(model), dtype=manifest_of(store)["space"]["dtype"], calibration=folder)
@@ -244,16 +244,16 @@ def test_a_calibration_of_another_space_is_refused_by_field(
     run: Run, plain: Outcome, glob: Path, store: Path, model: Path, tmp_path: Path, command: str
 ) -> None:
     other = tmp_path / "other"
-    run("embed", "--input", glob, "--output", other, "--model", model, "--pooler", "max", "--dtype", "float32").ok()
+    run("embed", "--input", glob, "--store", other, "--model", model, "--pooler", "max", "--dtype", "float32").ok()
     folder, before = fit_on(other, "standardize", tmp_path / "fitted"), files_in(store)
-    where = ("--store", store) if command == "recalibrate" else ("--input", glob, "--output", store)
+    where = ("--store", store) if command == "recalibrate" else ("--input", glob, "--store", store)
     run(command, *where, "--calibration", folder).failed(2, "another space (pooler differ)", folder)
     assert files_in(store) == before
-    run("plan", "--input", glob, "--output", store, "--calibration", folder).failed(2, "another space (pooler differ)")
+    run("plan", "--input", glob, "--store", store, "--calibration", folder).failed(2, "another space (pooler differ)")
 
 
 def test_a_folder_that_holds_no_calibration(run: Run, plain: Outcome, glob: Path, store: Path, tmp_path: Path) -> None:
-    run("embed", "--input", glob, "--output", store, "--calibration", tmp_path / "no").failed(2, "calibration.json")
+    run("embed", "--input", glob, "--store", store, "--calibration", tmp_path / "no").failed(2, "calibration.json")
     run("recalibrate", "--store", store, "--calibration", tmp_path / "no").failed(2, "calibration.json")
     run("recalibrate", "--store", tmp_path, "--calibration", tmp_path / "no").failed(2)
 

@@ -141,7 +141,7 @@ def test_every_reader_reads_it(run: Run, embed: Run, inputs: Path, store: Path, 
     for flags in ((), ("--exact",)):
         text = sentences(1, 17)[0]
         assert text in run("search", "--store", store, "--query", text, "-k", 1, *flags).ok().out
-    run("index", "--input", store, "--index", "IVF4,Flat").ok()
+    run("index", "--store", store, "--index", "IVF4,Flat").ok()
     assert manifest_of(store)["buckets"] == manifest["buckets"]
     run("verify", "--store", store).ok()
     assert open_store(str(store)).dataset().count_rows() == 56
@@ -179,14 +179,14 @@ def test_any_layout_of_the_same_rows_gives_the_same_shards(
     for number in range(2):
         store, folder = case / f"store{number}", case / f"in{number}"
         write_layout(folder, spread(collection(rows), rng), rng)
-        options = ("--output", store, "--model", model, "--dtype", "float32", "--partition", "content", *OWN_IDS)
+        options = ("--store", store, "--model", model, "--dtype", "float32", "--partition", "content", *OWN_IDS)
         run("embed", "--input", folder / "**", *options).ok()
         found.append((units_of(store), content_of(store), vectors_of(store)))
     assert found[0][:2] == found[1][:2]
     assert all(np.abs(np.subtract(found[0][2][i], found[1][2][i])).max() <= 2e-5 for i in found[0][2])
     # The other layout into the first store: nothing is new, nothing is written again.
     store, shards = case / "store0", files_in(case / "store0", "embeddings")
-    run("embed", "--input", case / "in1/**", "--output", store, "--max-rejects", 1).ok()
+    run("embed", "--input", case / "in1/**", "--store", store, "--max-rejects", 1).ok()
     written = len(found[0][1])
     again = check_ledger(store, written, rows // 10, embedded=0, duplicates=0)
     assert again["work"]["reused"] + again["work"]["carried"] == written
@@ -302,7 +302,7 @@ def test_reembed_chooses_buckets_anew(embed: Run, inputs: Path, store: Path) -> 
 
 def test_the_partition_is_remembered_and_another_one_refused(run: Run, model: Path, inputs: Path, store: Path) -> None:
     write_lines(inputs / "a.txt", sentences(5))
-    given = ("--input", inputs / "*", "--output", store, "--model", model)
+    given = ("--input", inputs / "*", "--store", store, "--model", model)
     run("embed", *given, "--partition", "content").ok()
     run("embed", *given).ok()
     check_ledger(store, 5, carried=5)
@@ -413,7 +413,7 @@ def test_text_that_memory_cannot_group_is_refused_before_anything_is_read(
     embed(inputs / "*").failed(2, "--partition content", "quarter", "--partition file", "--runner")
     assert manifest_of(store) is None
     embed(inputs / "*", "--dry-run").failed(2, "--partition file")
-    given = ("--input", inputs / "*", "--output", store, "--model", model)
+    given = ("--input", inputs / "*", "--store", store, "--model", model)
     run("embed", *given, "--partition", "file").ok()
 
 
@@ -438,11 +438,11 @@ def test_plan_says_how_many_buckets_and_writes_nothing(
     embed(inputs / "*", *UNIT).ok()
     assert planned in (len(manifest_of(store)["shards"]), 2 * len(manifest_of(store)["shards"]))
     before = (store / "manifest.json").read_bytes()
-    out = run("plan", "--input", inputs / "*", "--output", store).ok().out
+    out = run("plan", "--input", inputs / "*", "--store", store).ok().out
     assert "1 unchanged" in out
     assert "0 to embed" in out
     write_parquet(inputs / "a.parquet", sentences(81))
-    out = run("plan", "--input", inputs / "*", "--output", store).ok().out
+    out = run("plan", "--input", inputs / "*", "--store", store).ok().out
     assert "at most 81 to embed" in out
     assert (store / "manifest.json").read_bytes() == before
 

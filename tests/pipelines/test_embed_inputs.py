@@ -268,7 +268,7 @@ def test_a_store_with_an_odd_name(run: Run, inputs: Path, model: Path, tmp_path:
     write_lines(inputs / "a.txt", sentences(5))
     store = tmp_path / "my store [1]*#é"
     for _ in range(2):
-        run("embed", "--input", inputs / "*", "--output", store, "--model", model, "--index", "Flat").ok()
+        run("embed", "--input", inputs / "*", "--store", store, "--model", model, "--index", "Flat").ok()
     check_ledger(store, 5, carried=5)
     run("search", "--store", store, "--query", "dog").ok()
     run("verify", "--store", store).ok()
@@ -325,14 +325,14 @@ def test_output_inside_the_input(run: Run, model: Path, inputs: Path, pattern: s
     write_lines(inputs / "a.txt", ["one"])
     glob, output = inputs.parent / pattern, inputs / "store"
     if pattern == "in/store/*.json":
-        run("embed", "--input", inputs / "*.txt", "--output", output, "--model", model).ok()
-    run("embed", "--input", glob, "--output", output, "--model", model).failed(2, glob, output, "narrow --input")
+        run("embed", "--input", inputs / "*.txt", "--store", output, "--model", model).ok()
+    run("embed", "--input", glob, "--store", output, "--model", model).failed(2, glob, output, "narrow --input")
 
 
 def test_output_beside_the_input_under_a_pattern_that_cannot_meet_it(run: Run, model: Path, inputs: Path) -> None:
     write_lines(inputs / "a.txt", ["one"])
-    run("embed", "--input", inputs / "*.txt", "--output", inputs / "store", "--model", model).ok()
-    run("embed", "--input", inputs / "*.txt", "--output", inputs / "store", "--model", model).ok()
+    run("embed", "--input", inputs / "*.txt", "--store", inputs / "store", "--model", model).ok()
+    run("embed", "--input", inputs / "*.txt", "--store", inputs / "store", "--model", model).ok()
 
 
 def test_an_input_of_no_permission(embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def test_a_broken_model_folder(run: Run, glob: Path, store: Path, tmp_path: Path
     folder = save_tiny_model("bert", tmp_path / "broken")
     damage, named = BREAKS[broken]
     damage(folder)
-    outcome = run("embed", "--input", glob, "--output", store, "--model", folder, *ALL)
+    outcome = run("embed", "--input", glob, "--store", store, "--model", folder, *ALL)
     assert outcome.status in (1, 2)
     outcome.failed(outcome.status, folder, named)
     assert manifest_of(store) is None
@@ -57,8 +57,8 @@ def test_a_broken_model_folder(run: Run, glob: Path, store: Path, tmp_path: Path
 
 
 def test_a_model_that_is_nowhere(run: Run, glob: Path, store: Path, tmp_path: Path) -> None:
-    run("embed", "--input", glob, "--output", store, "--model", tmp_path / "none").failed(2, tmp_path / "none")
-    run("embed", "--input", glob, "--output", store, "--model", "no-one/no-model").failed(2, "no-one/no-model")
+    run("embed", "--input", glob, "--store", store, "--model", tmp_path / "none").failed(2, tmp_path / "none")
+    run("embed", "--input", glob, "--store", store, "--model", "no-one/no-model").failed(2, "no-one/no-model")
     assert not store.exists()
 
 
@@ -88,7 +88,7 @@ def test_rows_whose_vector_is_not_finite_are_rejected_alone(
 
     folder = _spoilt_model(tmp_path / "nan", spoil)
     write_parquet(inputs / "a.parquet", texts, n=[1, 2, 3, 4])
-    arguments = ("--input", inputs / "*", "--output", store, "--model", folder, "--keep-columns", "n")
+    arguments = ("--input", inputs / "*", "--store", store, "--model", folder, "--keep-columns", "n")
     run("embed", *arguments).failed(3, "2 of 4 rows rejected")
     run("embed", *arguments, *ALL).ok()
     check_ledger(store, 2, 2)
@@ -102,7 +102,7 @@ def test_rows_whose_vector_is_not_finite_are_rejected_alone(
 def test_a_model_of_nan_is_named_as_such(run: Run, glob: Path, store: Path, tmp_path: Path) -> None:
     name = "encoder.layer.0.attention.self.query.weight"
     folder = _spoilt_model(tmp_path / "nan", lambda weights: weights[name].fill_(float("nan")))
-    run("embed", "--input", glob, "--output", store, "--model", folder, *ALL).failed(2, folder, "NaN", name)
+    run("embed", "--input", glob, "--store", store, "--model", folder, *ALL).failed(2, folder, "NaN", name)
     assert manifest_of(store) is None
 
 
@@ -114,8 +114,8 @@ def test_zero_vectors_are_rejected(run: Run, store: Path, inputs: Path, tmp_path
 
     folder = _spoilt_model(tmp_path / "zero", spoil)
     write_parquet(inputs / "a.parquet", sentences(4))
-    run("embed", "--input", inputs / "*", "--output", store, "--model", folder, *ALL).ok()
+    run("embed", "--input", inputs / "*", "--store", store, "--model", folder, *ALL).ok()
     check_ledger(store, 0, 4)
     assert {row["reason"] for row in rejects_of(store)} == {"zero vector"}
-    run("embed", "--input", inputs / "*", "--output", store, *ALL).ok()
+    run("embed", "--input", inputs / "*", "--store", store, *ALL).ok()
     check_ledger(store, 0, 4)

@@ -171,7 +171,7 @@ def test_a_file_that_changes_its_format(embed: Run, inputs: Path, store: Path) -
 
 def test_flags_are_remembered(run: Run, model: Path, inputs: Path, store: Path) -> None:
     write_parquet(inputs / "a.parquet", pa.array(sentences(5)), name=["a", "b", "c", "d", "e"], n=[1, 2, 3, 4, 5])
-    given = ("--input", inputs / "*", "--output", store)
+    given = ("--input", inputs / "*", "--store", store)
     chosen = {"--pooler": "max", "--prompt": "say: ", "--max-tokens": 9, "--truncate-dim": 12, "--id-column": "name"}
     chosen |= {"--keep-columns": "n", "--unit-tokens": 20, "--model": model, "--dtype": "float32"}
     run("embed", *given, *(part for pair in chosen.items() for part in pair), "--no-normalize").ok()
@@ -217,9 +217,9 @@ def test_another_model_is_refused(embed: Run, two_files: Path, store: Path, tmp_
 
 def test_the_models_files_replaced_in_place_are_seen(run: Run, two_files: Path, store: Path, tmp_path: Path) -> None:
     own = save_tiny_model("bert", tmp_path / "own")
-    run("embed", "--input", two_files, "--output", store, "--model", own).ok()
+    run("embed", "--input", two_files, "--store", store, "--model", own).ok()
     save_tiny_model("bert", own, num_hidden_layers=2)
-    run("embed", "--input", two_files, "--output", store).failed(2, "weights", "--reembed")
+    run("embed", "--input", two_files, "--store", store).failed(2, "weights", "--reembed")
 
 
 def test_normalization_and_truncation_go_through_without_reembed(embed: Run, two_files: Path, store: Path) -> None:

@@ -56,7 +56,7 @@ def parquet(embed: Run, inputs: Path) -> Path:
 def assert_as_anew(run: Run, store: Path, model: Path, inputs: object, *options: object) -> None:
     """The store has the rows of a run from nothing, and its vectors within the bound."""
     fresh = store.with_name("fresh")
-    run("embed", "--input", inputs, "--output", fresh, "--model", model, *options).ok()
+    run("embed", "--input", inputs, "--store", fresh, "--model", model, *options).ok()
     mine, theirs = vectors_of(store), vectors_of(fresh)
     assert sorted(mine) == sorted(theirs)
     a, b = (np.array([found[i] for i in sorted(found)]) for found in (mine, theirs))

@@ -45,7 +45,7 @@ def test_shards_and_counts_are_those_of_one_plain_process(
 ) -> None:
     plain = embed(glob, *OPTIONS).ok()
     other, options = tmp_path / "other", (*OPTIONS, "--partition", partition)
-    outcome = run("embed", "--input", glob, "--output", other, "--model", model, *options, *flags)
+    outcome = run("embed", "--input", glob, "--store", other, "--model", model, *options, *flags)
     assert outcome.status == 0
     assert outcome.err == "" or "multi_processing" in flags[-1]  # whose workers log what they please
     check_ledger(other, 81, 1)
@@ -61,7 +61,7 @@ def test_vectors_do_not_depend_on_the_neighbours_in_a_unit(
     write_lines(inputs / "a.txt", texts)
     embed(inputs / "a.txt", "--dtype", "float32").ok()
     other = tmp_path / "other"
-    arguments = ("--input", inputs / "a.txt", "--output", other, "--model", model, "--dtype", "float32")
+    arguments = ("--input", inputs / "a.txt", "--store", other, "--model", model, "--dtype", "float32")
     run("embed", *arguments, "--unit-tokens", 30, "--tokens-per-batch", 64).ok()
     one, two = vectors_of(store), vectors_of(other)
     assert one.keys() == two.keys()
@@ -75,7 +75,7 @@ def test_deterministic_vectors_are_the_same_to_the_bit_in_any_unit(
     write_lines(inputs / "a.txt", sentences(50))
     embed(inputs / "a.txt", "--deterministic").ok()
     other = tmp_path / "other"
-    arguments = ("--input", inputs / "a.txt", "--output", other, "--model", model, "--unit-tokens", 30)
+    arguments = ("--input", inputs / "a.txt", "--store", other, "--model", model, "--unit-tokens", 30)
     run("embed", *arguments, "--deterministic").ok()
     one, two = vectors_of(store), vectors_of(other)
     assert one.keys() == two.keys()

@@ -55,7 +55,7 @@ def unfinished(embed: Run, glob: Path, store: Path) -> Path:
 def test_an_output_that_cannot_be_made(run: Run, model: Path, glob: Path, tmp_path: Path, output: str) -> None:
     (tmp_path / "file").write_text("not a folder")
     path = tmp_path / output
-    run("embed", "--input", glob, "--output", path, "--model", model).failed(2, f"--output {path}", "choose another")
+    run("embed", "--input", glob, "--store", path, "--model", model).failed(2, f"--store {path}", "choose another")
 
 
 def test_an_output_without_permission(embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,10 +64,10 @@ def test_an_output_without_permission(embed: Run, glob: Path, store: Path, monke
 
 
 def test_a_scheme_without_a_filesystem(run: Run, model: Path, glob: Path) -> None:
-    run("embed", "--input", glob, "--output", "xyz://bucket/store", "--model", model).failed(
+    run("embed", "--input", glob, "--store", "xyz://bucket/store", "--model", model).failed(
         2, "xyz://bucket/store", "gs://"
     )
-    run("embed", "--input", "xyz://bucket/*", "--output", "/tmp/none", "--model", model).failed(
+    run("embed", "--input", "xyz://bucket/*", "--store", "/tmp/none", "--model", model).failed(
         2, "xyz://bucket/", "gs://"
     )
 
@@ -158,7 +158,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_disk_that_is_really_full(run: Run, model: Path, inputs: Path, small_disk: Path) -> None:
     write_lines(inputs / "a.txt", sentences(4000))
     store = small_disk / "store"
-    arguments = ("--input", inputs / "*", "--output", store, "--model", model, "--unit-tokens", 2000)
+    arguments = ("--input", inputs / "*", "--store", store, "--model", model, "--unit-tokens", 2000)
     outcome = run("embed", *arguments)
     assert outcome.status == 1
     assert outcome.err.count("\n") == 1
@@ -229,7 +229,7 @@ def test_a_commit_in_between_stands_and_the_later_run_says_so(
         monkeypatch.setattr(commit, "commit", original)
         (store / "lease.json").unlink()  # as if it had gone stale
         (glob.parent / "9.txt").write_text("theirs\n")
-        options = ["--input", str(glob), "--output", str(store), "--max-rejects", "1"]
+        options = ["--input", str(glob), "--store", str(store), "--max-rejects", "1"]
         assert main(["embed", *options]) == 0
         theirs.append((store / "manifest.json").read_bytes())
         capfd.readouterr()

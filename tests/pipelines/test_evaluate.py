@@ -155,8 +155,8 @@ def fitted(run: Run, model: Path, folder: Path, pooler: str, method: str) -> Pat
     (folder / "texts.txt").write_text("\n".join(texts))
     store = folder / f"store-{pooler}"
     base = ["--model", model, "--pooler", pooler, "--dtype", "float32"]
-    run("embed", "--input", folder / "texts.txt", "--output", store, *base).ok()
-    run("fit", "--input", store, "--method", method, "--output", folder / f"{pooler}-{method}").ok()
+    run("embed", "--input", folder / "texts.txt", "--store", store, *base).ok()
+    run("fit", "--store", store, "--method", method, "--output", folder / f"{pooler}-{method}").ok()
     return folder / f"{pooler}-{method}"
 
 

@@ -22,10 +22,10 @@ def made(run, model, inputs, tmp_path, store):
 
     def make(*options: object, method: str | None = None, model: Path = model) -> str:
         path = write_parquet(inputs / "a.parquet", TEXTS)
-        embed = ["embed", "--input", path, "--output", store, "--model", model, "--dtype", "float32", *options]
+        embed = ["embed", "--input", path, "--store", store, "--model", model, "--dtype", "float32", *options]
         run(*embed).ok()
         if method is not None:
-            run("fit", "--input", store, "--method", method, "--output", tmp_path / "c").ok()
+            run("fit", "--store", store, "--method", method, "--output", tmp_path / "c").ok()
             run(*embed, "--calibration", tmp_path / "c").ok()
         return run("export", "--store", store, "--output", tmp_path / "e").ok().out
 
@@ -112,7 +112,7 @@ def test_the_folder_stands_alone_and_moves(made, run, store, tmp_path, inputs):
     shutil.move(tmp_path / "e", tmp_path / "elsewhere")
     assert np.abs(Encoder.load(str(tmp_path / "elsewhere")).encode(TEXTS) - expected).max() < 1e-5
     again = tmp_path / "again"
-    embed = ["embed", "--input", inputs / "a.parquet", "--output", again, "--model", tmp_path / "elsewhere"]
+    embed = ["embed", "--input", inputs / "a.parquet", "--store", again, "--model", tmp_path / "elsewhere"]
     run(*embed).ok()
     assert open_store(str(again)).space.id == open_store(str(store)).space.id
     assert np.abs(stored(again) - expected).max() < 1e-5
@@ -161,13 +161,13 @@ def test_an_exported_calibration_can_be_left_out(made, run, store, tmp_path, inp
     made("--normalize", method="whitening:8")
     plain, again = tmp_path / "plain", tmp_path / "again"
     embed = ["embed", "--input", inputs / "a.parquet", "--dtype", "float32", "--keep-columns", "text"]
-    run(*embed, "--model", tmp_path / "e", "--calibration", "", "--output", plain).ok()
+    run(*embed, "--model", tmp_path / "e", "--calibration", "", "--store", plain).ok()
     assert open_store(str(plain)).space.calibration is None
     assert np.abs(stored(plain) - Encoder.load(str(tmp_path / "e"), calibration="").encode(TEXTS)).max() < 1e-5
     (hit,) = open_store(str(plain)).search([TEXTS[3]], k=1)[0]
     assert hit["text"] == TEXTS[3]
     write_parquet(inputs / "a.parquet", [*TEXTS, "another one"])
-    run(*embed, "--output", plain).ok()
+    run(*embed, "--store", plain).ok()
     assert open_store(str(plain)).space.calibration is None
-    run(*embed, "--model", tmp_path / "e", "--output", again).ok()
+    run(*embed, "--model", tmp_path / "e", "--store", again).ok()
     assert open_store(str(again)).space.id == open_store(str(store)).space.id

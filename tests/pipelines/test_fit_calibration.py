@@ -33,7 +33,7 @@ def fit(run, store, tmp_path):
     """Fit a method on the store; gives the outcome and the folder."""
 
     def call(method: str, *options: object, name: str = "c") -> object:
-        return run("fit", "--input", store, "--method", method, "--output", tmp_path / name, *options)
+        return run("fit", "--store", store, "--method", method, "--output", tmp_path / name, *options)
 
     return call
 
@@ -52,8 +52,8 @@ def test_the_same_from_one_shard_and_from_fifty(run, model, inputs, tmp_path):
     found = {}
     for name in ("one", "fifty"):
         store, files = tmp_path / name, inputs / name / "*.parquet"
-        run("embed", "--input", files, "--output", store, "--model", model, "--dtype", "float32").ok()
-        run("fit", "--input", store, "--method", "whitening", "--output", tmp_path / f"c-{name}").ok()
+        run("embed", "--input", files, "--store", store, "--model", model, "--dtype", "float32").ok()
+        run("fit", "--store", store, "--method", "whitening", "--output", tmp_path / f"c-{name}").ok()
         found[name] = load_calibration(str(tmp_path / f"c-{name}"))
         assert len(manifest_of(store)["shards"]) == {"one": 1, "fifty": 50}[name]
     one, fifty = found["one"].tensors, found["fifty"].tensors
@@ -202,11 +202,26 @@ def test_too_little_to_fit_on(made, fit, texts, said):
         (["--method", "pca"], ["pca", "whitening", "flow", "tfidf", "token-counts"]),
         (["--method", "whitening:x"], ["width=x", "allowed"]),
         (["--method", "whitening", "--text-column", "t"], ["--text-column", "has no meaning"]),
-        (["--method", "whitening", "--input", "b"], ["one store"]),
-        (["--method", "tfidf", "--sample", "5"], ["--sample", "has no meaning"]),
+        (["--method", "whitening", "--input", "b"], ["one store", "--store"]),
+        (["--method", "whitening", "--store", "b"], ["none already", "name one"]),
+        (["--method", "tfidf"], ["--store", "has no meaning"]),
         (["--method", "whitening", "--sample", "0"], ["--sample"]),
         (["--method", "whitening"], ["holds no store"]),
     ],
 )
 def test_mistakes_are_one_line(run, tmp_path, arguments, said):
-    run("fit", "--input", tmp_path / "none", "--output", tmp_path / "c", *arguments).failed(2, *said)
+    run("fit", "--store", tmp_path / "none", "--output", tmp_path / "c", *arguments).failed(2, *said)
+
+
+@pytest.mark.parametrize(("method", "said"), [("whitening", "--store"), ("tfidf", "--input")])
+def test_what_is_fitted_on_has_to_be_named(run, tmp_path, method, said):
+    run("fit", "--method", method, "--output", tmp_path / "c").failed(2, f"--method {method}", said)
+
+
+def test_the_old_name_of_the_store(made, run, store, tmp_path):
+    made()
+    for flag in ("--store", "--input"):
+        run("fit", flag, store, "--method", "whitening:4", "--output", tmp_path / flag).ok()
+    one, other = (load_calibration(str(tmp_path / flag)) for flag in ("--store", "--input"))
+    assert all(np.array_equal(one.tensors[name], other.tensors[name]) for name in one.tensors)
+    run("fit", "--input", store, "--input", store, "--method", "whitening", "--output", tmp_path / "c").failed(2)

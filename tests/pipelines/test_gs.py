@@ -52,8 +52,8 @@ def test_a_store_on_gs_is_the_one_on_disk(
 ) -> None:
     upload(corpus, f"{gs}/in")
     how = ("--model", model, "--partition", partition, "--unit-tokens", 2000, "--max-rejects", 0.1)
-    run("embed", "--input", corpus / "**", "--output", store, *how).ok()
-    run("embed", "--input", f"{gs}/in/**", "--output", f"{gs}/store", *how).ok()
+    run("embed", "--input", corpus / "**", "--store", store, *how).ok()
+    run("embed", "--input", f"{gs}/in/**", "--store", f"{gs}/store", *how).ok()
     here, there = manifest_of(store), manifest(f"{gs}/store")
     assert here is not None
     assert len(here["shards"]) > 1
@@ -63,7 +63,7 @@ def test_a_store_on_gs_is_the_one_on_disk(
         f"{gs}/in/{name}" for name in ("a.parquet", "c.jsonl", "deep/b.txt.gz")
     }
     run("verify", "--store", f"{gs}/store").ok()
-    again = run("embed", "--input", f"{gs}/in/**", "--output", f"{gs}/store", *how).ok()
+    again = run("embed", "--input", f"{gs}/in/**", "--store", f"{gs}/store", *how).ok()
     assert manifest(f"{gs}/store")["work"] == {"embedded": 0, "reused": 0, "duplicates": 0, "carried": 370}, again
     assert shards(manifest(f"{gs}/store")) == shards(here)
 
@@ -87,7 +87,7 @@ def night(inputs: Path, root: str, files: int, changed: int = 0) -> None:
 @pytest.fixture
 def embed_gs(run: Run, model: Path, gs: str) -> Run:
     """`embed` from the test's folder on gs:// into its store there."""
-    there = ("--input", f"{gs}/in/*.parquet", "--output", f"{gs}/store", "--model", model)
+    there = ("--input", f"{gs}/in/*.parquet", "--store", f"{gs}/store", "--model", model)
     return lambda *options: run("embed", *there, *options)
 
 
@@ -135,7 +135,7 @@ def test_every_command(
     for changed in (0, 3):
         night(inputs, f"{gs}/in", 12, changed)
         embed_gs(*how).ok()
-        run("embed", "--input", inputs / "*.parquet", "--output", store, "--model", model, *how).ok()
+        run("embed", "--input", inputs / "*.parquet", "--store", store, "--model", model, *how).ok()
     assert shards(manifest(there)) == shards(manifest_of(store))
     assert manifest(there)["work"]["reused"] == 3 * ROWS // 2
 
@@ -149,10 +149,10 @@ def test_every_command(
 
     first, second = (run_id for run_id in re.findall(r"^(\d{8}T\S+)", run("history", "--store", there).ok().out, re.M))
     run("diff", first, second, "--store", there, "--output", tmp_path / "changes.parquet").ok()
-    plan = run("plan", "--input", f"{gs}/in/*.parquet", "--output", there).ok().out
+    plan = run("plan", "--input", f"{gs}/in/*.parquet", "--store", there).ok().out
     assert "12 carried over" in plan
     assert run("files", "--store", there).ok().out.splitlines() == open_store(there).manifest.shard_paths
-    run("index", "--input", there, "--index", "Flat", "--merge").ok()
+    run("index", "--store", there, "--index", "Flat", "--merge").ok()
     run("export", "--store", there, "--output", tmp_path / "encoder").ok()
     run("report", "--store", there, "--output", tmp_path / "report.html").ok()
     run("fit", "--input", there, "--method", "whitening:8", "--output", f"{gs}/whitening").ok()
@@ -186,11 +186,11 @@ def test_a_second_writer_ends_with_one_line(embed_gs: Run, inputs: Path, gs: str
 @pytest.mark.parametrize(
     ("options", "status", "line"),
     [
-        (("--input", "gs://nowhere/*.txt", "--output", "{gs}/s"), 1, "there is no bucket gs://nowhere (404)"),
-        (("--input", "{gs}/*.txt", "--output", "{gs}/s"), 2, "no file matches"),
-        (("--input", "{gs}/in/*.txt", "--output", "gs://nowhere/s"), 1, "there is no bucket gs://nowhere (404)"),
-        (("--input", "{gs}/in", "--output", "{gs}/s"), 2, "is a folder"),
-        (("--input", "{gs}/in/**", "--output", "{gs}/in/s"), 2, "takes in the store"),
+        (("--input", "gs://nowhere/*.txt", "--store", "{gs}/s"), 1, "there is no bucket gs://nowhere (404)"),
+        (("--input", "{gs}/*.txt", "--store", "{gs}/s"), 2, "no file matches"),
+        (("--input", "{gs}/in/*.txt", "--store", "gs://nowhere/s"), 1, "there is no bucket gs://nowhere (404)"),
+        (("--input", "{gs}/in", "--store", "{gs}/s"), 2, "is a folder"),
+        (("--input", "{gs}/in/**", "--store", "{gs}/in/s"), 2, "takes in the store"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -245,7 +245,7 @@ def test_another_server_gives_the_same(
     emulator = Path(sys.executable).with_name("gcp-storage-emulator")
     if not emulator.exists():
         pytest.skip("gcp-storage-emulator is not installed")
-    run("embed", "--input", corpus / "*.parquet", "--output", store, "--model", model).ok()
+    run("embed", "--input", corpus / "*.parquet", "--store", store, "--model", model).ok()
     with other_server([str(emulator)]):
         upload(corpus, f"{gs}/in")
         for carried in (0, 300):
@@ -258,7 +258,7 @@ def test_another_server_gives_the_same(
 @pytest.mark.slow
 def test_a_killed_run_is_taken_up_where_it_ended(embed_gs: Run, model: Path, inputs: Path, gs: str) -> None:
     night(inputs, f"{gs}/in", 40)
-    place, arguments = storage.storage_of(gs), ["embed", "--input", f"{gs}/in/*.parquet", "--output", f"{gs}/store"]
+    place, arguments = storage.storage_of(gs), ["embed", "--input", f"{gs}/in/*.parquet", "--store", f"{gs}/store"]
     child = FORKS.Process(target=in_child, args=([*arguments, "--model", str(model)],))
     child.start()
     while child.is_alive() and len(place.below(f"{gs}/store/sidecars")) < 3:
@@ -276,7 +276,7 @@ def test_a_killed_run_is_taken_up_where_it_ended(embed_gs: Run, model: Path, inp
 @pytest.mark.slow
 def test_of_two_runs_at_once_one_wins(model: Path, inputs: Path, gs: str, tmp_path: Path) -> None:
     night(inputs, f"{gs}/in", 20)
-    arguments = ["embed", "--input", f"{gs}/in/*.parquet", "--output", f"{gs}/store", "--model", str(model)]
+    arguments = ["embed", "--input", f"{gs}/in/*.parquet", "--store", f"{gs}/store", "--model", str(model)]
     errors = [tmp_path / "0", tmp_path / "1"]
     children = [FORKS.Process(target=in_child, args=(arguments, str(path))) for path in errors]
     [child.start() for child in children]

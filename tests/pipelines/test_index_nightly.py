@@ -91,11 +91,11 @@ def test_an_index_is_brought_up_to_date_over_nights_that_had_none(
     first = check_ledger(store, 300)["index"]
     embed(corpus({3: "another text"}), "--index", "none").ok()
     embed(corpus({3: "another text", 150: "and one more"}), "--index", "none").ok()
-    out = run("index", "--input", store, "--index", "SQ8").ok().out
+    out = run("index", "--store", store, "--index", "SQ8").ok().out
     assert "followed    2 rows added, 2 deleted" in out
     second = check_ledger(store, 300)["index"]
     assert second["segments"][0]["path"] == first["segments"][0]["path"]
-    out = run("index", "--input", store, "--index", "SQ8", "--merge").ok().out
+    out = run("index", "--store", store, "--index", "SQ8", "--merge").ok().out
     assert "one segment was asked for" in out
     merged = check_ledger(store, 300)["index"]
     assert sorted(segment["kind"] for segment in merged["segments"]) == ["base", "held-out"]

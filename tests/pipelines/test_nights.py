@@ -101,7 +101,7 @@ def run_nights(
     given = ("--input", collection.glob, "--model", model, "--partition", partition, *OPTIONS, *ids)
     for changes in [[], *nights]:
         collection.befalls(changes)
-        run("embed", "--output", store, *given).ok()
+        run("embed", "--store", store, *given).ok()
         manifest = check_ledger(store, collection.rows.total(), collection.rejected)
         paths = [unit["path"] for unit in manifest["shards"] if unit["path"]]
         assert len(set(paths)) == len(paths)
@@ -113,7 +113,7 @@ def run_nights(
         if partition == "content" and not any("." in unit["unit"] for unit in manifest["shards"]):
             assert embedded == len(texts - known)
         known = texts
-    run("embed", "--output", folder / "fresh", *given).ok()
+    run("embed", "--store", folder / "fresh", *given).ok()
     fresh = check_ledger(folder / "fresh", collection.rows.total(), collection.rejected, reused=0, carried=0)
     the_same(store, folder / "fresh")
     if partition == "file":
@@ -164,7 +164,7 @@ def test_killed_at_random_moments_of_many_nights(run: Run, model: Path, tmp_path
     for night in range(12):
         collection.befalls(rng.choices(CHANGES, k=6) if night else [])
         for _ in range(rng.randint(1, 4)):
-            process = FORKS.Process(target=in_child, args=([*argv, "--output", str(store)],))
+            process = FORKS.Process(target=in_child, args=([*argv, "--store", str(store)],))
             started = time.monotonic()
             process.start()
             process.join(rng.random() * took)
@@ -172,10 +172,10 @@ def test_killed_at_random_moments_of_many_nights(run: Run, model: Path, tmp_path
             process.join()
             killed += process.exitcode != 0
             took = time.monotonic() - started if process.exitcode == 0 else took
-        run(*argv, "--output", store).ok()
+        run(*argv, "--store", store).ok()
         check_ledger(store, collection.rows.total(), collection.rejected)
         assert rows_and_vectors(store)[0] == collection.rows
         assert not (store / "lease.json").exists()
     assert killed > 12
-    run(*argv, "--output", tmp_path / "fresh").ok()
+    run(*argv, "--store", tmp_path / "fresh").ok()
     the_same(store, tmp_path / "fresh")

@@ -65,6 +65,32 @@ def test_an_unknown_command_names_the_known_ones(run: Run) -> None:
     assert "embed," in outcome.err
 
 
+# --- the store's name
+
+
+@pytest.mark.parametrize(("command", "old"), [("embed", "--output"), ("plan", "--output"), ("index", "--input")])
+def test_an_old_name_of_the_store_is_taken_and_not_shown(
+    run: Run, embed: Run, glob: Path, store: Path, command: str, old: str
+) -> None:
+    embed(glob).ok()
+    shown = run(command, "--help").ok().out
+    assert "--store STORE" in shown
+    assert f"{old} STORE" not in shown
+    more = () if command == "index" else ("--input", glob)
+    for flag in (old, "--store"):
+        assert str(store) in run(command, *more, flag, store).ok().out
+        assert str(store) in run(command, *more, f"{flag}={store}").ok().out
+    run(command, *more, old, store, "--store", store).ok()
+    run(command, *more, "--store", store, old, f"{store}2").failed(2, f"{old} {store}2", store, "name one")
+    run(command, *more, old, "").failed(2, "--store", "empty")
+
+
+def test_a_corpus_is_no_old_name(run: Run) -> None:
+    shown = run("fit", "--help").ok().out
+    assert "--store STORE" in shown
+    assert "--input GLOB" in shown
+
+
 # --- flags
 
 
@@ -76,11 +102,11 @@ def test_a_misspelt_flag_is_named_with_the_right_one(embed: Run, glob: Path, sto
 
 
 def test_a_misspelt_flag_is_named_before_the_required_one_that_it_stands_for(run: Run, glob: Path, store: Path) -> None:
-    run("embed", "--imput", glob, "--output", store).failed(2, "unknown option --imput", "did you mean --input?")
+    run("embed", "--imput", glob, "--store", store).failed(2, "unknown option --imput", "did you mean --input?")
     run("search", "--stroe", store, "--query", "x").failed(2, "--stroe", "did you mean --store?")
     run("search", "--store", store, "--querry=x").failed(2, "--querry", "did you mean --query?")
-    run("embed", "--output", store, "--job_name", "x").failed(2, "required: --input")
-    run("embed", "--output", store, "--xyzzy", "x").failed(2, "required: --input")
+    run("embed", "--store", store, "--job_name", "x").failed(2, "required: --input")
+    run("embed", "--store", store, "--xyzzy", "x").failed(2, "required: --input")
 
 
 def test_an_abbreviation_is_refused(embed: Run, glob: Path) -> None:
@@ -98,7 +124,7 @@ def test_arguments_that_are_not_utf8(embed: Run, glob: Path, store: Path, option
     assert not store.exists()
 
 
-@pytest.mark.parametrize("option", ["--output", "--model"])
+@pytest.mark.parametrize("option", ["--store", "--model"])
 def test_arguments_that_an_unset_variable_left_empty(embed: Run, glob: Path, option: str) -> None:
     embed(glob, option, "").failed(2, option, "is empty")
 
@@ -149,9 +175,9 @@ def test_a_flag_without_its_value(embed: Run, glob: Path) -> None:
     embed(glob, "--pooler").failed(2, "--pooler", "expected one argument")
 
 
-@pytest.mark.parametrize("missing", ["--input", "--output"])
+@pytest.mark.parametrize("missing", ["--input", "--store"])
 def test_required_flags(run: Run, glob: Path, store: Path, missing: str) -> None:
-    given = {"--input": glob, "--output": store}
+    given = {"--input": glob, "--store": store}
     del given[missing]
     run("embed", *(part for pair in given.items() for part in pair)).failed(2, missing)
 
@@ -205,7 +231,7 @@ def command_line(*arguments: object) -> list[str]:
 def test_a_real_process_says_nothing_on_stderr_and_a_closed_pipe_is_no_error(
     glob: Path, store: Path, model: Path, tmp_path: Path
 ) -> None:
-    argv = command_line("embed", "--input", glob, "--output", store, "--model", model)
+    argv = command_line("embed", "--input", glob, "--store", store, "--model", model)
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     reading, writing = os.pipe()
@@ -217,7 +243,7 @@ def test_a_real_process_says_nothing_on_stderr_and_a_closed_pipe_is_no_error(
 
 
 def test_a_mistake_in_a_real_process(store: Path, tmp_path: Path) -> None:
-    argv = command_line("embed", "--input", tmp_path / "none*", "--output", store)
+    argv = command_line("embed", "--input", tmp_path / "none*", "--store", store)
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1

@@ -9,7 +9,7 @@ from pipelines import beam_flags, embed, plan
 
 
 def predicted(inputs: Path, model: Path) -> plan.Prediction:
-    arguments = ["--input", f"{inputs}/*.parquet", "--output", f"{inputs}/none", "--model", str(model)]
+    arguments = ["--input", f"{inputs}/*.parquet", "--store", f"{inputs}/none", "--model", str(model)]
     return plan.predict(*beam_flags.parse(embed.parser("plan"), [*arguments, "--dtype", "float32"]))
 
 

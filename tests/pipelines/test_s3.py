@@ -63,15 +63,15 @@ def test_a_store_on_s3_is_the_one_on_disk(
     for path in inputs.iterdir():
         storage.overwrite(f"{bucket}/in/{path.name}", path.read_bytes())
     there, how = f"{bucket}/store", ("--model", model, "--unit-tokens", 1000, "--index", "auto")
-    run("embed", "--input", inputs / "*", "--output", store, *how).ok()
-    run("embed", "--input", f"{bucket}/in/*", "--output", there, *how).ok()
+    run("embed", "--input", inputs / "*", "--store", store, *how).ok()
+    run("embed", "--input", f"{bucket}/in/*", "--store", there, *how).ok()
     here = manifest_of(store)
     assert here is not None
     names = ("unit", "path", "sha256", "rows")
     made = json.loads(storage.read_bytes(f"{there}/manifest.json"))
     assert [[u[n] for n in names] for u in made["shards"]] == [[u[n] for n in names] for u in here["shards"]]
 
-    run("embed", "--input", f"{bucket}/in/*", "--output", there).ok()
+    run("embed", "--input", f"{bucket}/in/*", "--store", there).ok()
     made = json.loads(storage.read_bytes(f"{there}/manifest.json"))
     assert made["work"] == {"embedded": 0, "reused": 0, "duplicates": 0, "carried": 250}
     run("verify", "--store", there).ok()
@@ -82,12 +82,12 @@ def test_a_store_on_s3_is_the_one_on_disk(
 
 def test_a_missing_bucket_is_one_line(run: Run, model: Path, bucket: str) -> None:
     storage.overwrite(f"{bucket}/in/a.txt", b"a text\n")
-    embed = ("embed", "--input", f"{bucket}/in/*", "--output", "s3://nowhere/store", "--model", model)
+    embed = ("embed", "--input", f"{bucket}/in/*", "--store", "s3://nowhere/store", "--model", model)
     run(*embed).failed(1, "s3://nowhere/store", "there is no such bucket (404)")
 
 
 def test_a_second_writer_ends_with_one_line(run: Run, model: Path, bucket: str) -> None:
     storage.overwrite(f"{bucket}/in/a.txt", b"a text\n")
     lease.acquire(f"{bucket}/store", lease.Lease.of_this_process("run1", "FnApiRunner", "job", True))
-    embed = ("embed", "--input", f"{bucket}/in/*", "--output", f"{bucket}/store", "--model", model)
+    embed = ("embed", "--input", f"{bucket}/in/*", "--store", f"{bucket}/store", "--model", model)
     run(*embed).failed(1, f"{bucket}/store is being written by run run1")

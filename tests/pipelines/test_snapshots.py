@@ -75,7 +75,7 @@ def test_history_has_a_line_for_each_run(run: Run, embed: Run, inputs: Path, sto
     write_lines(inputs / "a.txt", ["", *sentences(2)])
     embed(inputs / "*").failed(3)
     embed(inputs / "*", "--max-rejects", 0.5).ok()
-    run("index", "--input", store).ok()
+    run("index", "--store", store).ok()
     head, *lines = run("history", "--store", store).ok().out.splitlines()
     assert head.split() == [
         "run", "started", "time", "rows", "embedded", "reused", "duplicates", "carried", "rejected", "recall",
@@ -201,7 +201,7 @@ def test_the_report_of_nights(run: Run, embed: Run, inputs: Path, store: Path) -
         "added": 0, "changed": 0, "deleted": 20,
     }  # fmt: skip
     embed(inputs / "*").ok()
-    run("index", "--input", store).ok()
+    run("index", "--store", store).ok()
     for found in report_of(store)["nights"][3:]:
         assert (found["added"], found["changed"], found["deleted"]) == (0, 0, 0)
         assert found["spent"] == pytest.approx(10 * found["seconds"])

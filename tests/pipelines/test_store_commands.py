@@ -35,7 +35,7 @@ READERS = {
     "search": ("--query", "dog", "--store"),
     "files": ("--store",),
     "verify": ("--store",),
-    "index": ("--input",),
+    "index": ("--store",),
     "vacuum": ("--store",),
 }
 
@@ -60,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
         "--unit-tokens",
         "150",
     ]
-    arguments += ["--max-rejects", "0.5", "--output", str(folder / "store")]
+    arguments += ["--max-rejects", "0.5", "--store", str(folder / "store")]
     assert main(["embed", "--input", str(folder / "in" / "*.parquet"), *arguments]) == 0
     return folder / "store"
 
@@ -252,7 +252,7 @@ def test_search_without_a_row_to_find(run: Run, embed: Run, inputs: Path, store:
     check_ledger(store, 0)
     assert "no rows" in run("search", "--store", store, "--query", "dog").ok().out
     run("search", "--store", store, "--query", "dog", "--output", tmp_path / "o.parquet").ok()
-    run("index", "--input", store).ok()
+    run("index", "--store", store).ok()
     run("verify", "--store", store).ok()
     assert run("files", "--store", store).ok().out == ""
 
@@ -344,7 +344,7 @@ def test_queries_get_the_models_prompt_for_queries(run: Run, inputs: Path, store
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     write_lines(inputs / "a.txt", sentences(5))
     options = ("--model", folder, "--dtype", "float32", "--normalize")
-    run("embed", "--input", inputs / "*", "--output", store, *options).ok()
+    run("embed", "--input", inputs / "*", "--store", store, *options).ok()
     run("search", "--store", store, "--query", "horse", "-k", 5, "--output", tmp_path / "o.jsonl").ok()
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     scores = {}
@@ -360,7 +360,7 @@ def test_queries_get_the_models_prompt_for_queries(run: Run, inputs: Path, store
 def test_search_where_the_model_has_gone(run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
     own = save_tiny_model("bert", tmp_path / "own")
     write_lines(inputs / "a.txt", sentences(3))
-    run("embed", "--input", inputs / "*", "--output", store, "--model", own).ok()
+    run("embed", "--input", inputs / "*", "--store", store, "--model", own).ok()
     moved = own.rename(tmp_path / "moved")
     run("search", "--store", store, "--query", "x").failed(2, own)
     run("search", "--store", store, "--query", "x", "--model", moved).ok()
@@ -395,10 +395,10 @@ def test_the_python_interface_searches_too(made: Path) -> None:
 
 def test_index_again_and_of_other_kinds(run: Run, copy: Path) -> None:
     for factory in ("Flat", "SQ8", "IVF2,Flat"):
-        run("index", "--input", copy, "--index", factory).ok()
+        run("index", "--store", copy, "--index", factory).ok()
         manifest = check_ledger(copy, 60, 1, carried=60)
         assert manifest["index"]["factory"] == factory
-    run("index", "--input", copy, "--metric", "l2", "--merge").ok()
+    run("index", "--store", copy, "--metric", "l2", "--merge").ok()
     assert check_ledger(copy, 60, 1)["index"]["metric"] == "l2"
     run("search", "--store", copy, "--query", "dog").ok()
 
@@ -406,7 +406,7 @@ def test_index_again_and_of_other_kinds(run: Run, copy: Path) -> None:
 @pytest.mark.parametrize("factory", ["Flut", "IVF", "IVF-3,Flat", "", "PQ7", "IVF1000000,Flat"])
 def test_an_index_that_cannot_be_built(run: Run, embed: Run, copy: Path, factory: str) -> None:
     before = (copy / "manifest.json").read_bytes()
-    run("index", "--input", copy, "--index", factory).failed(2, "--index", factory)
+    run("index", "--store", copy, "--index", factory).failed(2, "--index", factory)
     assert (copy / "manifest.json").read_bytes() == before
     assert not (copy / "lease.json").exists()
 
@@ -446,7 +446,7 @@ def test_index_of_a_store_whose_shard_is_gone(run: Run, copy: Path) -> None:
     before = (copy / "manifest.json").read_bytes()
     gone = _first(copy, "embeddings")
     gone.unlink()
-    run("index", "--input", copy, "--merge").failed(1, gone)
+    run("index", "--store", copy, "--merge").failed(1, gone)
     assert (copy / "manifest.json").read_bytes() == before
 
 
@@ -456,7 +456,7 @@ def test_index_while_another_writes(run: Run, copy: Path) -> None:
     from transforms.store import lease
 
     lease.acquire(str(copy), lease.Lease("run-1", "elsewhere", 17, "FlinkRunner", "job-1", time.time()))
-    run("index", "--input", copy).failed(1, "run-1", "job-1")
+    run("index", "--store", copy).failed(1, "run-1", "job-1")
 
 
 # --- plan
@@ -464,7 +464,7 @@ def test_index_while_another_writes(run: Run, copy: Path) -> None:
 
 def test_plan_counts_what_embed_then_does(run: Run, inputs: Path, store: Path, model: Path) -> None:
     write_parquet(inputs / "a.parquet", sentences(30), row_group_size=5)
-    arguments = ("--input", inputs / "*", "--output", store, "--model", model, "--unit-tokens", 100)
+    arguments = ("--input", inputs / "*", "--store", store, "--model", model, "--unit-tokens", 100)
     out = run("plan", *arguments).ok().out
     assert "30 to embed" in out
     assert not store.exists()
@@ -482,14 +482,14 @@ def test_planning_reads_footers_alone(
     write_parquet(inputs / "a.parquet", sentences(30), row_group_size=5)
     for name in ("iter_batches", "read", "read_row_group", "read_row_groups"):
         monkeypatch.setattr(pq.ParquetFile, name, lambda *_, **__: pytest.fail("rows were read"))
-    arguments = ["--input", str(inputs / "*"), "--output", str(store), "--model", str(model), "--unit-tokens", "100"]
+    arguments = ["--input", str(inputs / "*"), "--store", str(store), "--model", str(model), "--unit-tokens", "100"]
     planned = plan_files(resolve(parser().parse_args(arguments), None, "run", True).job)
     assert sum(span.rows for item in planned for span in item.spans) == 30
     assert sum(len(item.spans) for item in planned) > 1
 
 
 def test_plan_meets_the_same_mistakes(run: Run, inputs: Path, store: Path, model: Path) -> None:
-    arguments = ("--output", store, "--model", model)
+    arguments = ("--store", store, "--model", model)
     run("plan", "--input", inputs / "*.txt", *arguments).failed(2, "no file matches")
     path = write_parquet(inputs / "a.parquet", ["one"])
     run("plan", "--input", path, *arguments, "--text-column", "x").failed(2, path, "--text-column")

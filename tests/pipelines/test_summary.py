@@ -66,7 +66,7 @@ def lines(out: str) -> dict[str, str]:
 
 
 def test_beam_counts_what_the_ledger_counts(run: Run, glob: Path, store: Path, model: Path) -> None:
-    named = ["--input", str(glob), "--output", str(store), "--model", str(model), "--id-column", "id"]
+    named = ["--input", str(glob), "--store", str(store), "--model", str(model), "--id-column", "id"]
     pipeline = beam.Pipeline(runner="FnApiRunner")
     build(pipeline, resolve(parser().parse_args([*named, "--max-rejects", "0.1"]), None, new_run(), True))
     result = pipeline.run()

@@ -28,7 +28,7 @@ def glob(inputs: Path) -> Path:
 
 def test_a_run_is_alive_through_steps_that_finish_no_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
-    with writing(str(tmp_path), "run1", PipelineOptions(["--runner=FnApiRunner"]), "--output"):
+    with writing(str(tmp_path), "run1", PipelineOptions(["--runner=FnApiRunner"])):
         standing = json.loads((tmp_path / "lease.json").read_text())
         (tmp_path / "lease.json").write_text(json.dumps({**standing, "renewed": 0.0}))
         until = time.monotonic() + 10
@@ -43,7 +43,7 @@ def test_a_sign_of_life_does_not_bring_back_a_lease_that_was_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.001)
-    with writing(str(tmp_path), "run1", PipelineOptions(["--runner=FnApiRunner"]), "--output"):
+    with writing(str(tmp_path), "run1", PipelineOptions(["--runner=FnApiRunner"])):
         for _ in range(20):
             lease.release(str(tmp_path), "run1")
             time.sleep(0.005)

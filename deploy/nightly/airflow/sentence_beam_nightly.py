@@ -43,7 +43,7 @@ def alert(context) -> None:
 def sentence_beam_nightly():
     @task
     def embed() -> None:
-        run("embed", "--input", INPUT, "--output", STORE, *EMBED_OPTIONS)
+        run("embed", "--input", INPUT, "--store", STORE, *EMBED_OPTIONS)
 
     @task
     def verify() -> None:

@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(folder: Path) -> list[str]:
     """The embed command that made the store."""
     return [
-        "embed", "--input", f"{folder}/*.parquet", "--output", f"{folder}/store", "--id-column", "key",
+        "embed", "--input", f"{folder}/*.parquet", "--store", f"{folder}/store", "--id-column", "key",
         "--keep-columns", "text,tags", "--dtype", "float32", "--unit-tokens", "900",
     ]  # fmt: skip
 
@@ -189,7 +189,7 @@ def test_an_unchanged_night_loads_no_model_and_keeps_shards_and_index(
         raise AssertionError("a model was loaded")
 
     monkeypatch.setattr("transforms.beam.embed.load_encoder", refuse)
-    assert cli.main(["embed", "--input", f"{folder}/*.parquet", "--output", f"{folder}/store"]) == 0
+    assert cli.main(["embed", "--input", f"{folder}/*.parquet", "--store", f"{folder}/store"]) == 0
     again = open_store(str(folder / "store")).manifest
     assert again.data["previous"] == store.manifest.run
     assert again.data["shards"] == store.manifest.data["shards"]
@@ -200,18 +200,18 @@ def test_an_unchanged_night_loads_no_model_and_keeps_shards_and_index(
 
 def test_index_command_and_its_options(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for options, factory in ((["--index", "Flat"], "Flat"), (["--index", "IVF4,SQ8", "--merge"], "IVF4,SQ8")):
-        assert cli.main(["index", "--input", f"{folder}/store", *options]) == 0
+        assert cli.main(["index", "--store", f"{folder}/store", *options]) == 0
         found = open_store(str(folder / "store"))
         assert found.manifest.data["index"]["factory"] == factory
         assert found.search([TEXTS[5]], k=1)[0][0]["id"] == "5"
     assert "recall@10" in capsys.readouterr().out
     assert cli.main(["verify", "--store", f"{folder}/store"]) == 0
-    assert cli.main(["index", "--input", f"{folder}/store", "--index", "HNSW32"]) == 2
+    assert cli.main(["index", "--store", f"{folder}/store", "--index", "HNSW32"]) == 2
 
 
 def test_the_graph_reads_like_the_design(folder: Path, tmp_path: Path) -> None:
     arguments = [*command(folder)[1:], "--index", "auto", "--accelerator", "type:nvidia-l4;count:1"]
-    arguments[arguments.index("--output") + 1] = str(tmp_path / "new")
+    arguments[arguments.index("--store") + 1] = str(tmp_path / "new")
     resolved = resolve(parser().parse_args(arguments), None, "run", True)
     pipeline = beam.Pipeline("FnApiRunner")
     build(pipeline, resolved, {"accelerator": "type:nvidia-l4;count:1"})
