@@ -103,7 +103,7 @@ def write(path: Path, columns: dict[str, list]) -> None:
 
 
 def embed(folder: Path, glob: str, store: str, *options: str) -> None:
-    assert main(["embed", "--input", str(folder / glob), "--output", str(folder / store), *options]) == 0
+    assert main(["embed", "--input", str(folder / glob), "--store", str(folder / store), *options]) == 0
 
 
 @pytest.fixture
