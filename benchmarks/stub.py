@@ -9,12 +9,12 @@ import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from transforms.beam import embed as embedding
 from transforms.encoder.batches import BatchStats
 from transforms.encoder.encoder import Embedded
 from transforms.encoder.tokenize import Tokenized
 from transforms.pooling import Status
 from transforms.space import Space
+from transforms.steps import load_encoder as loading
 
 
 class Stub:
@@ -41,12 +41,12 @@ class Stub:
 @contextlib.contextmanager
 def stub_encoder() -> Iterator[None]:
     """No model is loaded inside."""
-    load = embedding.load_encoder
-    embedding.load_encoder = lambda job: Stub(Space.from_json(job.run.space))  # type: ignore[assignment, return-value]
+    load = loading.load_encoder
+    loading.load_encoder = lambda job: Stub(Space.from_json(job.run.space))  # type: ignore[assignment, return-value]
     try:
         yield
     finally:
-        embedding.load_encoder = load
+        loading.load_encoder = load
 
 
 def tiny_model(folder: Path, dim: int = 8) -> Path:

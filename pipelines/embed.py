@@ -14,7 +14,7 @@ from pipelines.summary import print_summary
 from pipelines.writing import Writer, recorded, result_of, writing
 from transforms import storage
 from transforms.beam import BuildIndex, Commit, Embed, Plan
-from transforms.beam.commit import CountDuplicateIds
+from transforms.beam.changes import CountDuplicateIds
 from transforms.store.calibrations import keep_calibration
 from transforms.store.manifest import read_manifest
 from transforms.store.run_ids import new_run

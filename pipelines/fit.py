@@ -12,9 +12,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines import beam_flags, command, engines, fit_picture, options
 from pipelines.progress import watched
 from transforms import storage
-from transforms.beam.fit import FitCalibration, FitJob, parts_of
-from transforms.beam.gather import GatherJob
-from transforms.beam.token_statistics import CountJob, FitTokenStatistics
+from transforms.beam.fit import FitCalibration
+from transforms.beam.token_statistics import FitTokenStatistics
 from transforms.calibration import parse_calibration
 from transforms.calibration.fit import SHOWN_ROWS
 from transforms.calibration.methods import AFFINE
@@ -25,7 +24,10 @@ from transforms.errors import OptionError, SentenceBeamError
 from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
 from transforms.space.token_table import METHODS
+from transforms.steps.fit import FitJob, parts_of
 from transforms.steps.fit_result import FitResult, read_result, write_result
+from transforms.steps.gather import GatherJob
+from transforms.steps.token_statistics import CountJob
 from transforms.store import layout, open_store
 from transforms.store.open import Store
 from transforms.store.records import Problem

@@ -16,11 +16,11 @@ from pipelines.embed_options import parser
 from pipelines.progress import duration
 from pipelines.resolve import Resolved, resolve
 from transforms import storage
-from transforms.beam import content
-from transforms.beam.plan import PlanFileFn, checked_plan, list_files
 from transforms.corpus import Span, UnitRows, read_span
 from transforms.corpus.spans import estimated_tokens
+from transforms.steps import content
 from transforms.steps.job import EmbedJob
+from transforms.steps.plan_files import FilePlanner, checked_plan, list_files
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile
 from transforms.store.precision import vector_bytes
@@ -133,14 +133,13 @@ def in_buckets(found: Estimate, spans: list[Span], standing: Manifest | None, jo
 
 def plan_files(job: EmbedJob) -> list[PlannedFile]:
     """The run's plan, made in this process. Raises the first problem."""
-    planner = PlanFileFn(job)
-    planner.setup()
-    listed = [item for glob in job.run.globs for item in list_files(glob, job.input_format)]
-    found = [item for file in listed for item in planner.process(file)]
-    for item in found:
-        if isinstance(item, Problem):
-            raise item.error()
-    return checked_plan([item for item in found if isinstance(item, PlannedFile)], job)
+    planner, planned = FilePlanner(job), []
+    for glob in job.run.globs:
+        for file in list_files(glob, job.input_format):
+            if isinstance(file, Problem):
+                raise file.error()
+            planned.append(planner.plan(file))
+    return checked_plan(planned, job)
 
 
 def estimate(planned: list[PlannedFile], spans: list[Span], pace: Pace | None) -> Estimate:
@@ -161,7 +160,7 @@ def estimate(planned: list[PlannedFile], spans: list[Span], pace: Pace | None) -
 
 def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
     """Embed rows from all over the spans for a few seconds, after a first few that warm up; None without a good row."""
-    from transforms.beam.embed import load_encoder
+    from transforms.steps.load_encoder import load_encoder
 
     began = time.monotonic()
     encoder = load_encoder(job)

@@ -12,8 +12,9 @@ from pipelines.index import record_plan, run_like
 from pipelines.summary import index_lines
 from pipelines.writing import recorded, result_of, writing
 from transforms.beam import BuildIndex, Commit, IndexRequest
-from transforms.beam.recalibrate import Recalibrate, RecalibrateJob
+from transforms.beam.recalibrate import Recalibrate
 from transforms.calibration import Calibration, check_space
+from transforms.steps.recalibrate import RecalibrateJob
 from transforms.store import open_store
 from transforms.store.calibrations import keep_calibration, read_calibration
 from transforms.store.commit import Run

@@ -8,14 +8,13 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.pvalue import TaggedOutput
 
 from transforms.beam import BuildIndex, Commit, IndexRequest
-from transforms.beam import index as steps
-from transforms.beam.commit import commit_together
 from transforms.corpus import InputFile, UnitRows
 from transforms.search import Searcher
 from transforms.space import Space, row_hashes
+from transforms.steps import index_build, index_update_recall, index_update_rows, index_update_segments, index_work
+from transforms.steps.commit_run import commit_run
 from transforms.store.commit import Run, finish
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
@@ -80,7 +79,7 @@ class Nights:
         if pipeline is None:
             record = run_steps(run, units, asked, merge)
             assert not isinstance(record, Problem), record
-            commit_together((None, [*units, record]), run)
+            commit_run([*units, record], run)
         else:
             with pipeline:
                 made = pipeline | "Units" >> beam.Create(units)
@@ -145,29 +144,20 @@ def input_file(name: str) -> InputFile:
 
 def run_steps(run: Run, units: list[Any], request: IndexRequest, merge: bool = False) -> Any:
     """What BuildIndex gives, every step called once in order: an IndexRecord, a Problem or None."""
-    out = _tagged(steps.choose((None, units), run, request, merge), "reads")
-    if "reads" in out:
-        found = _tagged(steps.buckets(_together(steps.read, out["reads"])), "buckets")
-        if "buckets" in found:
-            targets = steps.decide(_together(steps.match, found["buckets"]))
-            found = _tagged(steps.weigh(_together(steps.write, targets)), steps.DONE)
-        out = found
-    if steps.ANEW in out:
-        groups = steps.train(_together(steps.sample, out[steps.ANEW]))
-        return steps.evaluate(_together(steps.build, groups))
-    return out[steps.DONE][0] if steps.DONE in out else None
+    found = list(index_work.choose_work(units, run, request, merge))
+    if found and isinstance(found[0], tuple):
+        found = list(index_work.buckets_to_match(_done(index_update_rows.read, found)))
+    if found and isinstance(found[0], tuple):
+        targets = index_update_segments.decide(_done(index_update_rows.match, found))
+        found = list(index_update_recall.conclude(_done(index_update_segments.build, targets)))
+    if found and isinstance(found[0], index_build.TrainingGroup):
+        works = index_build.train_groups([index_build.sample(group) for group in found])
+        return index_build.conclude([index_build.build(work) for work in works])
+    return found[0] if found else None
 
 
-def _together(step: Any, works: Iterable[Any]) -> tuple[None, list[Any]]:
-    return None, [step(work)[1] for work in works]
-
-
-def _tagged(items: Iterable[Any], main: str) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
-    for item in items:
-        tag, value = (item.tag, item.value) if isinstance(item, TaggedOutput) else (main, item)
-        found.setdefault(tag, []).append(value)
-    return found
+def _done(step: Any, works: Iterable[Any]) -> list[Any]:
+    return [(work[0], step(*work)) for work in works]
 
 
 def nearest(files: Files, text: str, k: int) -> list[float]:

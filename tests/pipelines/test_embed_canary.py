@@ -9,8 +9,8 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, manifest_of, sentences, vectors_of, write_lines
 
-import transforms.beam.embed
 from transforms.encoder import Embedded, Encoder
+from transforms.steps import load_encoder
 from transforms.steps.job import EmbedJob
 
 
@@ -25,7 +25,7 @@ def glob(inputs: Path) -> Path:
 @pytest.fixture
 def moved(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """From its call on, what models give is so far (relative to its length) from what they gave."""
-    original = transforms.beam.embed.load_encoder
+    original = load_encoder.load_encoder
 
     def move(by: float) -> None:
         def load(job: EmbedJob) -> Encoder:
@@ -40,7 +40,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
             encoder.embed = other  # type: ignore[method-assign]
             return encoder
 
-        monkeypatch.setattr("transforms.beam.embed.load_encoder", load)
+        monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", load)
 
     return move
 

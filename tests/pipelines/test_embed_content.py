@@ -50,7 +50,7 @@ def partition() -> str:
 def forbid_model(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From its call on, loading a model fails the test."""
     return lambda: monkeypatch.setattr(
-        "transforms.beam.embed.load_encoder", lambda job: pytest.fail("the model was loaded")
+        "transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
     )
 
 
@@ -224,7 +224,7 @@ def test_an_unchanged_corpus_is_carried_unread(
     write_layout(inputs, spread(collection(60), random.Random(4)), random.Random(4))
     embed(inputs / "**", *OWN_IDS).ok()
     first = check_ledger(store, 56, 6)
-    monkeypatch.setattr("transforms.beam.content.read_span", lambda *_: pytest.fail("a row was read"))
+    monkeypatch.setattr("transforms.steps.content.read_span", lambda *_: pytest.fail("a row was read"))
     embed(inputs / "**", "--max-rejects", 1).ok()
     second = check_ledger(store, 56, 6, carried=56)
     assert (second["shards"], second["buckets"]) == (first["shards"], first["buckets"])

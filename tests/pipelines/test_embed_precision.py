@@ -61,7 +61,7 @@ def ranges_of(store: Path) -> Ranges | None:
 
 
 def forbid(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    patch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

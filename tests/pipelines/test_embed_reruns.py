@@ -51,7 +51,7 @@ def test_carrying_over_loads_no_model(
     embed: Run, two_files: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embed(two_files).ok()
-    monkeypatch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
     embed(two_files).ok()
 
 
@@ -325,8 +325,8 @@ def test_a_file_that_changes_between_plan_and_reading(
     write_lines(inputs / "b.txt", sentences(10))
     embed(inputs / "b.txt").ok()
     before = (store / "manifest.json").read_bytes()
-    module = "content" if partition == "content" else "plan"
-    _once_before(monkeypatch, f"transforms.beam.{module}.write_plan", lambda: change(path))
+    module = "content" if partition == "content" else "plan_files"
+    _once_before(monkeypatch, f"transforms.steps.{module}.write_plan", lambda: change(path))
     embed(inputs / "*").failed(1, path, "while the run read it")
     assert (store / "manifest.json").read_bytes() == before
 
@@ -349,7 +349,7 @@ def test_after_a_change_the_next_run_keeps_the_units_of_the_other_files(
         write_lines(inputs / f"{i}.txt", sentences(5, 5 * i))
     path = inputs / "3.txt"
     with monkeypatch.context() as patch:
-        _once_before(patch, "transforms.beam.plan.write_plan", lambda: grow(path))
+        _once_before(patch, "transforms.steps.plan_files.write_plan", lambda: grow(path))
         embed(inputs / "*").failed(1, path)
     made = files_in(store, "embeddings")
     embed(inputs / "*").ok()

@@ -300,7 +300,7 @@ def test_damaged_sidecars_cost_nothing(embed: Run, inputs: Path, store: Path, mo
     before = files_in(store, "embeddings")
     for path, damage in zip(sorted((store / "sidecars").iterdir()), DAMAGES.values(), strict=True):
         damage(path)
-    monkeypatch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("embedded again"))
+    monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("embedded again"))
     embed(inputs / "*").ok()
     rows = 5 * len(DAMAGES)
     check_ledger(store, rows, embedded=rows)

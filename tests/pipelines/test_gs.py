@@ -14,7 +14,7 @@ from helpers.corpora import manifest_of, sentences, write_lines, write_parquet
 from helpers.gcs import Gcs, other_server
 
 from transforms import storage
-from transforms.beam import plan
+from transforms.steps import plan_files as plan
 from transforms.store import lease, open_store
 
 FIELDS = ("unit", "path", "rows", "read", "rejected", "tokens", "bytes", "sha256", "rejects")

@@ -74,7 +74,7 @@ def test_another_index_costs_no_encoding(
 ) -> None:
     glob = corpus()
     embed(glob, *OPTIONS).ok()
-    monkeypatch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
     assert "trained" not in embed(glob, "--index", "auto").ok().out
     assert check_ledger(store, 300, carried=300)["index"]["factory"] == "Flat"
     out = embed(glob, "--index", "IVF4,SQ8").ok().out
@@ -104,7 +104,12 @@ def test_an_index_is_brought_up_to_date_over_nights_that_had_none(
 
 @pytest.mark.parametrize(
     "step",
-    ["index_update_rows.read", "index_update_rows.match", "index_update_segments.build", "index_update_segments.weigh"],
+    [
+        "index_update_rows.read",
+        "index_update_rows.match",
+        "index_update_segments.build",
+        "index_update_recall.conclude",
+    ],
 )
 def test_a_night_that_breaks_down_in_the_index_is_done_by_the_next_run(
     run: Run,

@@ -125,7 +125,7 @@ def run_nights(
 def one_model(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
     """The model is loaded once for all nights: what is tested here is what happens around it."""
     encoder = Encoder.load(str(model), dtype="float32")
-    monkeypatch.setattr("transforms.beam.embed.load_encoder", lambda job: encoder)
+    monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: encoder)
 
 
 @PARTITIONS

@@ -419,7 +419,7 @@ def test_an_index_that_cannot_be_built_costs_no_vector(
     assert not store.exists()
     embed(inputs / "*", "--index", "IVF1000000,Flat").failed(2, "--index", "IVF1000000,Flat")
     assert manifest_of(store) is None
-    monkeypatch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("embedded again"))
+    monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("embedded again"))
     embed(inputs / "*", "--index", "Flat").ok()
     check_ledger(store, 3, embedded=3)
 

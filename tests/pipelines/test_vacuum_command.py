@@ -96,7 +96,7 @@ def test_a_crashed_nights_work_is_taken_up_after_a_vacuum(
     write_lines(inputs / "b.txt", ["", *sentences(5, 5)])
     embed(inputs / "*").failed(3)
     run("vacuum", "--store", store, "--keep", 1).ok()
-    monkeypatch.setattr("transforms.beam.embed.load_encoder", lambda job: pytest.fail("embedded again"))
+    monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("embedded again"))
     embed(inputs / "*", "--max-rejects", 1).ok()
     assert len(ids_of(store)) == 10
 

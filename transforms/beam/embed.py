@@ -12,27 +12,21 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.shared import Shared
 
 from transforms import progress
-from transforms.beam.content import Group, Key, PackedRows, ReadRowsFn, piece_unit
-from transforms.beam.crash_guard import marked
-from transforms.beam.job import PROBLEMS, check_worker
+from transforms.beam.content import ReadRowsFn
+from transforms.beam.graph import PROBLEMS, check_worker
 from transforms.beam.quantize import quantized
-from transforms.corpus import Columns, Span, UnitRows, read_span
-from transforms.errors import DataGateError, SentenceBeamError, SpaceMismatchError
-from transforms.space import Space
-from transforms.steps.embed_units import Stages, encoded
-from transforms.steps.finish import Output
+from transforms.corpus import Span, UnitRows
+from transforms.corpus.blocks import PackedRows
+from transforms.errors import SentenceBeamError
+from transforms.steps.content import Group, Key, piece_unit
+from transforms.steps.crash_guard import marked
+from transforms.steps.embed_units import UnitEmbedder, read_spans
 from transforms.steps.job import EmbedJob
-from transforms.store.calibrations import read_calibration
-from transforms.store.canary import TEXTS, Canary
+from transforms.steps.load_encoder import load_checked_encoder
 from transforms.store.lease import Renewal
-from transforms.store.precision import kept_ranges, of_floats
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.reuse import LastSnapshot
-from transforms.store.shards import pooled_of
-from transforms.store.units import UnitStore
 
 if TYPE_CHECKING:
-    from transforms.calibration import Calibration
     from transforms.encoder import Encoder
 
 NAMESPACE = "embed"
@@ -45,7 +39,7 @@ COUNTED = (
 
 
 class Embed(beam.PTransform):
-    """Plan's `spans` -> `units`, a UnitRecord for each once it stands; `problems`, which end the run instead.
+    """Plan's `spans` -> `units`, a UnitRecord for each once it is written; `problems`, which end the run instead.
 
     Where ranges are to be fitted, `ranges` has what the commit is to say of them, and is None otherwise.
     `hints` are Beam resource hints (`accelerator`, `min_ram`) for this step alone.
@@ -65,7 +59,7 @@ class Embed(beam.PTransform):
     def _by_file(self, spans: beam.PCollection) -> Any:
         return spans | "EmbedUnits" >> self._step(EmbedSpansFn).with_outputs(PROBLEMS, main="units")
 
-    def _by_content(self, spans: beam.PCollection) -> "Embedded":
+    def _by_content(self, spans: beam.PCollection) -> "EmbeddedUnits":
         read = spans | "ReadRows" >> beam.ParDo(ReadRowsFn(self._job)).with_outputs(PROBLEMS, main="blocks")
         buckets = self._step(EmbedBucketsFn).with_outputs(PROBLEMS, PIECES, main="units")
         light = read.blocks | "Group" >> beam.GroupByKey() | "EmbedUnits" >> buckets
@@ -74,14 +68,14 @@ class Embed(beam.PTransform):
         heavy = light.pieces | "GroupPieces" >> beam.GroupByKey() | "EmbedUnitsOfPieces" >> pieces
         units = (light.units, heavy.units) | "Units" >> beam.Flatten()
         problems = (read.problems, light.problems, heavy.problems) | "Problems" >> beam.Flatten()
-        return Embedded(units, problems)
+        return EmbeddedUnits(units, problems)
 
     def _step(self, fn: "type[EmbedFn]") -> Any:
         return beam.ParDo(fn(self._job, self._shared)).with_resource_hints(**self._hints)
 
 
-class Embedded(NamedTuple):
-    """What embedding gives."""
+class EmbeddedUnits(NamedTuple):
+    """The records of written units, and problems."""
 
     units: beam.PCollection
     problems: beam.PCollection
@@ -99,20 +93,16 @@ class EmbedFn(beam.DoFn):
         self._encoder: Encoder | None = None
         self._problem: Problem | None = None
         self._renew = Renewal(self._job.root, self._job.run.id)
-        job, space, entry = self._job, self._job.run.first_space, self._job.run.ranges
-        last = LastSnapshot(job.root, job.run.previous if job.reuse else None, space)
-        ranges = kept_ranges(job.root, entry) if entry else None
-        store, output = UnitStore(job.root, space, ranges, job.run.id), Output(space, partial(calibration_of, job))
-        self._stages = Stages(job, store, self._load, self._on_batch, last, output)
+        self._embedder = UnitEmbedder.of_job(self._job, self._load, self._on_batch)
 
     def embed(self, name: str, units: Units) -> Iterator[Any]:
         """The records of an element's units as they are written, or the problem that ends the run."""
-        if self._problem is not None:  # the run is lost already; a rerun takes up from what stands
+        if self._problem is not None:  # the run is lost already; a rerun goes on from what is finished
             yield TaggedOutput(PROBLEMS, self._problem)  # again: what a bundle that is retried said is forgotten
             return
         try:
             with self._marked(name, units):
-                for record in self._stages.run(units()):
+                for record in self._embedder.embed(units()):
                     self._renew()
                     self._count(record)
                     yield record
@@ -121,10 +111,10 @@ class EmbedFn(beam.DoFn):
             yield TaggedOutput(PROBLEMS, self._problem)
 
     def embed_one_by_one(self, units: Units, tell: Callable[[str], None]) -> None:
-        """Write the units, nothing at once, and tell each before it is begun."""
+        """Write the units, one at a time, and tell each before it is begun."""
         for rows in units():
             tell(f"unit {rows.name}" + (f" ({rows.relative}, {rows.start} to {rows.stop})" if rows.file else ""))
-            for _ in self._stages.run(iter([rows])):
+            for _ in self._embedder.embed(iter([rows])):
                 self._renew()
 
     def _marked(self, name: str, units: Units) -> AbstractContextManager[None]:
@@ -140,10 +130,8 @@ class EmbedFn(beam.DoFn):
             return self._encoder
 
     def _checked_encoder(self) -> "Encoder":
-        check_worker(self._job)
-        encoder = load_encoder(self._job)
-        check_canary(self._job, encoder)
-        return encoder
+        check_worker(self._job.run)
+        return load_checked_encoder(self._job)
 
     def _on_batch(self, rows: int, tokens: int) -> None:
         progress.advance(rows, tokens)
@@ -183,55 +171,12 @@ class EmbedPieceFn(EmbedFn):
 
 
 def one_by_one(job: EmbedJob, units: Units, tell: Callable[[str], None]) -> None:
-    """An element's work as a process does it that has nothing else to do."""
+    """Write an element's units as a process does that has nothing else to do."""
     fn = EmbedFn(job, Shared())
     fn.setup()
     fn.embed_one_by_one(units, tell)
 
 
-def read_spans(spans: list[Span], columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
-    """The units of the spans, in order."""
-    return (rows for span in spans for rows in read_span(span, columns, unit_tokens))
-
-
 def read_piece(key: tuple[str, int], blocks: list[bytes]) -> Iterator[UnitRows]:
-    """The one unit that a piece is."""
+    """The one unit that a piece of a heavy bucket is."""
     yield piece_unit(key, blocks)
-
-
-def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
-    """Embed the store's canary; raises DataGateError where its vectors moved by more than the run allows.
-
-    The first worker of a store's first run keeps what it finds.
-    """
-    file = job.run.canary_file
-    kept = file.read()
-    texts = kept.texts if kept else TEXTS
-    tokenized = encoder.tokenize(texts)
-    pooled = pooled_of(encoded(tokenized, encoder.embed(tokenized)), job.run.space["normalize"])
-    drift = (kept or file.keep(Canary(texts, pooled))).drift(pooled)
-    if drift > job.max_drift:
-        raise DataGateError(
-            f"the model's vectors of {file.full_path} moved by a cosine distance of {drift:.2g}, more than "
-            f"--max-drift {job.max_drift:g} allows: a library, type or processor changed since the store was begun; "
-            "go back to it, or embed everything anew with --reembed"
-        )
-
-
-def calibration_of(job: EmbedJob) -> "Calibration | None":
-    """The run's calibration."""
-    return read_calibration(job.calibration) if job.calibration else None
-
-
-def load_encoder(job: EmbedJob) -> "Encoder":
-    """The run's encoder; raises SpaceMismatchError where the files here make another space than the run's."""
-    from transforms.encoder import Encoder
-
-    encoder = Encoder.load(job.model, calibration=calibration_of(job) or "", **job.encoder)
-    wanted = of_floats(Space.from_json(job.run.space))
-    if encoder.space.id != wanted.id:
-        fields = ", ".join(wanted.differences(encoder.space))
-        raise SpaceMismatchError(
-            f"{job.model} on this worker makes another space than the run's ({fields} differ); install the same files"
-        )
-    return encoder

@@ -1,36 +1,11 @@
 """FitCalibration: shards of a store -> a calibration of their pooled vectors."""
 
-import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
 
 import apache_beam as beam
 
-from transforms import progress, storage
-from transforms.beam.gather import Gather, Gathered, GatherJob, take_sample
-from transforms.calibration import parse_calibration
-from transforms.calibration.fit import Outcome, fit_calibration
-from transforms.errors import SentenceBeamError
-from transforms.steps.fit_result import FitResult, write_result
-from transforms.store.records import Problem
-
-PARTS = 64
-
-
-@dataclass(frozen=True)
-class FitJob:
-    """What to fit (a SPEC), on what, where to write it.
-
-    `narrow`: rows passed through 16-bit numbers. `fitted_on` is what the calibration remembers.
-    """
-
-    run: str
-    method: str
-    output: str
-    gather: GatherJob
-    narrow: bool
-    fitted_on: dict[str, Any]
+from transforms.steps.fit import FitJob, fit
+from transforms.steps.gather import Gathered, GatherJob, gather
 
 
 class FitCalibration(beam.PTransform):
@@ -44,50 +19,43 @@ class FitCalibration(beam.PTransform):
         return parts | "Gather" >> Gather(self._job.gather) | "Fit" >> beam.Map(fit, self._job)
 
 
-def parts_of(shards: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
-    """Shards in at most 64 numbered parts of even length: enough to spread, few enough accumulators."""
-    count = min(PARTS, len(shards))
-    bounds = [len(shards) * number // count for number in range(count + 1)] if count else [0]
-    return [(number, tuple(shards[bounds[number] : bounds[number + 1]])) for number in range(count)]
+class Gather(beam.PTransform):
+    """Numbered parts of a store's shards -> one Gathered of all of them.
+
+    Moments are exact for any number of shards: what order and split change is rounding (about 1e-15 relative).
+    """
+
+    def __init__(self, job: GatherJob):
+        super().__init__()
+        self._job = job
+
+    def expand(self, parts: beam.PCollection) -> beam.PCollection:
+        return (
+            parts
+            | "Spread" >> beam.Reshuffle()
+            | "Read" >> beam.Map(gather, self._job)
+            | "Merge" >> beam.CombineGlobally(MergeGatheredFn())
+        )
 
 
-def fit(gathered: Gathered, job: FitJob) -> FitResult:
-    """Fit, write the calibration, the file that makes it whole last, and how the run ended."""
-    try:
-        if gathered.problem is not None:
-            raise gathered.problem.error()
-        outcome = _fitted(gathered, job)
-    except SentenceBeamError as error:
-        problem = Problem.of(error)
-        result = FitResult(job.run, problem.exit_code, problem.message)
-    else:
-        result = FitResult(job.run, 0, "", _figures(outcome))
-        for name, data in outcome.calibration.to_files().items():
-            storage.overwrite(storage.join(job.output, name), data)
-    write_result(job.output, result)
-    return result
+class MergeGatheredFn(beam.CombineFn):
+    """Merges what was gathered of parts, in any order."""
 
+    def create_accumulator(self) -> Gathered:
+        """Nothing gathered yet: no moments, no samples, no problem."""
+        return Gathered()
 
-def _fitted(gathered: Gathered, job: FitJob) -> Outcome:
-    spec, rows = parse_calibration(job.method), take_sample(gathered, job.gather.want)
-    return fit_calibration(spec, gathered.moments, rows, job.fitted_on, narrow=job.narrow, progress=_tell)
+    def add_input(self, total: Gathered, part: Gathered) -> Gathered:
+        """The total and a part together."""
+        return total.merge(part)
 
+    def merge_accumulators(self, accumulators: Iterable[Gathered]) -> Gathered:
+        """What all accumulators hold together."""
+        total = Gathered()
+        for part in accumulators:
+            total = total.merge(part)
+        return total
 
-def _tell(step: int, steps: int, loss: float) -> None:
-    text = f"step {step:,} of {steps:,}, held-out loss {loss:.4f} bits a component"
-    progress.tell(text)
-    logging.getLogger(__name__).info(text)
-
-
-def _figures(outcome: Outcome) -> dict[str, Any]:
-    info = outcome.calibration.info
-    return {
-        "method": info["method"],
-        "digest": info["digest"],
-        "n": info["fitted_on"]["n"],
-        "input_dim": info["input_dim"],
-        "dim": info["dim"],
-        **info["summary"],
-        "shape_before": outcome.before.to_json(),
-        "shape_after": outcome.after.to_json(),
-    }
+    def extract_output(self, total: Gathered) -> Gathered:
+        """The total as it is."""
+        return total

@@ -1,57 +1,17 @@
-"""Token statistics of a corpus: files -> spans -> counts, which add up exactly however the corpus is split."""
+"""FitTokenStatistics: files of a corpus -> spans -> counts -> one file of statistics."""
 
-import operator
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import apache_beam as beam
-import numpy as np
 
-from transforms import storage
-from transforms.corpus import Columns, InputFile, Span, plan_file, read_span
-from transforms.corpus.spans import check_columns
-from transforms.errors import OptionError, SentenceBeamError, SpaceMismatchError
-from transforms.space import resolve_model
-from transforms.space.identity import tokenizer_digest
-from transforms.steps.fit_result import FitResult, write_result
+from transforms.corpus import Span
+from transforms.steps.token_statistics import Counted, CountJob, SpanCounter, plan_spans, write_statistics
 from transforms.store.records import Problem
-
-if TYPE_CHECKING:
-    from transforms.encoder.tokenize import TextTokenizer
-    from transforms.pooling import TokenStatistics
-
-UNIT_TOKENS = 262_144
-
-
-@dataclass(frozen=True)
-class CountJob:
-    """What to count (`tfidf` documents or `token-counts` occurrences), with which tokenizer, and where to write it.
-
-    `tokenizer` is the digest that the model's tokenizer must have wherever it is loaded.
-    """
-
-    run: str
-    method: str
-    model: str
-    revision: str | None
-    tokenizer: str
-    text_column: str
-    output: str
-
-
-@dataclass(frozen=True)
-class Counted:
-    """Statistics of a part of the corpus (None: of nothing yet), its rejected rows, and what went wrong."""
-
-    statistics: "TokenStatistics | None" = None
-    rejected: int = 0
-    problem: Problem | None = None
 
 
 class FitTokenStatistics(beam.PTransform):
-    """Input files -> one FitResult; the statistics stand in the job's output folder if it is a success."""
+    """Input files -> one FitResult; the statistics are in the job's output folder if it is a success."""
 
     def __init__(self, job: CountJob):
         super().__init__()
@@ -64,19 +24,9 @@ class FitTokenStatistics(beam.PTransform):
             | "PlanFile" >> beam.FlatMap(plan_spans, self._job.text_column)
             | "SpreadSpans" >> beam.Reshuffle()
             | "CountSpan" >> beam.ParDo(CountSpanFn(self._job))
-            | "Add" >> beam.CombineGlobally(AddCounted())
+            | "Add" >> beam.CombineGlobally(AddCountedFn())
             | "Write" >> beam.Map(write_statistics, self._job)
         )
-
-
-def plan_spans(file: InputFile, text_column: str) -> Iterator[Span | Problem]:
-    """The spans of a file, or why it cannot be read."""
-    try:
-        if file.format == "parquet":
-            check_columns(file, text_column, None, ())
-        yield from plan_file(file, text_column, UNIT_TOKENS)
-    except SentenceBeamError as error:
-        yield Problem.of(error)
 
 
 class CountSpanFn(beam.DoFn):
@@ -86,90 +36,30 @@ class CountSpanFn(beam.DoFn):
         self._job = job
 
     def setup(self) -> None:
-        self._tokenizer: TextTokenizer | None = None
+        self._counter = SpanCounter(self._job)
 
     def process(self, span: Span | Problem) -> Iterator[Counted]:
-        if isinstance(span, Problem):
-            yield Counted(problem=span)
-            return
-        try:
-            for unit in read_span(span, Columns(self._job.text_column), UNIT_TOKENS):
-                yield Counted(self._count(unit.texts), len(unit.rejects))
-        except SentenceBeamError as error:
-            yield Counted(problem=Problem.of(error))
-
-    def _count(self, texts: list[str]) -> "TokenStatistics":
-        from transforms.pooling import TokenStatistics
-
-        tokenizer = self._load()
-        tokenized = tokenizer(texts)
-        plain = ~np.isin(tokenized.ids, tokenizer.special_ids)
-        before = np.concatenate([[0], np.cumsum(plain)])
-        ids, offsets = tokenized.ids[plain], before[tokenized.offsets]
-        return TokenStatistics.count(self._job.method, self._job.tokenizer, ids, offsets, tokenizer.vocabulary)
-
-    def _load(self) -> "TextTokenizer":
-        if self._tokenizer is None:
-            from transforms.encoder.tokenize import TextTokenizer
-
-            files = resolve_model(self._job.model, self._job.revision)
-            if tokenizer_digest(files) != self._job.tokenizer:
-                raise SpaceMismatchError(
-                    f"{self._job.model} on this worker has another tokenizer; install the same files"
-                )
-            self._tokenizer = TextTokenizer(files)
-        return self._tokenizer
+        yield from self._counter.count(span)
 
 
-class AddCounted(beam.CombineFn):
+class AddCountedFn(beam.CombineFn):
     """Adds statistics of parts of a corpus: integers, so that neither order nor split matters."""
 
     def create_accumulator(self) -> Counted:
-        """Nothing counted yet."""
+        """The statistics of no text."""
         return Counted()
 
     def add_input(self, total: Counted, part: Counted) -> Counted:
-        """Both together; of two problems the one whose message sorts first."""
-        known = [counted.statistics for counted in (total, part) if counted.statistics is not None]
-        statistics = reduce(operator.add, known) if known else None
-        problems = [counted.problem for counted in (total, part) if counted.problem is not None]
-        problem = min(problems, key=lambda found: found.message) if problems else None
-        return Counted(statistics, total.rejected + part.rejected, problem)
+        """The statistics of the total and a part."""
+        return total.add(part)
 
     def merge_accumulators(self, accumulators: Iterable[Counted]) -> Counted:
-        """All together."""
+        """The statistics of all accumulators together."""
         total = Counted()
         for part in accumulators:
-            total = self.add_input(total, part)
+            total = total.add(part)
         return total
 
     def extract_output(self, total: Counted) -> Counted:
-        """What was counted."""
+        """The total as it is."""
         return total
-
-
-def write_statistics(counted: Counted, job: CountJob) -> FitResult:
-    """Write the statistics, the file that makes them whole last, and how the run ended."""
-    result = _result(counted, job)
-    if result.exit_code == 0 and counted.statistics is not None:
-        for name, data in counted.statistics.to_files().items():
-            storage.overwrite(storage.join(job.output, name), data)
-    write_result(job.output, result)
-    return result
-
-
-def _result(counted: Counted, job: CountJob) -> FitResult:
-    problem, statistics = counted.problem, counted.statistics
-    if problem is None and (statistics is None or statistics.documents == 0):
-        problem = Problem.of(OptionError("--input holds no row with text; check --input and --text-column"))
-    if problem is not None or statistics is None:
-        found = problem or Problem.of(OptionError("nothing was counted"))
-        return FitResult(job.run, found.exit_code, found.message, {"rejected": counted.rejected})
-    figures = {
-        "documents": statistics.documents,
-        "rejected": counted.rejected,
-        "tokens": int(statistics.counts.sum()),
-        "distinct": int(np.count_nonzero(statistics.counts)),
-        "digest": statistics.digest,
-    }
-    return FitResult(job.run, 0, "", figures)

@@ -1,28 +1,29 @@
-"""Units through read | tokenise | forward | write: stages that overlap and hold few units at a time.
-
-Knows the encoder and the store and brings them together; no Beam here.
-"""
+"""Units through read | tokenise | forward | write: stages that overlap and hold few units at a time."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from transforms.corpus import Rejected, UnitRows
+from transforms.corpus import Columns, Rejected, Span, UnitRows, read_span
 from transforms.corpus.rows import EXCERPT
 from transforms.space import row_hashes
-from transforms.steps.finish import Output
+from transforms.steps.finish import Finisher
+from transforms.steps.job import EmbedJob
+from transforms.store.calibrations import read_calibration
+from transforms.store.precision import kept_ranges
 from transforms.store.records import UnitRecord, reused
 from transforms.store.reuse import Found, LastSnapshot
 from transforms.store.shards import Vectors, unit_digest
 from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
 
 if TYPE_CHECKING:
+    from transforms.calibration import Calibration
     from transforms.encoder import Embedded, Encoder, Tokenized
-    from transforms.steps.job import EmbedJob
 
 UNITS_BEING_WRITTEN = 2
 
@@ -44,20 +45,33 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Stages:
-    """What the stages need; `encoder` loads the model on first use, so that a run with nothing to embed loads none.
+class UnitEmbedder:
+    """Writes units with their vectors; the stages of several units overlap.
 
-    `last` is the snapshot whose vectors are reused, `output` finishes those that are pooled only.
+    `encoder` loads the model on first use, so that a run with nothing to embed loads none. `on_batch` is called with
+    the rows and tokens of each batch. `last` is the snapshot whose vectors are reused, `finisher` makes final vectors
+    of those that are pooled only.
     """
 
-    job: "EmbedJob"
+    generation: int
     store: UnitStore
     encoder: Callable[[], "Encoder"]
     on_batch: Callable[[int, int], None]
     last: LastSnapshot
-    output: Output
+    finisher: Finisher
 
-    def run(self, units: Iterator[UnitRows]) -> Iterator[UnitRecord]:
+    @classmethod
+    def of_job(
+        cls, job: EmbedJob, encoder: Callable[[], "Encoder"], on_batch: Callable[[int, int], None]
+    ) -> "UnitEmbedder":
+        """The embedder of a run."""
+        run, space = job.run, job.run.first_space
+        ranges = kept_ranges(job.root, run.ranges) if run.ranges else None
+        store = UnitStore(job.root, space, ranges, run.id)
+        last = LastSnapshot(job.root, run.previous if job.reuse else None, space)
+        return cls(run.generation, store, encoder, on_batch, last, Finisher(space, partial(calibration_of, job)))
+
+    def embed(self, units: Iterator[UnitRows]) -> Iterator[UnitRecord]:
         """The record of every unit, each as soon as it is written, in order."""
         with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as preparer, ThreadPoolExecutor(1) as writer:
             writing: deque[Future[UnitRecord]] = deque()
@@ -70,7 +84,7 @@ class Stages:
 
     def _prepare(self, rows: UnitRows) -> UnitRecord | Work:
         hashes = row_hashes(rows.texts)
-        digest = unit_digest(self.store.space, rows, hashes, self.job.run.generation, self.store.ranges)
+        digest = unit_digest(self.store.space, rows, hashes, self.generation, self.store.ranges)
         unit = PreparedUnit(rows, hashes, digest)
         record = self.store.finished(unit)
         if record is not None:
@@ -88,7 +102,7 @@ class Stages:
         found = self.last.of_unit(rows).find(hashes)
         if found.vectors is None or self.last.is_final:
             return found
-        good, vectors = self.output.of(found.vectors)
+        good, vectors = self.finisher.finish(found.vectors)
         return replace(found, places=found.places[good], vectors=vectors)
 
     def _forward(self, item: Work, writer: Executor) -> "Future[UnitRecord]":
@@ -96,13 +110,23 @@ class Stages:
         return writer.submit(self._write, item, embedded)
 
     def _write(self, item: Work, embedded: "Embedded | None") -> UnitRecord:
-        vectors, status = gather(item, embedded)
+        vectors, status = merge_found_and_embedded(item, embedded)
         unit, inverse = item.unit, item.inverse
         good, late = split_by_status(unit.rows, status)
         if late:
             unit = replace(unit, rows=take_rows(unit.rows, good), hashes=[unit.hashes[i] for i in good])
             vectors, inverse = vectors.take(good), inverse[good]
         return self.store.write(unit, vectors, late, count(inverse, item.found, status, embedded))
+
+
+def calibration_of(job: EmbedJob) -> "Calibration | None":
+    """The calibration that a run applies."""
+    return read_calibration(job.calibration) if job.calibration else None
+
+
+def read_spans(spans: list[Span], columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
+    """The units of the spans, in order."""
+    return (rows for span in spans for rows in read_span(span, columns, unit_tokens))
 
 
 def ahead(executor: Executor, items: Iterator[Item]) -> Iterator[Item]:
@@ -115,6 +139,7 @@ def ahead(executor: Executor, items: Iterator[Item]) -> Iterator[Item]:
 
 
 def _done(record: UnitRecord) -> "Future[UnitRecord]":
+    """A future that has the record already."""
     future: Future[UnitRecord] = Future()
     future.set_result(record)
     return future
@@ -140,7 +165,7 @@ def taken(items: list[Item], places: list[int]) -> list[Item]:
     return items if len(places) == len(items) else [items[i] for i in places]
 
 
-def gather(item: Work, embedded: "Embedded | None") -> tuple[Vectors, np.ndarray]:
+def merge_found_and_embedded(item: Work, embedded: "Embedded | None") -> tuple[Vectors, np.ndarray]:
     """Vectors and statuses of every row, from those of the distinct texts, found and embedded."""
     from transforms.pooling import Status
 
@@ -157,7 +182,7 @@ def gather(item: Work, embedded: "Embedded | None") -> tuple[Vectors, np.ndarray
 
 
 def encoded(tokenized: "Tokenized", embedded: "Embedded") -> Vectors:
-    """What the encoder gave, as shards hold it."""
+    """The vectors of tokenized texts as shards hold them."""
     used = np.diff(tokenized.offsets)
     return Vectors(
         embedding=embedded.vectors,

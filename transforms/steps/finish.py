@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Output:
-    """The last stage of a space; its calibration is read when it is first needed."""
+class Finisher:
+    """The last stage of a space, from pooled to final vectors; its calibration is read when it is first needed."""
 
     space: Space
     read_calibration: "Callable[[], Calibration | None]"
@@ -25,18 +25,18 @@ class Output:
     def _calibration(self) -> "Calibration | None":
         return self.read_calibration()
 
-    def of(self, vectors: Vectors) -> tuple[np.ndarray, Vectors]:
-        """Rows that pooled vectors (in `embedding`) give a final vector for, int64 [n], and these with it.
+    def finish(self, vectors: Vectors) -> tuple[np.ndarray, Vectors]:
+        """The rows of pooled vectors (in `embedding`) that get a final vector, int64 [n], and these with it.
 
-        The others become zero or are not finite.
+        The vectors of the other rows become zero or are not finite.
         """
         import torch
 
-        from transforms.encoder.output import finish
+        from transforms.encoder import output
         from transforms.pooling import Status
 
         pooled = np.require(vectors.embedding, requirements="W")  # torch warns of what it could not write to
-        done = finish(torch.from_numpy(pooled), self.space, self._calibration)
+        done = output.finish(torch.from_numpy(pooled), self.space, self._calibration)
         kept = None if done.pooled is None else done.pooled.numpy()
         good = np.flatnonzero(done.status.numpy() == int(Status.OK))
         return good, replace(vectors, embedding=done.vectors.numpy(), pooled=kept).take(good)

@@ -1,8 +1,8 @@
-"""The held-out rows: texts chosen by hash that stay out of the lists, with their true neighbours, from night to night.
+"""The held-out rows: texts chosen by hash that stay out of the lists, with their true neighbours, kept between runs.
 
-All rows of a held-out text stand in one small Flat segment, which every search scans. Recall is measured by these texts
-over all other rows, so their true neighbours are kept in a file of the index: a night that changes few rows changes few
-of them.
+All rows of a held-out text are in one small Flat segment, which every search scans. Recall is measured by these texts
+over all other rows, so their true neighbours are kept in a file of the index: few of them change in a run
+that changes few rows.
 """
 
 import io
@@ -27,7 +27,7 @@ def held_out_below(rows: int) -> int:
 
 
 def tuning_half(texts: np.ndarray) -> np.ndarray:
-    """Which texts (hashes uint8 [q, 16]) tune nprobe, bool [q]; recall is reported on the others, night after night."""
+    """Which texts (hashes uint8 [q, 16]) tune nprobe, bool [q]; recall is reported on the others, in every run."""
     return texts[:, 15] % 2 == 0
 
 
@@ -38,17 +38,17 @@ def reporting_half(texts: np.ndarray) -> np.ndarray:
 
 
 def newly_held_out(
-    hashes: np.ndarray, below: int, crowded: np.ndarray, standing: np.ndarray
+    hashes: np.ndarray, below: int, crowded: np.ndarray, held: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Which new rows (hashes uint8 [n, 16]) join the held-out segment, bool [n], and the texts too many for it.
 
-    `crowded` are texts that stay in the lists, `standing` those of the rows that are held out already, with repeats;
-    both as keys. The texts returned have become crowded tonight.
+    `crowded` are texts that stay in the lists, `held` those of the rows that are held out already, with repeats; both
+    as keys. The texts returned are crowded from now on.
     """
     keys = as_keys(hashes)
     chosen = select(held_out_keys(hashes), below) & ~np.isin(keys, crowded)
     texts, place, copies = np.unique(keys[chosen], return_inverse=True, return_counts=True)
-    total = copies + _count(standing, texts)
+    total = copies + _count(held, texts)
     chosen[chosen] = (total <= COPIES_HELD_OUT)[place]
     return chosen, texts[total > COPIES_HELD_OUT]
 
@@ -60,7 +60,7 @@ def _count(items: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownQueries:
     """The texts that recall is reported on, and those that have the key of a held-out text but stay in the lists.
 
     `texts` uint8 [q, 16] ascending; `gains` float32 and `positions` int64 [q, 4k], `bound` float32 [q] as
@@ -88,7 +88,7 @@ class Known:
         return sink.getvalue()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Known":
+    def from_bytes(cls, data: bytes) -> "KnownQueries":
         """What `to_bytes` gave."""
         table = table_of(data)
         depth = int(table.schema.metadata[b"depth"])

@@ -1,5 +1,6 @@
-"""An index built anew over a store's shards: sample, train, build each segment, evaluate. No Beam here."""
+"""An index trained and built over a store's shards: sample, train, build each segment, measure recall."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,10 +28,10 @@ from transforms.steps import held_out
 from transforms.steps.index_files import (
     RECALL_FILES,
     Folder,
+    IndexRecord,
     K,
     Segment,
     closeness_of,
-    entry_of,
     leave_recall,
     locate,
     most_rows,
@@ -38,10 +39,11 @@ from transforms.steps.index_files import (
     stack,
     take_recall,
 )
-from transforms.steps.index_update import NightJob, Shard
-from transforms.steps.index_update import scratch_files as scratch_of_night
+from transforms.steps.index_update import IndexUpdateJob, ShardRows
+from transforms.steps.index_update import scratch_files as scratch_of_update
 from transforms.steps.job import IndexRequest
 from transforms.store import locators
+from transforms.store.lease import kept_alive
 
 PREFIX = "index"
 
@@ -50,7 +52,7 @@ PREFIX = "index"
 class IndexJob:
     """One index build: where, what, why, and the thresholds under which a row is sampled or held out.
 
-    `night` is given where steps that followed the last index ran before, whose files nobody needs any more.
+    `update` is given where an update of the last index was tried before, whose files nobody needs any more.
     """
 
     root: str
@@ -59,31 +61,39 @@ class IndexJob:
     rows: int
     request: IndexRequest
     why: str
-    night: NightJob | None = None
+    update: IndexUpdateJob | None = None
 
     @property
     def folder(self) -> Folder:
-        """What the steps read and write."""
+        """The files that the steps read and write."""
         return Folder(self.root, self.run, PREFIX)
 
     @property
     def held_out_below(self) -> int:
-        """Threshold on `held_out_keys`."""
+        """The threshold on `held_out_keys` under which a text is held out."""
         return held_out.held_out_below(self.rows)
 
     @property
     def sample_below(self) -> int:
-        """Threshold on `sample_keys`; a little more than asked for, since held-out rows are left out of it."""
+        """The threshold on `sample_keys` under which a row is sampled: some more, as held-out rows are left out."""
         wanted = self.plan.train_rows
         return sample_threshold(wanted + wanted // 5 + 1, self.rows) if wanted else 0
 
 
 @dataclass(frozen=True)
-class Group:
+class ShardGroup:
     """Shards that make one segment; paths relative to the store."""
 
     number: int
     shards: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TrainingGroup:
+    """One group of a build, to be sampled."""
+
+    job: IndexJob
+    group: ShardGroup
 
 
 @dataclass(frozen=True)
@@ -96,19 +106,40 @@ class Trained:
     held_out: Segment | None
 
 
+@dataclass(frozen=True)
+class BuildWork:
+    """One group of a build whose quantizer is trained, to be made a segment."""
+
+    job: IndexJob
+    trained: Trained
+    group: ShardGroup
+
+
 def begin(
-    job: NightJob, shards: list[Shard], request: IndexRequest, why: str, after: bool
-) -> list[tuple[IndexJob, Group]]:
-    """The build and each of its groups: shards in their order, cut into segments of even size."""
+    job: IndexUpdateJob, shards: list[ShardRows], request: IndexRequest, why: str, after: bool
+) -> list[TrainingGroup]:
+    """The groups of a build: shards in their order, cut into segments of even size.
+
+    `why` says in one line why an index that exists is not updated; `after` that an update of it was tried first.
+    """
     rows = sum(n for _, n in shards)
     plan = choose_index(rows, job.dim, request.index, metric=request.metric)
     found = IndexJob(job.root, job.run, plan, rows, request, why, job if after else None)
     cut = packed(shards, lambda shard: shard[1], most_rows(plan, rows, request.merge))
-    return [(found, Group(number, tuple(path for path, _ in part))) for number, part in enumerate(cut)]
+    return [
+        TrainingGroup(found, ShardGroup(number, tuple(path for path, _ in part))) for number, part in enumerate(cut)
+    ]
 
 
-def sample_group(job: IndexJob, group: Group) -> Group:
-    """Leave the group's share of the training sample and of the held-out rows in the run's folder."""
+def sample(work: TrainingGroup) -> TrainingGroup:
+    """Leave a group's share of the training sample and of the held-out rows in the run's folder."""
+    with kept_alive(work.job.root, work.job.run):
+        sample_group(work.job, work.group)
+    return work
+
+
+def sample_group(job: IndexJob, group: ShardGroup) -> None:
+    """Leave the sampled vectors of a group, its held-out vectors, and the locator of the latter."""
     sample, queries, locator = [], [], locators.LocatorBuilder()
     for block in job.folder.blocks(group.shards):
         held = select(held_out_keys(block.hashes), job.held_out_below)
@@ -119,10 +150,17 @@ def sample_group(job: IndexJob, group: Group) -> Group:
     job.folder.leave(f"sample-{group.number}.npy", stack(sample, job.plan.dim))
     job.folder.leave(f"held-out-{group.number}.npy", stack(queries, job.plan.dim))
     job.folder.put(f"held-out-{group.number}.parquet", locators.to_bytes(locator.table()))
-    return group
 
 
-def train_all(job: IndexJob, found: list[Group]) -> Trained:
+def train_groups(works: list[TrainingGroup]) -> Iterator[BuildWork]:
+    """Train once, then hand every group out again with what was trained."""
+    job, groups = works[0].job, [work.group for work in works]
+    with kept_alive(job.root, job.run):
+        trained = train_all(job, groups)
+    yield from (BuildWork(job, trained, group) for group in groups)
+
+
+def train_all(job: IndexJob, found: list[ShardGroup]) -> Trained:
     """Train once on everybody's sample, in the groups' order, and write the held-out rows as a Flat segment."""
     ordered = sorted(found, key=lambda group: group.number)
     sample = stack([job.folder.take(f"sample-{g.number}.npy") for g in ordered], job.plan.dim)
@@ -135,7 +173,7 @@ def train_all(job: IndexJob, found: list[Group]) -> Trained:
     return Trained(path, sha256, len(sample), segment)
 
 
-def _held_out(job: IndexJob, ordered: list[Group]) -> tuple[np.ndarray, pa.Table]:
+def _held_out(job: IndexJob, ordered: list[ShardGroup]) -> tuple[np.ndarray, pa.Table]:
     """Vectors and locator of the held-out rows; left behind: a vector of each text as query, the texts' hashes."""
     vectors = stack([job.folder.take(f"held-out-{g.number}.npy") for g in ordered], job.plan.dim)
     tables = [locators.from_bytes(job.folder.read(f"held-out-{g.number}.parquet")) for g in ordered]
@@ -150,7 +188,13 @@ def _held_out(job: IndexJob, ordered: list[Group]) -> tuple[np.ndarray, pa.Table
     return vectors[rows], locator.take(rows)
 
 
-def build_group(job: IndexJob, trained: Trained, group: Group) -> Segment | None:
+def build(work: BuildWork) -> tuple[BuildWork, Segment | None]:
+    """Build and write the segment of a group; None where all of its rows are held out."""
+    with kept_alive(work.job.root, work.job.run):
+        return work, build_group(work.job, work.trained, work.group)
+
+
+def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> Segment | None:
     """Build and write the group's segment, and leave what it says of the queries; None if no row is left."""
     folder, base = job.folder, group.number << 32
     exact = ExactNeighbours(folder.take("queries.npy"), K, job.plan.metric)
@@ -169,7 +213,16 @@ def build_group(job: IndexJob, trained: Trained, group: Group) -> Segment | None
     return segment
 
 
-def evaluate(job: IndexJob, trained: Trained, built: list[Segment]) -> dict[str, Any]:
+def conclude(built: list[tuple[BuildWork, Segment | None]]) -> IndexRecord:
+    """The index of all segments, with recall measured over all of them."""
+    first, groups = built[0][0], [work.group for work, _ in built]
+    segments = [segment for _, segment in built if segment is not None]
+    scratch = scratch_files(first.job, groups)
+    with kept_alive(first.job.root, first.job.run):
+        return IndexRecord(index_entry(first.job, first.trained, segments), tuple(scratch))
+
+
+def index_entry(job: IndexJob, trained: Trained, built: list[Segment]) -> dict[str, Any]:
     """The manifest's `index` entry, with recall measured over all segments."""
     segments, folder = sorted(built, key=lambda segment: segment.number), job.folder
     texts = folder.take("texts.npy")
@@ -178,7 +231,7 @@ def evaluate(job: IndexJob, trained: Trained, built: list[Segment]) -> dict[str,
     recall = measure_recall(exact, found, target=target, tuning=half) if found is not None else None
     reported = held_out.reporting_half(texts)
     gains, positions, bound = (array[reported] for array in exact.lists())
-    known = held_out.Known(texts[reported], gains, positions, bound, folder.take("crowded.npy"))
+    known = held_out.KnownQueries(texts[reported], gains, positions, bound, folder.take("crowded.npy"))
     path, sha256 = folder.write(known.to_bytes(), "parquet")
     listed = [*segments, *([trained.held_out] if trained.held_out else [])]
     nprobe = recall["nprobe"] if recall else job.plan.nprobe
@@ -189,7 +242,7 @@ def evaluate(job: IndexJob, trained: Trained, built: list[Segment]) -> dict[str,
         "nprobe": nprobe,
         "rerank": job.plan.rerank,
         "rows": sum(segment.rows for segment in listed),
-        "segments": [entry_of(segment) for segment in listed],
+        "segments": [asdict(segment) for segment in listed],
         "trained": {
             "path": trained.path,
             "sha256": trained.sha256,
@@ -207,11 +260,11 @@ def evaluate(job: IndexJob, trained: Trained, built: list[Segment]) -> dict[str,
     }
 
 
-def scratch_files(job: IndexJob, found: list[Group]) -> list[str]:
-    """What the steps left for each other, to be removed when none of them can be tried again."""
+def scratch_files(job: IndexJob, found: list[ShardGroup]) -> list[str]:
+    """The files that the steps left for each other, to be removed when none of them can be tried again."""
     names = ["queries.npy", "texts.npy", "crowded.npy"]
     for group in found:
         names += [f"sample-{group.number}.npy", f"held-out-{group.number}.npy", f"held-out-{group.number}.parquet"]
         names += [f"{stem}-{group.number}" for stem in RECALL_FILES]
-    earlier = scratch_of_night(job.night) if job.night else []
+    earlier = scratch_of_update(job.update) if job.update else []
     return [*earlier, *(job.folder.scratch(name) for name in names)]

@@ -1,13 +1,14 @@
-"""What the index steps read and write in a store: segments, blocks of rows, what they leave behind. No Beam here.
+"""The files that the index steps read and write: segments, blocks of rows, arrays for each other.
 
 Steps leave arrays for each other in the run's folder; only descriptors travel between them.
 """
 
+import functools
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,10 @@ from transforms.arrow import as_hashes, as_matrix
 from transforms.index import Candidates, ExactNeighbours, IndexPlan, SegmentedIndex, SegmentFile
 from transforms.index.segment import list_sizes
 from transforms.store import layout, locators
+from transforms.store.lease import kept_alive
 from transforms.store.shards import read_shard
+
+Step = TypeVar("Step", bound=Callable[..., Any])
 
 K = 10
 SEGMENT_ROWS = 250_000
@@ -27,11 +31,22 @@ RECALL_FILES = ("exact", "found", "lists")  # what every segment leaves for the 
 Item = TypeVar("Item")
 
 
+def renews_lease(step: Step) -> Step:
+    """A step of a job (its first argument) that keeps the lease of the job's run while it works: that may take long."""
+
+    @functools.wraps(step)
+    def renewing(job: Any, *arguments: Any) -> Any:
+        with kept_alive(job.root, job.run):
+            return step(job, *arguments)
+
+    return cast(Step, renewing)
+
+
 @dataclass(frozen=True)
 class Segment:
     """A written segment and its locator, as the manifest lists them.
 
-    `number` never changes and is not given again before the quantizer is trained anew; it orders the segments. `kind`
+    `number` never changes and is not given again before the quantizer is retrained; it orders the segments. `kind`
     is base, delta or held-out; `rows` counts deleted ones too; `closeness` is the mean score with the nearest centroid.
     """
 
@@ -53,7 +68,15 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Block:
+class IndexRecord:
+    """The manifest's `index` entry, on its way to the commit; `scratch` are files nobody needs from then on."""
+
+    data: dict[str, Any]
+    scratch: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RowBlock:
     """Rows of one shard: vectors float32 [n, d], hashes uint8 [n, 16], and the columns as Arrow has them."""
 
     shard: str
@@ -117,22 +140,22 @@ class Folder:
         deleted = locator.column("shard").null_count
         return replace(segment, deleted=deleted, locator=path, locator_sha256=sha256)
 
-    def blocks(self, shards: Iterable[str]) -> Iterator[Block]:
+    def blocks(self, shards: Iterable[str]) -> Iterator[RowBlock]:
         """The rows of some shards (paths relative to the store), block by block."""
         for shard in shards:
             start = 0
             for batch in read_shard(self.stored(shard), ["id", "row_hash", "embedding"]):
                 ids, hashes, vectors = batch.columns
-                yield Block(shard, start, as_matrix(vectors), as_hashes(hashes), ids, hashes)
+                yield RowBlock(shard, start, as_matrix(vectors), as_hashes(hashes), ids, hashes)
                 start += batch.num_rows
 
 
 def put(path: str, data: bytes) -> None:
-    """Write a file unless it stands already."""
+    """Write a file unless it exists."""
     storage.storage_of(path).put_if_absent(path, data)
 
 
-def locate(locator: locators.LocatorBuilder, block: Block, rows: np.ndarray) -> None:
+def locate(locator: locators.LocatorBuilder, block: RowBlock, rows: np.ndarray) -> None:
     """Add these rows of a block, int64, to a locator."""
     if len(rows):
         locator.add(block.shard, block.start + rows, block.ids.take(rows), block.hash_column.take(rows))
@@ -192,8 +215,3 @@ def closeness_of(segments: Iterable[Segment]) -> float | None:
     known = [(segment.closeness, segment.live) for segment in segments if segment.closeness is not None]
     rows = sum(live for _, live in known)
     return sum(score * live for score, live in known) / rows if rows else None
-
-
-def entry_of(segment: Segment) -> dict[str, Any]:
-    """The manifest's entry of a segment."""
-    return asdict(segment)

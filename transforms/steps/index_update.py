@@ -1,4 +1,15 @@
-"""One night of an index that follows its store: what is known of it, put down for all its steps. No Beam here."""
+"""An index brought up to date with its store: what is known of one update, kept in a file for all of its steps.
+
+The steps, each spread over workers where its line says so:
+
+1. `index_work.choose_work` finds the shards that the index does not know (added) and those that are gone (removed).
+2. `index_update_rows.read`, for each group of added shards and each segment: texts and ids, by bucket of their hash.
+3. `index_update_rows.match`, for each bucket: an added row with the text of a removed one takes its place, as its
+   vector is the same; the other removed rows are deleted, the other added rows are new.
+4. `index_update_segments.decide`: which segments stay, which are rewritten, where new rows go.
+5. `index_update_segments.build`, for each segment: its file if it is rewritten, its locator if rows of it changed.
+6. `index_update_recall.conclude`: recall measured again; the manifest's entry, or why the index has to be retrained.
+"""
 
 import json
 from dataclasses import asdict, dataclass
@@ -12,64 +23,64 @@ from transforms import storage
 from transforms.index import IndexPlan
 from transforms.index.choose import plan_for
 from transforms.steps import matching
-from transforms.steps.held_out import Known
+from transforms.steps.held_out import KnownQueries
 from transforms.steps.index_files import RECALL_FILES, Folder, Segment
 from transforms.store import locators
 
 HELD_OUT = "held-out"
-Shard = tuple[str, int]  # path relative to the store, rows
+ShardRows = tuple[str, int]  # path relative to the store, rows
 
 
 @dataclass(frozen=True)
-class Night:
-    """What is known before any row is looked at.
+class IndexUpdate:
+    """What is known before any row is read.
 
-    `standing` is the manifest's entry of the index that is to follow, `came` the shards that it does not know, in
-    pieces, `went` those that are no more, `shards` all that the new snapshot has. `merge` asks for one segment.
+    `current` is the manifest's entry of the index to update, `added` the shards that it does not know, in groups,
+    `removed` those that are gone, `shards` all that the new snapshot has. `merge` asks for one segment.
     """
 
-    standing: dict[str, Any]
+    current: dict[str, Any]
     request: dict[str, Any]
-    shards: list[Shard]
-    came: list[list[str]]
-    went: list[str]
+    shards: list[ShardRows]
+    added: list[list[str]]
+    removed: list[str]
     buckets: int
     merge: bool
 
     @property
     def rows(self) -> int:
-        """Rows of the new snapshot."""
+        """The number of rows of the new snapshot."""
         return sum(rows for _, rows in self.shards)
 
     @property
     def metric(self) -> str:
-        """ip or l2."""
-        return str(self.standing["metric"])
+        """The index's metric, ip or l2."""
+        return str(self.current["metric"])
 
     @cached_property
     def segments(self) -> dict[int, Segment]:
-        """The standing segments by number."""
-        return {entry["number"]: Segment(**entry) for entry in self.standing["segments"]}
+        """The current segments by number."""
+        return {entry["number"]: Segment(**entry) for entry in self.current["segments"]}
 
     @property
     def held_out(self) -> Segment | None:
-        """The standing held-out segment."""
+        """The current held-out segment."""
         return next((segment for segment in self.segments.values() if segment.kind == HELD_OUT), None)
 
     @cached_property
-    def came_shards(self) -> tuple[str, ...]:
-        """All shards that came; rows that came name them by their place here."""
-        return tuple(shard for piece in self.came for shard in piece)
+    def added_shards(self) -> tuple[str, ...]:
+        """All added shards; rows name them by their place here."""
+        return tuple(shard for group in self.added for shard in group)
 
     @property
-    def pieces(self) -> np.ndarray:
-        """Place of each piece's first shard in `came_shards`, and the end."""
-        return np.cumsum([0, *(len(piece) for piece in self.came)])
+    def group_starts(self) -> np.ndarray:
+        """Place of each group's first shard in `added_shards`, and the end: int64 [groups + 1]."""
+        return np.cumsum([0, *(len(group) for group in self.added)])
 
 
 @dataclass(frozen=True)
-class NightJob:
-    """Store, run and dimension: where a night's steps find everything else."""
+class IndexUpdateJob:
+    """Store, run and dimension: where the steps of an update find everything else."""
 
     root: str
     run: str
@@ -77,52 +88,53 @@ class NightJob:
 
     @property
     def folder(self) -> Folder:
-        """What the steps read and write."""
-        return Folder(self.root, self.run, "night")
+        """The files that the steps read and write."""
+        return Folder(self.root, self.run, "update")
 
-    def night(self) -> Night:
-        """What `begin` put down."""
-        return Night(**json.loads(self.folder.read("plan.json")))
+    def update(self) -> IndexUpdate:
+        """The update that `begin` put on record."""
+        return IndexUpdate(**json.loads(self.folder.read("plan.json")))
 
-    def plan(self, night: Night) -> IndexPlan:
-        """What the standing index was trained to be."""
-        return plan_for(night.standing["factory"], night.rows, self.dim, night.metric)
+    def plan(self, update: IndexUpdate) -> IndexPlan:
+        """The plan by which the current index was trained."""
+        return plan_for(update.current["factory"], update.rows, self.dim, update.metric)
 
-    def known(self, night: Night) -> Known:
-        """The texts whose true neighbours were known when the night began."""
-        return Known.from_bytes(storage.read_bytes(self.folder.stored(night.standing["queries"]["path"])))
+    def known_queries(self, update: IndexUpdate) -> KnownQueries:
+        """The held-out texts whose true neighbours were known before this update."""
+        return KnownQueries.from_bytes(storage.read_bytes(self.folder.stored(update.current["queries"]["path"])))
 
 
-def begin(job: NightJob, night: Night) -> list[tuple[str, int]]:
-    """Put the night down; what has to be read: pieces of shards that came, segments that rows may have gone from."""
-    job.folder.put("plan.json", json.dumps(asdict(night), sort_keys=True).encode())
-    return [*(("came", piece) for piece in range(len(night.came))), *(("went", number) for number in night.segments)]
+def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
+    """Put the update on record; what has to be read: groups of added shards, segments that rows may be gone from."""
+    job.folder.put("plan.json", json.dumps(asdict(update), sort_keys=True).encode())
+    added = [("added", group) for group in range(len(update.added))]
+    return [*added, *(("removed", number) for number in update.segments)]
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A standing segment as it is after the rows were matched."""
+class SegmentState:
+    """A current segment as it is after the rows were matched."""
 
-    job: NightJob
-    night: Night
+    job: IndexUpdateJob
+    update: IndexUpdate
     segment: Segment
 
     @cached_property
     def _moves(self) -> pa.Table:
-        place, folder = list(self.night.segments).index(self.segment.number), self.job.folder
-        found = (folder.read(f"moved-{bucket}.arrow") for bucket in range(self.night.buckets))
+        place, folder = list(self.update.segments).index(self.segment.number), self.job.folder
+        found = (folder.read(f"moved-{bucket}.arrow") for bucket in range(self.update.buckets))
         return pa.concat_tables([matching.from_bytes(data, place) for data in found])
 
     @property
     def touched(self) -> bool:
-        """Whether any of its rows moved or went."""
+        """Whether any of its rows moved or was deleted."""
         return len(self._moves) > 0
 
     @cached_property
     def table(self) -> pa.Table:
-        """Its locator."""
+        """Its locator, with the moves in it."""
         data = storage.read_bytes(self.job.folder.stored(self.segment.locator))
-        return moved(self.night, locators.from_bytes(data), self._moves)
+        return moved(self.update, locators.from_bytes(data), self._moves)
 
     @cached_property
     def keep(self) -> np.ndarray:
@@ -132,22 +144,22 @@ class Standing:
         return self.table.column("shard").is_valid().to_numpy()
 
 
-def moved(night: Night, locator: pa.Table, moves: pa.Table) -> pa.Table:
-    """A locator with what matching found of its rows."""
+def moved(update: IndexUpdate, locator: pa.Table, moves: pa.Table) -> pa.Table:
+    """A locator with the places that matching found for its rows."""
     if not len(moves):
         return locator
     local, shard, row = (moves.column(name).to_numpy() for name in ("local", "shard", "row"))
     ids = moves.column("id").combine_chunks()
-    return locators.moved(locator, locators.Moves(local, shard, row, ids, night.came_shards))
+    return locators.moved(locator, locators.Moves(local, shard, row, ids, update.added_shards))
 
 
-def scratch_files(job: NightJob) -> list[str]:
-    """What the steps have left for each other, to be removed when none of them can be tried again."""
-    night = job.night()
+def scratch_files(job: IndexUpdateJob) -> list[str]:
+    """The files that the steps left for each other, to be removed when none of them can be tried again."""
+    update = job.update()
     names = ["plan.json", "decision.json", "queries.npy", "texts.npy", "known.npy", "crowded.npy"]
-    names += [f"came-{piece}.arrow" for piece in range(len(night.came))]
-    names += [f"went-{number}.arrow" for number in night.segments]
-    names += [f"{kind}-{bucket}.arrow" for kind in ("moved", "new") for bucket in range(night.buckets)]
+    names += [f"added-{group}.arrow" for group in range(len(update.added))]
+    names += [f"removed-{number}.arrow" for number in update.segments]
+    names += [f"{kind}-{bucket}.arrow" for kind in ("moved", "new") for bucket in range(update.buckets)]
     if storage.storage_of(job.root).stat(job.folder.scratch("decision.json")):
         numbers = [target["number"] for target in json.loads(job.folder.read("decision.json"))["targets"]]
         names += [f"{stem}-{n}" for n in numbers for stem in RECALL_FILES]

@@ -1,4 +1,4 @@
-"""Which rows of rewritten shards are rows that the index has: matched by text, by id first. No Beam, no files.
+"""Which rows of rewritten shards are rows that the index has: matched by text, by id first.
 
 Rows are cut into buckets by their hash, so that every bucket can be matched apart. A row that is matched keeps its
 place in the index, whatever shard it is in now; its vector is that of the same text in the same space.
@@ -15,8 +15,8 @@ from transforms.arrow import as_hashes, hash_prefixes
 from transforms.corpus.buckets import in_buckets
 
 BUCKET_ROWS = 2_000_000
-CAME = pa.schema([("row_hash", pa.binary(16)), ("id", pa.string()), ("shard", pa.int32()), ("row", pa.int64())])
-WENT = pa.schema([("row_hash", pa.binary(16)), ("id", pa.string()), ("local", pa.int64())])
+ADDED = pa.schema([("row_hash", pa.binary(16)), ("id", pa.string()), ("shard", pa.int32()), ("row", pa.int64())])
+REMOVED = pa.schema([("row_hash", pa.binary(16)), ("id", pa.string()), ("local", pa.int64())])
 MOVED = pa.schema([("local", pa.int64()), ("shard", pa.int32()), ("row", pa.int64()), ("id", pa.string())])
 NEW = pa.schema([("shard", pa.int32()), ("row", pa.int64()), ("held", pa.bool_())])
 
@@ -50,13 +50,13 @@ def from_bytes(data: bytes, number: int) -> pa.Table:
     return pa.Table.from_batches([pa.ipc.open_file(pa.BufferReader(data)).get_batch(number)])
 
 
-def matched(went: pa.Table, came: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of rows of the same text, each row in one pair at most: row numbers in `went` and in `came`.
+def matched(removed: pa.Table, added: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of rows of the same text, each row in one pair at most: row numbers in `removed` and in `added`.
 
     As many pairs as there can be; rows that also have the same id are paired first.
     """
-    texts = _codes(went.column("row_hash"), came.column("row_hash"))
-    ids = _codes(went.column("id"), came.column("id"))
+    texts = _codes(removed.column("row_hash"), added.column("row_hash"))
+    ids = _codes(removed.column("id"), added.column("id"))
     both = [text << 32 | row_id for text, row_id in zip(texts, ids, strict=True)]
     first = _pairs(*both)
     left = [np.delete(np.arange(len(codes)), done) for codes, done in zip(texts, first, strict=True)]

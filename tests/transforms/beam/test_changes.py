@@ -6,8 +6,8 @@ import pytest
 from helpers import eager
 from helpers.nights import Nights
 
-from transforms.beam.changes import CountChanges, Unknown
-from transforms.beam.commit import CountDuplicateIds, DuplicateIds
+from transforms.beam.changes import CountChanges, CountDuplicateIds
+from transforms.steps.changes import DuplicateIds, UnknownChanges
 from transforms.store.changes import Changes
 from transforms.store.commit import finish
 from transforms.store.records import Problem
@@ -43,7 +43,7 @@ def test_changes_since_a_damaged_shard_are_not_known(nights: Nights) -> None:
     (damaged,) = (unit.path for unit in nights.manifest.units if unit.file == "a")
     (nights.root / damaged).write_bytes(b"PAR1")
     run, units = nights.begin(AFTER)
-    assert Unknown() in eager.run(CountChanges(run), units)
+    assert UnknownChanges() in eager.run(CountChanges(run), units)
 
 
 def rows_with_an_earlier_ones_id(found: list[DuplicateIds]) -> int:

@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
+import apache_beam as beam
 import numpy as np
 import pytest
-from helpers import eager
+from apache_beam.testing.util import assert_that
 from helpers.vector_shards import write_shard, write_shards
 
-from transforms.beam.fit import parts_of
-from transforms.beam.gather import Gather, Gathered, GatherJob, MergeGathered, gather, take_sample
+from transforms.beam.fit import Gather, MergeGatheredFn
 from transforms.calibration.moments import Moments
+from transforms.steps.fit import parts_of
+from transforms.steps.gather import Gathered, GatherJob, gather, take_sample
 
 ROWS = (np.random.default_rng(0).normal(size=(500, 6)) * 3 + 5).astype(np.float32)
 
@@ -21,7 +23,7 @@ def job_of(folder: Path, name: str = "s", want: int = 50, normalized: bool = Fal
 
 def gathered(shards: list[str], job: GatherJob) -> Gathered:
     """All shards, part by part, merged by the combiner."""
-    merge = MergeGathered()
+    merge = MergeGatheredFn()
     return merge.extract_output(merge.merge_accumulators([gather(part, job) for part in parts_of(shards)]))
 
 
@@ -46,7 +48,7 @@ def test_one_shard_and_fifty_give_numpys_covariance(tmp_path, normalized):
 
 
 def test_accumulators_merge_in_any_grouping(tmp_path):
-    job, merge = job_of(tmp_path), MergeGathered()
+    job, merge = job_of(tmp_path), MergeGatheredFn()
     parts = [gather(part, job) for part in parts_of(write_shards(tmp_path, ROWS, 7, normalized=False))]
     whole, nothing = Moments.of(ROWS), merge.create_accumulator()
     groupings = [
@@ -65,14 +67,11 @@ def test_accumulators_merge_in_any_grouping(tmp_path):
     assert merge.merge_accumulators([nothing, nothing]) == Gathered()
 
 
-def test_parts_become_one(tmp_path):
-    job = job_of(tmp_path)
-    (found,) = eager.run(Gather(job), parts_of(write_shards(tmp_path, ROWS, 9, normalized=False)))
-    same(found.moments, Moments.of(ROWS))
-    rows = take_sample(found, 50)
-    assert len(np.unique(rows, axis=0)) == 50
-    assert {row.tobytes() for row in rows} <= {row.tobytes() for row in ROWS}
-    assert eager.run(Gather(job), []) == [Gathered()]
+def test_in_a_pipeline(tmp_path):
+    shards, job = write_shards(tmp_path, ROWS, 9, normalized=False), job_of(tmp_path)
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        found = pipeline | beam.Create(parts_of(shards)) | Gather(job)
+        assert_that(found, lambda items: same(items[0].moments, Moments.of(ROWS)))
 
 
 def test_float16_shards_are_summed_wide(tmp_path):

@@ -4,7 +4,7 @@ import hashlib
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ from helpers.nights import DIM, Nights, nearest, run_steps, space_of, vector_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.beam import IndexRequest, index
+from transforms.beam import IndexRequest
 from transforms.index import SegmentedIndex, SegmentFile, build_segment, flat_segment, upkeep
 from transforms.index.exact import exact_search
 from transforms.space import row_hashes
 from transforms.steps import held_out, index_build, index_update_segments, matching
-from transforms.steps.index_update import NightJob
+from transforms.steps.index_build import BuildWork, TrainingGroup
+from transforms.steps.index_update import IndexUpdateJob
 from transforms.store import lease, locators
 from transforms.store.verify import faults
 
@@ -288,8 +289,8 @@ def test_a_held_out_text_with_many_new_copies_goes_to_the_lists(nights: Nights) 
     assert row_hashes([text])[0] not in queries_of(nights)[0]
 
 
-def queries_of(nights: Nights) -> tuple[list[bytes], held_out.Known]:
-    known = held_out.Known.from_bytes((nights.root / nights.index["queries"]["path"]).read_bytes())
+def queries_of(nights: Nights) -> tuple[list[bytes], held_out.KnownQueries]:
+    known = held_out.KnownQueries.from_bytes((nights.root / nights.index["queries"]["path"]).read_bytes())
     return [bytes(text) for text in known.texts], known
 
 
@@ -425,7 +426,7 @@ def test_a_new_topic_that_the_lists_do_not_know_trains_anew(nights: Nights) -> N
     new = {f"z{i}": [(f"z{i}-{n}", f"{'zyxw'[n % 4]} {i} {n}") for n in range(100)] for i in range(4)}
     index = rebuilt(nights, files | new, "when it was trained")
     assert index["recall"] is not None
-    assert not list((nights.root / "runs" / "run2").glob("night-*"))
+    assert not list((nights.root / "runs" / "run2").glob("update-*"))
     assert not list((nights.root / "runs" / "run2").glob("index-*"))
 
 
@@ -582,11 +583,11 @@ def _renamed(nights: Nights, run: Any, units: Any) -> Iterator[Any]:
     return iter((replace(run, id="again"), units))
 
 
-@pytest.mark.parametrize(("step", "works"), [("sample_group", "sample"), ("build_group", "build")])
+@pytest.mark.parametrize(("step", "work"), [("sample_group", TrainingGroup), ("build_group", BuildWork)])
 def test_a_step_longer_than_a_lease_lasts_keeps_its_run_alive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, works: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, work: type
 ) -> None:
-    root, job = str(tmp_path), NightJob(str(tmp_path), "a-run", 8)
+    root, job = str(tmp_path), IndexUpdateJob(str(tmp_path), "a-run", 8)
     lease.acquire(root, replace(lease.Lease.of_this_process("a-run", "FlinkRunner", "job", False), renewed=0.0))
     assert not lease.is_alive(root, "a-run")
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
@@ -598,4 +599,5 @@ def test_a_step_longer_than_a_lease_lasts_keeps_its_run_alive(
             time.sleep(0.01)
 
     monkeypatch.setattr(index_build, step, long)
-    getattr(index, works)((job, "group") if works == "sample" else (job, "trained", "group"))
+    works: dict[type, Any] = {TrainingGroup: index_build.sample, BuildWork: index_build.build}
+    works[work](work(job, *["any"] * (len(fields(work)) - 1)))

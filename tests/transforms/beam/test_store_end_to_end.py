@@ -188,7 +188,7 @@ def test_an_unchanged_night_loads_no_model_and_keeps_shards_and_index(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr("transforms.beam.embed.load_encoder", refuse)
+    monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", refuse)
     assert cli.main(["embed", "--input", f"{folder}/*.parquet", "--store", f"{folder}/store"]) == 0
     again = open_store(str(folder / "store")).manifest
     assert again.data["previous"] == store.manifest.run

@@ -11,13 +11,14 @@ from helpers import eager
 from helpers.corpora import write_lines, write_parquet
 from helpers.tiny_models import save_tiny_model, tiny_tokenizer
 
-from transforms.beam.token_statistics import AddCounted, Counted, CountJob, CountSpanFn, FitTokenStatistics, plan_spans
+from transforms.beam.token_statistics import AddCountedFn, CountSpanFn, FitTokenStatistics
 from transforms.corpus import InputFile, match_inputs
 from transforms.encoder.load import load_statistics
 from transforms.pooling import TokenStatistics
 from transforms.space import resolve_model
 from transforms.space.identity import tokenizer_digest
 from transforms.steps.fit_result import read_result
+from transforms.steps.token_statistics import Counted, CountJob, plan_spans
 from transforms.store.records import Problem
 
 TEXTS = ["a man is riding a horse", "the dog", "  ", "dog dog cat", "a cat"]
@@ -100,8 +101,10 @@ def test_another_tokenizer_on_a_worker_is_a_problem(job: CountJob, files: list[I
 
 def test_counts_are_added_and_the_first_problem_by_name_stays() -> None:
     parts = [Counted(TokenStatistics("tfidf", "t", i, np.array([i, 1])), rejected=i) for i in range(1, 4)]
-    (total,) = eager.run(beam.CombineGlobally(AddCounted()), parts)
+    (total,) = eager.run(beam.CombineGlobally(AddCountedFn()), parts)
     assert (total.statistics.documents, total.statistics.counts.tolist(), total.rejected) == (6, [6, 3], 6)
-    (failed,) = eager.run(beam.CombineGlobally(AddCounted()), [*parts, *(Counted(problem=Problem(m, 1)) for m in "ba")])
+    (failed,) = eager.run(
+        beam.CombineGlobally(AddCountedFn()), [*parts, *(Counted(problem=Problem(m, 1)) for m in "ba")]
+    )
     assert failed.problem == Problem("a", 1)
-    assert eager.run(beam.CombineGlobally(AddCounted()), []) == [Counted()]
+    assert eager.run(beam.CombineGlobally(AddCountedFn()), []) == [Counted()]

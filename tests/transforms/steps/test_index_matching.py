@@ -19,13 +19,13 @@ def hashes(texts: list[int]) -> pa.Array:
 
 def went(items: list[tuple[int, str]]) -> pa.Table:
     columns = [hashes([t for t, _ in items]), pa.array([i for _, i in items], pa.string()), range(len(items))]
-    return pa.table([*columns[:2], pa.array(columns[2], pa.int64())], schema=matching.WENT)
+    return pa.table([*columns[:2], pa.array(columns[2], pa.int64())], schema=matching.REMOVED)
 
 
 def came(items: list[tuple[int, str]]) -> pa.Table:
     n = len(items)
     columns = [hashes([t for t, _ in items]), pa.array([i for _, i in items], pa.string())]
-    return pa.table([*columns, pa.array([0] * n, pa.int32()), pa.array(range(n), pa.int64())], schema=matching.CAME)
+    return pa.table([*columns, pa.array([0] * n, pa.int32()), pa.array(range(n), pa.int64())], schema=matching.ADDED)
 
 
 @given(old=rows, new=rows)

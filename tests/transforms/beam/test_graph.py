@@ -5,8 +5,9 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from helpers import eager
 
-from transforms.beam import job
-from transforms.beam.job import Merge, is_one_process, spans_per_element
+from transforms.beam import graph
+from transforms.beam.graph import Merge, is_one_process
+from transforms.steps.plan_files import spans_per_element
 
 
 @pytest.mark.parametrize(
@@ -33,5 +34,5 @@ def test_one_process_takes_more_at_once_than_each_of_many(spans: int, one_proces
 @pytest.mark.parametrize("apart", [False, True])
 def test_collections_become_one(monkeypatch: pytest.MonkeyPatch, apart: bool) -> None:
     if apart:  # as for other runners
-        monkeypatch.setattr(job, "FnApiRunner", type(None))
+        monkeypatch.setattr(graph, "FnApiRunner", type(None))
     assert sorted(eager.run(Merge(), [1, 2], [], [2, 3])) == [1, 2, 2, 3]

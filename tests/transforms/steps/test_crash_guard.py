@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from transforms.beam.crash_guard import Death, Tell, died_of, marked
 from transforms.errors import SentenceBeamError
+from transforms.steps.crash_guard import Death, Tell, died_of, marked
 
 
 def steps(fatal: int | None, by: int, tell: Tell) -> None:

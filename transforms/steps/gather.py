@@ -5,10 +5,9 @@ Shards are read where the work is. Moments travel as accumulators; a sample stay
 
 import io
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-import apache_beam as beam
 import numpy as np
 
 from transforms import storage
@@ -52,55 +51,13 @@ class Gathered:
     problem: Problem | None = None
 
     def merge(self, other: "Gathered") -> "Gathered":
-        """Both together; of two problems the one whose message sorts first."""
+        """What both parts gave; of two problems the one whose message sorts first."""
         problems = [found.problem for found in (self, other) if found.problem is not None]
         if problems:
             return Gathered(problem=min(problems, key=lambda problem: problem.message))
         known = [found.moments for found in (self, other) if found.moments is not None]
         moments = known[0].merge(known[1]) if len(known) == 2 else next(iter(known), None)
         return Gathered(moments, self.samples + other.samples)
-
-
-class Gather(beam.PTransform):
-    """Numbered parts of a store's shards -> one Gathered of all of them.
-
-    Moments are exact for any number of shards: what order and split change is rounding (about 1e-15 relative).
-    """
-
-    def __init__(self, job: GatherJob):
-        super().__init__()
-        self._job = job
-
-    def expand(self, parts: beam.PCollection) -> beam.PCollection:
-        return (
-            parts
-            | "Spread" >> beam.Reshuffle()
-            | "Read" >> beam.Map(gather, self._job)
-            | "Merge" >> beam.CombineGlobally(MergeGathered())
-        )
-
-
-class MergeGathered(beam.CombineFn):
-    """Merges what was gathered of parts."""
-
-    def create_accumulator(self) -> Gathered:
-        """Of nothing yet."""
-        return Gathered()
-
-    def add_input(self, total: Gathered, part: Gathered) -> Gathered:
-        """With a part."""
-        return total.merge(part)
-
-    def merge_accumulators(self, accumulators: Iterable[Gathered]) -> Gathered:
-        """All together."""
-        total = Gathered()
-        for part in accumulators:
-            total = total.merge(part)
-        return total
-
-    def extract_output(self, total: Gathered) -> Gathered:
-        """What was gathered."""
-        return total
 
 
 def gather(part: tuple[int, tuple[str, ...]], job: GatherJob) -> Gathered:

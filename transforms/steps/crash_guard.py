@@ -1,4 +1,4 @@
-"""Work that killed the process it was done in, done again in one of its own, so that nothing else dies of it.
+"""A guard around work that may kill its process: it is repeated in a process of its own, so that nothing else dies.
 
 An engine tries work again when a worker dies, and again, and gives up without saying what killed them. So whoever
 begins an element leaves a mark, and whoever finds one begins more carefully.
@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions
-
 from transforms import storage
 from transforms.errors import SentenceBeamError
-from transforms.storage.beam_options import filesystem_options
+from transforms.storage.beam_options import filesystem_options_as_dict, set_filesystem_options
 from transforms.store import layout
 
-# Started anew, not forked: the worker has threads and perhaps a GPU.
+# Spawned, not forked: the worker has threads and perhaps a GPU.
 PROCESSES = multiprocessing.get_context("spawn")
 Tell = Callable[[str], None]
 Work = Callable[[Tell], None]
@@ -28,7 +25,7 @@ Work = Callable[[Tell], None]
 
 @dataclass(frozen=True)
 class Death:
-    """What a process was at when it died, and of what signal."""
+    """The step that a process died in, and the signal that ended it."""
 
     at: str
     signal: str
@@ -36,7 +33,7 @@ class Death:
 
 @contextmanager
 def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
-    """Do the body's work under a mark that stays where this process dies; where one stands, `work` is done alone first.
+    """Do the body's work under a mark that stays where this process dies; after an earlier one `work` runs alone first.
 
     Raises SentenceBeamError where that dies too. The mark stays as well where the body fails.
     """
@@ -55,7 +52,7 @@ def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
 def died_of(work: Work) -> Death | None:
     """Do the work in a process of its own, which tells what it is at; None where it came to an end by itself."""
     here, there = PROCESSES.Pipe(duplex=False)
-    process = PROCESSES.Process(target=_do, args=(work, there, _filesystem_options()))
+    process = PROCESSES.Process(target=_do, args=(work, there, filesystem_options_as_dict()))
     process.start()
     there.close()
     last = "its first step"
@@ -70,11 +67,5 @@ def died_of(work: Work) -> Death | None:
 
 
 def _do(work: Work, there: Connection, options: dict[str, Any]) -> None:
-    FileSystems.set_options(PipelineOptions.from_dictionary(options))
+    set_filesystem_options(options)
     work(there.send)
-
-
-def _filesystem_options() -> dict[str, Any]:
-    """What this process was told of storage."""
-    options = filesystem_options()
-    return options.get_all_options(drop_default=True) if options is not None else {}

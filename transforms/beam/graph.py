@@ -1,0 +1,78 @@
+"""What the graphs of all jobs share: outputs by type, everything in one list, one collection of several."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import DirectOptions
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+from transforms.errors import SentenceBeamError
+from transforms.store.commit import Run
+
+PROBLEMS = "problems"
+CARRIED = "carried"
+
+Outputs = Mapping[type, str]  # the output that results of a type go to; all others go to the main one
+
+
+def by_type(items: Iterable[Any], outputs: Outputs) -> Iterator[Any]:
+    """The items, each tagged with the output of its type."""
+    for item in items:
+        tag = outputs.get(type(item))
+        yield item if tag is None else TaggedOutput(tag, item)
+
+
+def flat_map(function: Callable[..., Iterable[Any]], *arguments: Any, outputs: Outputs, main: str) -> Any:
+    """A step that gives each element's results to outputs by their type."""
+    step = beam.FlatMap(_call_by_type, function, outputs, *arguments)
+    return step.with_outputs(*dict.fromkeys(outputs.values()), main=main)
+
+
+def _call_by_type(
+    element: Any, function: Callable[..., Iterable[Any]], outputs: Outputs, *arguments: Any
+) -> Iterator[Any]:
+    return by_type(function(element, *arguments), outputs)
+
+
+class Together(beam.PTransform):
+    """All elements of a collection -> one list of them; no list where there is no element."""
+
+    def expand(self, items: beam.PCollection) -> beam.PCollection:
+        return (
+            items
+            | "OneKey" >> beam.Map(lambda item: (None, item))
+            | "Group" >> beam.GroupByKey()
+            | "List" >> beam.MapTuple(lambda _, found: list(found))
+        )
+
+
+class Merge(beam.PTransform):
+    """Collections of a few descriptions each -> one collection.
+
+    Where one of them is made of another, Flink's translation refuses a bare Flatten: some of these must then be
+    materialised, and it takes that only if all are. The runner in this process takes it, and starts in half the time.
+    """
+
+    def expand(self, parts: Sequence[beam.PCollection]) -> beam.PCollection:
+        if isinstance(parts[0].pipeline.runner, FnApiRunner):
+            return parts | "Flatten" >> beam.Flatten()
+        apart = [part | f"Apart{i}" >> beam.Reshuffle() for i, part in enumerate(parts)]
+        return apart | "Flatten" >> beam.Flatten()
+
+
+def check_worker(run: Run) -> None:
+    """Raise SentenceBeamError where this worker has another Beam than the machine that submitted the job."""
+    wanted, found = run.versions.get("apache-beam"), beam.__version__
+    if wanted not in (None, found):
+        raise SentenceBeamError(
+            f"a worker has apache-beam {found}, the machine that submitted the job {wanted}; "
+            "install one version on both (workers: in their image or environment)"
+        )
+
+
+def is_one_process(pipeline: beam.Pipeline) -> bool:
+    """Whether one process works off all elements, one after the other."""
+    direct = pipeline.options.view_as(DirectOptions)
+    return isinstance(pipeline.runner, FnApiRunner) and direct.direct_num_workers == 1

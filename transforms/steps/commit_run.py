@@ -1,0 +1,47 @@
+"""The end of a run: everything found out about it, one conditional write, then the report."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from transforms import storage
+from transforms.report import report
+from transforms.steps.changes import Changes, DuplicateIds, UnknownChanges, previous_duplicate_ids, total
+from transforms.steps.index_files import IndexRecord
+from transforms.steps.quantize import RangesRecord
+from transforms.store.commit import Run, finish
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs import COMMITTED, Result
+
+
+def commit_run(found: list[Any], run: Run, changes: Iterable[Changes | UnknownChanges] = ()) -> Result:
+    """Commit what was found out about a run, units, problems and records; the result is on record then."""
+    index = next((item for item in found if isinstance(item, IndexRecord)), None)
+    for item in found:
+        if isinstance(item, RangesRecord):
+            run = replace(run, ranges=item.data)
+    result = finish(
+        run,
+        [item for item in found if isinstance(item, UnitRecord)],
+        [item for item in found if isinstance(item, Problem)],
+        index.data if index else None,
+        _duplicate_ids([item.rows for item in found if isinstance(item, DuplicateIds)], run),
+        total(changes),
+    )
+    if result.status == COMMITTED:
+        report.bring_up_to_date(run.root)
+    for path in index.scratch if index else ():
+        storage.storage_of(path).delete(path)
+    return result
+
+
+def _duplicate_ids(counted: list[int], run: Run) -> int:
+    """Their sum; those of the last snapshot where the run left the ids as they were, and so counted none."""
+    return sum(counted) if counted or not run.options.get("id_column") else previous_duplicate_ids(run)
+
+
+def raise_failure(result: Result) -> Result:
+    """The result of a run that committed. Raises SentenceBeamError for one that failed."""
+    if result.exit_code:
+        raise Problem(result.message, result.exit_code).error()
+    return result

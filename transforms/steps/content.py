@@ -1,0 +1,218 @@
+"""`--partition content`: a corpus cut into buckets by the hash of its texts, whatever files hold them.
+
+What travels here is text, packed; the units that come of it are embedded as all others are.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from transforms import progress
+from transforms.corpus import Columns, Span, UnitRows, read_span
+from transforms.corpus.blocks import BLOCK_BYTES, PackedRows, Packer, cut, slices, unit_rows, unpack, without
+from transforms.corpus.buckets import Buckets
+from transforms.corpus.lines import read_lines
+from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
+from transforms.errors import OptionError, SentenceBeamError
+from transforms.steps.footers import check_types, read_footers
+from transforms.steps.job import EmbedJob
+from transforms.store.carry import content_of
+from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.plan import PlannedFile, write_plan
+from transforms.store.records import Problem, UnitRecord, carried
+from transforms.store.units import ShardsPresent
+
+READ_TOKENS = 16_000_000  # in one element at most, so that blocks become large
+READS_WANTED = 64
+COUNT_AGAIN = 1.5  # times the tokens that the buckets were chosen for: the corpus may have doubled
+
+Key = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ToCount:
+    """A span whose rows are to be counted, and its tokens where `exact`."""
+
+    span: Span
+    exact: bool
+
+
+@dataclass(frozen=True)
+class ToRead:
+    """Spans to be read into buckets; the `first` of a run also stands for the buckets that no row falls into."""
+
+    spans: tuple[Span, ...]
+    buckets: Buckets
+    first: bool
+
+
+def begin(planned: list[PlannedFile], job: EmbedJob) -> Iterator[UnitRecord | PlannedFile | ToCount]:
+    """All units of the last snapshot where the corpus is unchanged; else the files and what to count in them."""
+    last = unchanged(planned, job)
+    if last is not None:
+        write_plan(job.root, job.run.id, [replace(item, spans=()) for item in planned], last.buckets)
+        yield from (carried(unit) for unit in last.units)
+        return
+    planned = to_read(planned, job)
+    tokens = sum(span.tokens for item in planned for span in item.spans)
+    exact = job.buckets is None or tokens > COUNT_AGAIN * job.buckets.chosen_tokens
+    for item in planned:
+        yield replace(item, spans=())
+        yield from (ToCount(span, exact) for span in item.spans)
+
+
+def to_read(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+    """All files with their spans. Raises OptionError where their text is more than this process may group in memory."""
+    planned = read_footers(planned, job)
+    check_types(planned, job)
+    text = BYTES_PER_TOKEN * sum(span.tokens for item in planned for span in item.spans)
+    if job.text_limit is not None and text > job.text_limit:
+        raise OptionError(
+            f"--partition content groups the text in memory here: about {text / 1e9:,.1f} GB, more than a quarter of "
+            "this machine's; say --partition file, or run it on a cluster (--runner)"
+        )
+    return planned
+
+
+def unchanged(planned: list[PlannedFile], job: EmbedJob) -> Manifest | None:
+    """The last snapshot, where its input was the same (but for names, if these show nowhere) and all shards exist."""
+    manifest = read_manifest(job.root, job.run.previous) if job.carry and job.run.previous else None
+    if manifest is None:
+        return None
+    # Without ids of their own rows are named after files, and rejected rows are.
+    named = job.columns.id is None or manifest.data["rows"]["rejected"] > 0
+    before = [(f["path"], content_of(f["path"], f["format"], f["size"], f["checksum"])) for f in manifest.files]
+    files = [item.file for item in planned]
+    now = [(f.relative, content_of(f.relative, f.format, f.size, f.checksum)) for f in files]
+    if Counter(file if named else file[1] for file in before) != Counter(file if named else file[1] for file in now):
+        return None
+    return manifest if all(map(ShardsPresent(job.root), manifest.units)) else None
+
+
+def count_rows(item: ToCount, job: EmbedJob) -> Span | Problem:
+    """The span of an item with its rows counted, or why it cannot be read."""
+    try:
+        return counted(item.span, job.columns, job.run.unit_tokens) if item.exact else with_rows(item.span)
+    except SentenceBeamError as error:
+        return Problem.of(error)
+
+
+def with_rows(span: Span) -> Span:
+    """The span with its number of rows."""
+    if span.rows is not None:
+        return span
+    return replace(span, rows=sum(len(block) for block in read_lines(span.file, span.start, span.stop)))
+
+
+def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:
+    """The span with its rows, and its tokens estimated from the texts alone, so that no file format shows in them."""
+    rows = size = 0
+    for unit in read_span(span, columns, unit_tokens):
+        rows, size = rows + unit.read, size + sum(len(text.encode()) for text in unit.texts)
+    return replace(span, rows=rows, tokens=estimated_tokens(size, rows))
+
+
+def record(found: list[PlannedFile | Span | Problem], job: EmbedJob) -> Iterator[ToRead | Problem]:
+    """Choose the buckets, write the plan down and hand out what to read; or only the problems."""
+    problems = [item for item in found if isinstance(item, Problem)]
+    if problems:
+        yield from problems
+        return
+    spans: dict[str, list[Span]] = {item.file.path: [] for item in found if isinstance(item, PlannedFile)}
+    for item in found:
+        if isinstance(item, Span):
+            spans[item.file.path].append(item)
+    files = [
+        replace(item, spans=tuple(sorted(spans[item.file.path], key=lambda span: span.start)))
+        for item in sorted((i for i in found if isinstance(i, PlannedFile)), key=lambda item: item.file.relative)
+    ]
+    everything = [span for item in files for span in item.spans]
+    buckets = buckets_for(everything, job)
+    write_plan(job.root, job.run.id, files, buckets)
+    progress.planned(sum(span.tokens for span in everything))
+    yield from readings(everything, buckets)
+
+
+def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:
+    """The buckets of a run over these spans, whose rows are known."""
+    rows, tokens = sum(span.rows or 0 for span in spans), sum(span.tokens for span in spans)
+    if job.buckets is None:
+        return Buckets.choose(rows, tokens, job.run.unit_tokens)
+    return job.buckets.for_rows(rows, tokens, job.run.unit_tokens)
+
+
+def readings(spans: list[Span], buckets: Buckets) -> Iterator[ToRead]:
+    """The spans in lists: long ones make large blocks, short ones spread over workers."""
+    most = min(READ_TOKENS, sum(span.tokens for span in spans) // READS_WANTED)
+    current: list[Span] = []
+    used, first = 0, True
+    for span in spans:
+        if current and used + span.tokens > most:
+            yield ToRead(tuple(current), buckets, first)
+            current, used, first = [], 0, False
+        current.append(span)
+        used += span.tokens
+    if current or first:
+        yield ToRead(tuple(current), buckets, first)
+
+
+def read_rows(
+    work: ToRead, columns: Columns, unit_tokens: int, progress: Callable[[], None]
+) -> Iterator[tuple[int, PackedRows]]:
+    """(group of buckets, block) for all rows of an element; `progress` is called for each unit that was read."""
+    packer = Packer(work.buckets)
+    for span in work.spans:
+        for rows in read_span(span, columns, unit_tokens):
+            progress()  # no unit is finished before all rows are read
+            packer.add(rows)
+            if packer.size > BLOCK_BYTES:
+                yield from packer.flush()
+    yield from packer.flush()
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some buckets that were grouped, and into how many pieces those of them are cut that are heavy."""
+
+    buckets: Buckets
+    number: int
+    heavy: dict[int, int]
+
+    @classmethod
+    def of(cls, key: Key, blocks: Iterable[PackedRows]) -> "Group":
+        """The group that a key names, with its heavy buckets as the blocks' counts tell them."""
+        buckets, number = Buckets(*key[:-1]), key[-1]
+        rows = np.zeros(buckets.per_group, np.int64)
+        for block in blocks:
+            rows += block.counts or 0
+        pieces = {number * buckets.per_group + i: buckets.pieces(n) for i, n in enumerate(rows.tolist())}
+        return cls(buckets, number, {bucket: n for bucket, n in pieces.items() if n > 1})
+
+    def light(self, blocks: Iterable[PackedRows]) -> list[bytes]:
+        """The blocks without the rows of heavy buckets."""
+        packed = (block.data for block in blocks if block.counts)
+        return [without(data, self.buckets, self.heavy) for data in packed] if self.heavy else list(packed)
+
+    def units(self, packed: list[bytes]) -> Iterator[UnitRows]:
+        """Every bucket that is not heavy, from the light blocks."""
+        for bucket, table in slices(unpack(packed), self.buckets, self.number):
+            if bucket not in self.heavy:
+                yield unit_rows(self.buckets.name(bucket), bucket, table)
+
+    def pieces(self, blocks: Iterable[PackedRows]) -> Iterator[tuple[tuple[str, int], bytes]]:
+        """((unit's name, bucket), block) for the rows of heavy buckets, and an empty block for each piece."""
+        for bucket, count in self.heavy.items():
+            yield from ((self._piece(bucket, k), b"") for k in range(count))
+        for block in blocks if self.heavy else ():
+            if block.counts:
+                yield from ((self._piece(b, k), data) for b, k, data in cut(block.data, self.buckets, self.heavy))
+
+    def _piece(self, bucket: int, k: int) -> tuple[str, int]:
+        return f"{self.buckets.name(bucket)}.{k}", bucket
+
+
+def piece_unit(key: tuple[str, int], blocks: Iterable[bytes]) -> UnitRows:
+    """One piece of a heavy bucket."""
+    return unit_rows(*key, unpack([data for data in blocks if data]))

@@ -1,0 +1,135 @@
+"""The work that a run's index needs: none, an update of the last one, or training and building one."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+from transforms import storage
+from transforms.errors import SentenceBeamError
+from transforms.index import choose as index_choice
+from transforms.index.upkeep import resized
+from transforms.space import Space
+from transforms.steps import index_build, index_update
+from transforms.steps.index_build import TrainingGroup
+from transforms.steps.index_files import SEGMENT_ROWS, IndexRecord, packed
+from transforms.steps.index_update import HELD_OUT, IndexUpdate, IndexUpdateJob
+from transforms.steps.index_update_recall import retrain
+from transforms.steps.job import IndexRequest
+from transforms.steps.matching import BUCKET_ROWS
+from transforms.store.commit import Run, settle
+from transforms.store.manifest import Manifest, index_files, read_manifest
+from transforms.store.records import Problem, UnitRecord
+
+SNAPSHOTS_BACK = 32  # how far to look for an index to update, where snapshots without one came between
+RowsToRead = tuple[IndexUpdateJob, str, int]  # "added" and a group, or "removed" and a segment
+
+
+def choose_work(
+    found: list[Any], run: Run, request: IndexRequest, merge: bool
+) -> Iterator[RowsToRead | TrainingGroup | IndexRecord | Problem]:
+    """The rows to read for an update, the groups to train on, or what needs neither: the last index, or a problem.
+
+    `found` are the run's units and problems.
+    """
+    units = [item for item in found if isinstance(item, UnitRecord)]
+    problems = [item for item in found if isinstance(item, Problem)]
+    try:
+        yield from _work(run, settle(run, units, problems)[1], request, merge)
+    except SentenceBeamError as error:
+        yield Problem.of(error)
+
+
+def _work(
+    run: Run, units: list[UnitRecord], request: IndexRequest, merge: bool
+) -> Iterator[RowsToRead | TrainingGroup | IndexRecord]:
+    shards = [(unit.path, unit.rows) for unit in units if unit.path]
+    job = IndexUpdateJob(run.root, run.id, Space.from_json(run.space).dim)
+    before = last_with_index(run)
+    why = why_retrain(run, before, request, sum(rows for _, rows in shards))
+    if why is not None or before is None:
+        yield from index_build.begin(job, shards, request, why or "", after=False)
+        return
+    update = _update(before, shards, request, merge)
+    in_lists = sum(segment.kind != HELD_OUT for segment in update.segments.values())
+    if update.added or update.removed or (merge and in_lists > 1):
+        yield from ((job, *read) for read in index_update.begin(job, update))
+    else:
+        yield IndexRecord(before.data["index"])
+
+
+def _update(before: Manifest, shards: list[tuple[str, int]], request: IndexRequest, merge: bool) -> IndexUpdate:
+    """The update that brings an index from its snapshot to these shards."""
+    old, new = {unit.path: unit.rows for unit in before.units if unit.path}, dict(shards)
+    added = [shard for shard in shards if shard[0] not in old]
+    removed = sorted(set(old) - set(new))
+    rows = max(sum(n for _, n in added), sum(old[path] for path in removed))
+    groups = packed(added, lambda shard: shard[1], SEGMENT_ROWS)
+    return IndexUpdate(
+        current=before.data["index"],
+        request=asdict(request),
+        shards=shards,
+        added=[[path for path, _ in group] for group in groups],
+        removed=removed,
+        buckets=1 + rows // BUCKET_ROWS,
+        merge=merge,
+    )
+
+
+def buckets_to_match(
+    read: list[tuple[IndexUpdateJob, str | None]],
+) -> Iterator[tuple[IndexUpdateJob, int] | TrainingGroup]:
+    """The buckets to match; or, where a file of the index is damaged, the groups to train on."""
+    job, damaged = read[0][0], sorted(path for _, path in read if path)
+    if damaged:
+        yield from retrain(job, f"{damaged[0]} is damaged")
+        return
+    yield from ((job, bucket) for bucket in range(job.update().buckets))
+
+
+def last_with_index(run: Run) -> Manifest | None:
+    """The last snapshot that has an index, if it is not long ago."""
+    earlier = run.previous
+    for _ in range(SNAPSHOTS_BACK):
+        try:
+            manifest = read_manifest(run.root, earlier) if earlier else None
+        except SentenceBeamError:
+            return None
+        if manifest is None or manifest.data["index"]:
+            return manifest
+        earlier = manifest.data["previous"]
+    return None
+
+
+def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: int) -> str | None:
+    """Why the index of an earlier snapshot cannot be updated, in one line; None where it can, "" without one."""
+    if before is None:
+        return ""
+    current = before.data["index"]
+    if before.space.id != run.space["id"]:
+        return "the vectors are of another space"
+    if before.data.get("generation", 0) != run.generation:
+        return "everything was embedded anew"
+    if before.data.get("ranges") != run.ranges:
+        return "the vectors are stored between other bounds"
+    if replace(request, merge=False) != replace(IndexRequest(**current["request"]), merge=False):
+        return "another index was asked for"
+    if "queries" not in current:
+        return "the last one was built by an earlier version"
+    if request.index in ("auto", "compact") and current["factory"] == "Flat" and rows >= index_choice.FLAT_BELOW:
+        return f"{rows:,} rows; Flat is for less than {index_choice.FLAT_BELOW:,}"
+    return _damage(run.root, current) or resized(current["trained"]["corpus"], rows)
+
+
+def _damage(root: str, index: dict[str, Any]) -> str | None:
+    """Which file of an index is not there, is of another size, or, where it is needed as a whole, has other bytes."""
+    sizes = {segment["path"]: segment["bytes"] for segment in index["segments"]}
+    whole = {index[name]["path"]: index[name]["sha256"] for name in ("trained", "queries")}
+    for name, _ in index_files(index):
+        path = storage.join(root, name)
+        entry = storage.storage_of(root).stat(path)
+        if entry is None or entry.size != sizes.get(name, entry.size):
+            return f"{name} is missing or cut short"
+        if name in whole and hashlib.sha256(storage.read_bytes(path)).hexdigest() != whole[name]:
+            return f"{name} is damaged"
+    return None

@@ -1,0 +1,54 @@
+"""The encoder of a run as a worker loads it: checked against the run's space and the store's canary."""
+
+from typing import TYPE_CHECKING
+
+from transforms.errors import DataGateError, SpaceMismatchError
+from transforms.space import Space
+from transforms.steps.embed_units import calibration_of, encoded
+from transforms.steps.job import EmbedJob
+from transforms.store.canary import TEXTS, Canary
+from transforms.store.precision import of_floats
+from transforms.store.shards import pooled_of
+
+if TYPE_CHECKING:
+    from transforms.encoder import Encoder
+
+
+def load_checked_encoder(job: EmbedJob) -> "Encoder":
+    """The run's encoder, whose vectors of the store's canary are those that the store has."""
+    encoder = load_encoder(job)
+    check_canary(job, encoder)
+    return encoder
+
+
+def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
+    """Embed the store's canary; raises DataGateError where its vectors moved by more than the run allows.
+
+    The first worker of a store's first run keeps what it finds.
+    """
+    file = job.run.canary_file
+    kept = file.read()
+    texts = kept.texts if kept else TEXTS
+    tokenized = encoder.tokenize(texts)
+    pooled = pooled_of(encoded(tokenized, encoder.embed(tokenized)), job.run.space["normalize"])
+    drift = (kept or file.keep(Canary(texts, pooled))).drift(pooled)
+    if drift > job.max_drift:
+        raise DataGateError(
+            f"the model's vectors of {file.full_path} moved by a cosine distance of {drift:.2g}, more than "
+            f"--max-drift {job.max_drift:g} allows: a library, type or processor changed since the store was begun; "
+            "go back to it, or embed everything anew with --reembed"
+        )
+
+
+def load_encoder(job: EmbedJob) -> "Encoder":
+    """The run's encoder. Raises SpaceMismatchError where the files here make another space than the run's."""
+    from transforms.encoder import Encoder
+
+    encoder = Encoder.load(job.model, calibration=calibration_of(job) or "", **job.encoder)
+    wanted = of_floats(Space.from_json(job.run.space))
+    if encoder.space.id != wanted.id:
+        fields = ", ".join(wanted.differences(encoder.space))
+        raise SpaceMismatchError(
+            f"{job.model} on this worker makes another space than the run's ({fields} differ); install the same files"
+        )
+    return encoder

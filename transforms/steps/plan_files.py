@@ -1,0 +1,153 @@
+"""The plan of a run: which files are carried over, which are cut into spans, checked as a whole and put on record."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from transforms import progress, storage
+from transforms.corpus import InputFile, Span, limit_spans, match_inputs
+from transforms.corpus.files import check_distinct
+from transforms.errors import SentenceBeamError
+from transforms.steps import content
+from transforms.steps.content import ToCount
+from transforms.steps.footers import check_types, read_footer
+from transforms.steps.job import EmbedJob
+from transforms.store.carry import carry_renamed, of_files_read
+from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.plan import PlannedFile, write_plan
+from transforms.store.records import Problem, UnitRecord, carried
+from transforms.store.units import ShardsPresent
+
+SPANS_PER_ELEMENT = 8
+ELEMENTS_WANTED = 64
+SPANS_FOR_ONE_PROCESS = 64
+
+
+def list_files(pattern: str, file_format: str) -> Iterator[InputFile | Problem]:
+    """The files that a glob names, or why it cannot be used."""
+    try:
+        yield from match_inputs(pattern, file_format)
+    except SentenceBeamError as error:
+        yield Problem.of(error)
+
+
+class FilePlanner:
+    """What to do with each file of a run: carried over where it has not changed, cut into spans where it has."""
+
+    def __init__(self, job: EmbedJob):
+        self._job = job
+        self._exists = ShardsPresent(self._job.root)
+        self._known: dict[str, tuple[dict[str, Any], list[UnitRecord]]] | None = None
+
+    def plan(self, file: InputFile) -> PlannedFile:
+        """The file's units to carry over, or its spans. Raises OptionError where it cannot be read."""
+        checked, units = self._unchanged(file)
+        if units is not None:
+            return PlannedFile(checked, carried=tuple(units))
+        return read_footer(PlannedFile(checked), self._job)
+
+    def _unchanged(self, file: InputFile) -> tuple[InputFile, list[UnitRecord] | None]:
+        """The file with its checksum, and the last snapshot's units of it where the bytes are the same."""
+        old, units = self._last_snapshot().get(file.relative, ({}, []))
+        if not all(map(self._exists, units)):
+            old = {}  # a shard is gone: its rows are read again, the other units are found finished
+        if old and old["version"] == file.version:
+            return replace(file, checksum=old["checksum"]), units
+        file = replace(file, checksum=checksum_of(file))
+        same = old and (old["size"], old["checksum"], old["format"]) == (file.size, file.checksum, file.format)
+        return file, units if same else None
+
+    def _last_snapshot(self) -> dict[str, tuple[dict[str, Any], list[UnitRecord]]]:
+        if self._known is None:
+            previous = self._job.run.previous if self._job.carry else None
+            manifest = read_manifest(self._job.root, previous) if previous else None
+            self._known = units_by_file(manifest) if manifest else {}
+        return self._known
+
+
+def checksum_of(file: InputFile) -> str:
+    """The checksum of an input's content. Raises SentenceBeamError for a file that may not be read or is gone."""
+    try:
+        return storage.checksum_of(file.entry)
+    except (FileNotFoundError, PermissionError) as error:
+        raise SentenceBeamError(
+            f"{file.path} cannot be read ({error.strerror}); mend that or leave it out of --input"
+        ) from error
+
+
+def units_by_file(manifest: Manifest) -> dict[str, tuple[dict[str, Any], list[UnitRecord]]]:
+    """Input files of a snapshot with their units, by relative path; buckets are of no file."""
+    files: dict[str, tuple[dict[str, Any], list[UnitRecord]]] = {f["path"]: (f, []) for f in manifest.files}
+    for unit in manifest.units if manifest.buckets is None else ():
+        files[unit.file][1].append(unit)
+    return files
+
+
+def begin_by_content(found: list[Any], job: EmbedJob) -> list[UnitRecord | PlannedFile | ToCount | Problem]:
+    """The files and what there is to count in them, or all units as carried; or the problems alone."""
+    planned, problems = _whole_plan(found, job)
+    try:
+        return [*problems] if problems else list(content.begin(planned, job))
+    except SentenceBeamError as error:
+        return [Problem.of(error)]
+
+
+def record(found: list[Any], job: EmbedJob, one_process: bool) -> Iterator[list[Span] | UnitRecord | Problem]:
+    """The whole plan, checked, written down and handed out; or its problems, and nothing handed out."""
+    planned, problems = _whole_plan(found, job)
+    if problems:
+        yield from problems
+        return
+    write_plan(job.root, job.run.id, planned)
+    spans = [span for file in planned for span in file.spans]
+    progress.planned(sum(span.tokens for span in spans))
+    yield from (carried(unit) for file in planned for unit in file.carried)
+    step = spans_per_element(len(spans), one_process)
+    for start in range(0, len(spans), step):
+        yield spans[start : start + step]
+
+
+def spans_per_element(spans: int, one_process: bool) -> int:
+    """The number of spans that one element lists: enough to overlap read, encode and write, few enough to spread."""
+    if one_process:
+        return SPANS_FOR_ONE_PROCESS
+    return max(1, min(SPANS_PER_ELEMENT, spans // ELEMENTS_WANTED))
+
+
+def _whole_plan(found: list[Any], job: EmbedJob) -> tuple[list[PlannedFile], list[Problem]]:
+    """The checked plan of all files, or the problems that there are."""
+    problems = [item for item in found if isinstance(item, Problem)]
+    if problems:
+        return [], problems
+    try:
+        return checked_plan([item for item in found if isinstance(item, PlannedFile)], job), []
+    except SentenceBeamError as error:
+        return [], [Problem.of(error)]
+
+
+def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+    """Files sorted by relative path, each once, cut to the run's limit; raises OptionError where two do not fit."""
+    check_distinct([item.file for item in planned])
+    once = {item.file.path: item for item in sorted(planned, key=lambda item: (item.file.relative, item.file.path))}
+    files = list(once.values())
+    if job.carry and job.columns.id is not None and not job.by_content:
+        files = with_renamed(files, job)
+    check_types(files, job)
+    return _limited(files, job.limit) if job.limit is not None else files
+
+
+def with_renamed(files: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+    """The plan with renamed files carried, and those read whose shards could be written again by others."""
+    manifest = read_manifest(job.root, job.run.previous) if any(item.spans for item in files) else None
+    if manifest is None:
+        return files
+    files = carry_renamed(files, manifest, ShardsPresent(job.root))
+    while moving := of_files_read(files):
+        paths = {item.file.path for item in moving}
+        files = [read_footer(item, job) if item.file.path in paths else item for item in files]
+    return files
+
+
+def _limited(files: list[PlannedFile], limit: int) -> list[PlannedFile]:
+    spans = limit_spans([span for item in files for span in item.spans], limit)
+    return [replace(item, spans=tuple(s for s in spans if s.file == item.file)) for item in files]

@@ -1,0 +1,86 @@
+"""Units of floats written again in whole numbers, between bounds fitted on all of them.
+
+Ranges travel, vectors do not: every shard is read once for its ranges, and once more to be written again.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from transforms import storage
+from transforms.arrow import as_matrix
+from transforms.errors import SentenceBeamError
+from transforms.space import Space
+from transforms.store.commit import Run
+from transforms.store.precision import Ranges, keep_ranges
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.reuse import stored_vectors
+from transforms.store.shards import read_shard
+from transforms.store.units import UnitCounts, UnitStore, read_written
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Ranges of some shards (None: of no row), or why they are not known."""
+
+    ranges: Ranges | None = None
+    problem: Problem | None = None
+
+    def merge(self, other: "Measured") -> "Measured":
+        """The ranges of both together, or a problem that one of them has."""
+        if self.ranges is None or other.ranges is None:
+            ranges = self.ranges or other.ranges
+        else:
+            ranges = self.ranges.merge(other.ranges)
+        return Measured(ranges, self.problem or other.problem)
+
+
+@dataclass(frozen=True)
+class RangesRecord:
+    """The manifest's `ranges` entry, on its way to the commit."""
+
+    data: dict[str, Any]
+
+
+def measure(unit: UnitRecord, root: str) -> Measured:
+    """The ranges of a unit's vectors."""
+    try:
+        return Measured(_ranges(storage.join(root, unit.path)) if unit.path else None)
+    except SentenceBeamError as error:
+        return Measured(problem=Problem.of(error))
+
+
+def _ranges(path: str) -> Ranges:
+    parts = [Ranges.of(as_matrix(batch.column(0))) for batch in read_shard(path, ["embedding"])]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total.merge(part)
+    return total
+
+
+def merge_measured(parts: Iterable[Measured]) -> Measured:
+    """The ranges of all shards together."""
+    total = Measured()
+    for part in parts:
+        total = total.merge(part)
+    return total
+
+
+def keep(measured: Measured, run: Run) -> Iterator[RangesRecord | Problem]:
+    """Write the ranges into the store; what the manifest is to say of them, or the problem."""
+    if measured.problem is not None:
+        yield measured.problem
+    elif measured.ranges is not None:
+        yield RangesRecord(keep_ranges(run.root, measured.ranges, Space.from_json(run.space)))
+
+
+def quantize_unit(unit: UnitRecord, run: Run, ranges: Ranges | None) -> UnitRecord:
+    """Write a unit of floats between the ranges; its record keeps the counts of how its rows were made."""
+    store = UnitStore(run.root, Space.from_json(run.space), ranges, run.id)
+    prepared, rows = read_written(run.root, unit, store, run.generation)
+    counts = UnitCounts.of(unit)
+    made = store.finished(prepared)
+    if made is None:
+        floats = stored_vectors(rows, replace(store.space, precision="float32"), final=True)
+        made = store.write(prepared, floats, [], counts)
+    return replace(made, **vars(counts), run=unit.run)

@@ -1,0 +1,59 @@
+"""Written units under another calibration, from their pooled vectors alone: no transformer runs."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from transforms import storage
+from transforms.errors import DataGateError
+from transforms.space import Space
+from transforms.steps.finish import Finisher
+from transforms.store.calibrations import kept_calibration
+from transforms.store.commit import Run
+from transforms.store.precision import kept_ranges
+from transforms.store.records import UnitRecord, carried, reused
+from transforms.store.reuse import stored_vectors
+from transforms.store.shards import Vectors
+from transforms.store.units import UnitCounts, UnitStore, read_written
+
+
+@dataclass(frozen=True)
+class RecalibrateJob:
+    """One run of `recalibrate`, and the space of the snapshot before it, as JSON."""
+
+    run: Run
+    old: dict[str, Any]
+
+
+class Recalibration:
+    """The units of one run, each written again from its pooled vectors."""
+
+    def __init__(self, job: RecalibrateJob):
+        self._run, self._old = job.run, Space.from_json(job.old)
+        space = job.run.first_space
+        ranges = kept_ranges(job.run.root, job.run.ranges) if job.run.ranges else None
+        self._store = UnitStore(job.run.root, space, ranges, job.run.id)
+        self._finisher = Finisher(space, partial(kept_calibration, job.run.root, space.calibration or ""))
+
+    def recalibrate(self, unit: UnitRecord) -> UnitRecord:
+        """Write a unit under the new calibration. Raises DataGateError for a row that gets no vector."""
+        if not unit.path:
+            return carried(unit)
+        prepared, rows = read_written(self._run.root, unit, self._store, self._run.generation)
+        finished = self._store.finished(prepared)
+        if finished is not None:
+            return reused(finished)
+        vectors = self._final(storage.join(self._run.root, unit.path), rows)
+        return self._store.write(prepared, vectors, [], UnitCounts(embedded=0, reused=unit.rows, duplicates=0))
+
+    def _final(self, path: str, rows: pa.RecordBatch) -> Vectors:
+        good, vectors = self._finisher.finish(stored_vectors(rows, self._old, final=False))
+        if len(good) < rows.num_rows:
+            lost = next(row for row in range(rows.num_rows) if row not in set(good.tolist()))
+            raise DataGateError(
+                f"{path}: the calibration makes a zero or non-finite vector of row {rows.column('id')[lost]}; "
+                "embed --calibration sets such rows aside"
+            )
+        return vectors
