@@ -33,12 +33,12 @@ from transforms.index import (
     nprobe_grid,
     sample_keys,
     sample_threshold,
-    segment_base,
     select,
     train,
-    write_segment,
 )
 from transforms.index.faiss_module import use_threads
+from transforms.index.recall import segment_base
+from transforms.index.segment import build_segment
 
 BLOCK = 25_000
 QUERIES = 1000
@@ -55,8 +55,7 @@ def main() -> None:
         (trained, paths), ours_cost = timed(lambda: build(vectors, sample, plan, args, Path(folder)))
         exact_report, recall_cost = timed(lambda: recall(vectors, queries, paths, plan, args))
         one = Path(folder) / "one.faiss"
-        with one.open("wb") as file:
-            write_segment(trained, blocks(vectors), file, threads=args.threads)
+        one.write_bytes(build_segment(trained, blocks(vectors), threads=args.threads))
         print_build(plain_cost, ours_cost, recall_cost)
         print(f"recall: {exact_report}\n")
         print_search(plain, one, paths, queries, args)
@@ -135,8 +134,7 @@ def build(
     trained = train(plan, sample, threads=args.threads)
     paths = [folder / f"{number}.faiss" for number in range(args.segments)]
     for path, part in zip(paths, np.array_split(vectors, args.segments), strict=True):
-        with path.open("wb") as file:
-            write_segment(trained, blocks(part), file, threads=args.threads)
+        path.write_bytes(build_segment(trained, blocks(part), threads=args.threads))
         hashlib.sha256(path.read_bytes()).hexdigest()
     return trained, paths
 

@@ -1,6 +1,6 @@
 """Calibrations, fitted on a collection of vectors, and what such a collection is like. Importing needs no torch."""
 
-from transforms.calibration.calibration import Calibration, check_space, load_calibration, parse_info, read_info
+from transforms.calibration.calibration import Calibration, check_space, load_calibration
 from transforms.calibration.quality import UnitSum, alignment, cosines, mean_cosine, pearson, spearman, uniformity
 from transforms.calibration.spec import CalibrationSpec, parse_calibration
 
@@ -14,9 +14,7 @@ __all__ = [
     "load_calibration",
     "mean_cosine",
     "parse_calibration",
-    "parse_info",
     "pearson",
-    "read_info",
     "spearman",
     "uniformity",
 ]

@@ -121,14 +121,6 @@ def load_calibration(folder: str) -> Calibration:
     return Calibration.from_files(found, str(folder))
 
 
-def read_info(folder: str) -> dict[str, Any]:
-    """`Calibration.info` of a local folder, its tensors left unread."""
-    path = Path(folder).expanduser() / INFO
-    if not path.is_file():
-        raise OptionError(f"{folder} holds no {INFO}; make a calibration with: sentence-beam fit")
-    return parse_info(path.read_bytes(), str(path))
-
-
 def parse_info(data: bytes, name: str) -> dict[str, Any]:
     """`Calibration.info` from the bytes of a file of this name; `OptionError` where they are no calibration's."""
     try:

@@ -1,8 +1,7 @@
 """What a calibration does to a collection, in figures and curves: spectra, cosines of pairs, their mean."""
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,10 +29,6 @@ class Shape:
         """Of a sample of the rows [n, d] and the covariance [d, d] of all."""
         mean = mean_cosine(rows)
         return cls(spectrum(covariance), cosine_histogram(rows), mean if math.isfinite(mean) else None)
-
-    def to_json(self) -> dict[str, Any]:
-        """As it stands."""
-        return asdict(self)
 
 
 def spectrum(covariance: np.ndarray) -> tuple[float, ...]:

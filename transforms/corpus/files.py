@@ -8,8 +8,8 @@ import io
 import lzma
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO, cast
+from dataclasses import dataclass
+from typing import BinaryIO, cast
 
 import zstandard
 
@@ -54,10 +54,6 @@ class InputFile:
     def key(self) -> str:
         """First 16 hex digits of sha256(relative path): the file's part of its units' names."""
         return hashlib.sha256(self.relative.encode()).hexdigest()[:16]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain fields, as manifests hold them."""
-        return asdict(self)
 
 
 def fixed_part(pattern: str) -> str:

@@ -87,26 +87,14 @@ class SegmentWriter:
 
 
 def build_segment(trained: bytes, blocks: Iterable[np.ndarray], *, threads: int | None = None) -> bytes:
-    """A segment holding the blocks' rows, as bytes. As `write_segment`, with the file in memory too."""
-    return _filled(trained, blocks, threads).to_bytes()
+    """The file of a segment: a copy of the trained index with the blocks' rows, float32 [n, dim] each.
 
-
-def write_segment(trained: bytes, blocks: Iterable[np.ndarray], file: BinaryIO, *, threads: int | None = None) -> int:
-    """Add the blocks' rows to a copy of the trained index, write it to an open binary file, return how many rows.
-
-    `blocks` yields float32 [n, dim]. Memory: the codes and one block. The bytes depend on the rows, not on the cut into
-    blocks. Raises OptionError for rows that are not finite or zero.
+    The bytes depend on the rows, not on the cut into blocks. Raises OptionError for rows that are not finite or zero.
     """
-    writer = _filled(trained, blocks, threads)
-    writer.write(file)
-    return writer.rows
-
-
-def _filled(trained: bytes, blocks: Iterable[np.ndarray], threads: int | None) -> SegmentWriter:
     writer = SegmentWriter(trained, threads=threads)
     for block in blocks:
         writer.add(block)
-    return writer
+    return writer.to_bytes()
 
 
 def flat_segment(blocks: Iterable[np.ndarray], dim: int, metric: str = "ip", *, threads: int | None = None) -> bytes:

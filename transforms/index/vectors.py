@@ -28,11 +28,6 @@ def metric_name(faiss: Any, number: int) -> str:
     return "ip" if number == faiss.METRIC_INNER_PRODUCT else "l2"
 
 
-def worst(metric: str) -> float:
-    """The score of a missing result: -inf for ip, +inf for l2."""
-    return -np.inf if metric == "ip" else np.inf
-
-
 def as_vectors(array: np.ndarray, dim: int, what: str = "vectors") -> np.ndarray:
     """`array` as C-contiguous float32 [n, dim]; no copy where it is that already.
 

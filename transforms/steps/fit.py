@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from transforms import progress, storage
@@ -75,6 +75,6 @@ def _figures(outcome: Outcome) -> dict[str, Any]:
         "input_dim": info["input_dim"],
         "dim": info["dim"],
         **info["summary"],
-        "shape_before": outcome.before.to_json(),
-        "shape_after": outcome.after.to_json(),
+        "shape_before": asdict(outcome.before),
+        "shape_after": asdict(outcome.after),
     }

@@ -190,7 +190,7 @@ def _committed(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger])
     _, units, ledger = settled
     return replace(
         _ended(run, COMMITTED, COMMITTED),
-        ledger=ledger.to_json(),
+        ledger=asdict(ledger),
         damaged=sorted({path for unit in units for path in unit.damaged}),
         truncated=sum(unit.truncated for unit in units),
         spared=max(sum(unit.tokens - unit.lost for unit in units) - ledger.real, 0),

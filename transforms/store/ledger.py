@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 
 from transforms.corpus.buckets import Buckets, parse_name
 from transforms.errors import LedgerError
@@ -41,10 +41,6 @@ class Ledger:
                     total[name] += getattr(unit, name)
                 total["truncated_rows"] += unit.truncated
         return cls(**total)
-
-    def to_json(self) -> dict[str, int]:
-        """Plain counts."""
-        return asdict(self)
 
     def check(self) -> None:
         """Raise LedgerError unless read = written + rejected and written = embedded + reused + duplicates + carried."""

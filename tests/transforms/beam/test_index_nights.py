@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.beam import IndexRequest
-from transforms.index import SegmentedIndex, SegmentFile, build_segment, flat_segment, upkeep
+from transforms.index import SegmentedIndex, SegmentFile, flat_segment, upkeep
 from transforms.index.exact import exact_search
+from transforms.index.segment import build_segment
 from transforms.space import row_hashes
 from transforms.steps import held_out, index_build, index_update_segments, matching
 from transforms.steps.index_build import BuildWork, TrainingGroup

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transforms.index import SearchResult, SegmentedIndex, SegmentFile, build_segment, choose_index, train
+from transforms.index import SegmentedIndex, SegmentFile, choose_index, train
+from transforms.index.search import SearchResult
+from transforms.index.segment import build_segment
 
 pytest.importorskip("faiss")
 

@@ -12,17 +12,9 @@ from hypothesis import strategies as st
 from index_data import FACTORIES, trained, unit_vectors
 
 from transforms.errors import OptionError, SentenceBeamError
-from transforms.index import (
-    SegmentFile,
-    SegmentWriter,
-    build_segment,
-    choose_index,
-    flat_segment,
-    load_faiss,
-    train,
-    write_segment,
-)
-from transforms.index.segment import flat_vectors, list_sizes
+from transforms.index import SegmentFile, SegmentWriter, choose_index, flat_segment, train
+from transforms.index.faiss_module import load_faiss
+from transforms.index.segment import build_segment, flat_vectors, list_sizes
 
 DIM = 32
 
@@ -62,8 +54,12 @@ def test_centroids_for_inner_products_lie_on_the_sphere() -> None:
 
 def test_written_and_returned_segments_are_equal() -> None:
     start, file = trained("IVF4,SQ8", "ip", DIM), io.BytesIO()
-    assert write_segment(start, [unit_vectors(70, DIM), unit_vectors(30, DIM, seed=1)], file) == 100
-    assert file.getvalue() == build_segment(start, [unit_vectors(70, DIM), unit_vectors(30, DIM, seed=1)])
+    writer = SegmentWriter(start)
+    for block in (blocks := [unit_vectors(70, DIM), unit_vectors(30, DIM, seed=1)]):
+        writer.add(block)
+    writer.write(file)
+    assert writer.rows == 100
+    assert file.getvalue() == build_segment(start, blocks)
 
 
 def test_a_flat_segment_is_a_flat_training_filled() -> None:

@@ -12,15 +12,13 @@ from transforms.index import (
     ExactNeighbours,
     SegmentedIndex,
     SegmentFile,
-    build_segment,
     choose_index,
     measure_recall,
     nprobe_grid,
-    recall_at_k,
-    segment_base,
     train,
 )
-from transforms.index.recall import halves, interval, recall_among, recall_of
+from transforms.index.recall import halves, interval, recall_among, recall_at_k, recall_of, segment_base
+from transforms.index.segment import build_segment
 
 DIM, K, CUTS = 24, 10, (0, 900, 900, 2500)
 

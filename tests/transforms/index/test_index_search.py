@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from index_data import FACTORIES, brute_force, global_rows, open_cut, small_integers, trained, unit_vectors
 
 from transforms.errors import OptionError, SentenceBeamError
-from transforms.index import SegmentedIndex, SegmentFile, build_segment, exact_search, flat_segment, rerank
+from transforms.index import SegmentedIndex, SegmentFile, exact_search, flat_segment, rerank
+from transforms.index.segment import build_segment
 
 DIM = 16
 
