@@ -1,4 +1,4 @@
-"""Search over a snapshot: texts -> the nearest rows, by its index or exactly. No Beam here."""
+"""Search over a snapshot: the nearest rows of texts, by its index or exactly."""
 
 import contextlib
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ OWN_COLUMNS = {"embedding", "norm", "row_hash", "tokens", "truncated", "pooled"}
 
 @dataclass(frozen=True)
 class Hits:
-    """The best rows of each query [q, k]: scores float32, number of the shard and row in it int64, -1 for none."""
+    """The best rows of queries [q, k]: scores float32, number of the shard and row in it int64, -1 for none."""
 
     scores: np.ndarray
     shard: np.ndarray
@@ -36,7 +36,7 @@ class Hits:
 class Searcher:
     """A snapshot opened for search; model and index are loaded when first needed.
 
-    `model` is where the snapshot's model is on this machine, if not where it was when the store was written.
+    `model` is the path of the snapshot's model on this machine, if not the path that the store was written with.
     """
 
     def __init__(self, manifest: Manifest, model: str | None = None):
@@ -68,7 +68,7 @@ class Searcher:
         return encoder
 
     def search(self, texts: list[str], k: int = 10, *, exact: bool = False) -> list[list[dict[str, Any]]]:
-        """For each text the k nearest rows, best first: dicts of rank, score, id and kept columns."""
+        """The k rows nearest to each text, best first: dicts of rank, score, id and kept columns."""
         if not texts or not self._units:
             return [[] for _ in texts]
         hits = self.nearest(self._encoder.encode(texts), k, exact=exact)
@@ -161,7 +161,7 @@ class Searcher:
 
 
 def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows as Python has them. A column of times with one that Python cannot hold is given as text."""
+    """The rows as dicts of Python values. A column of times with one that Python cannot hold is given as text."""
     columns = [_plain(name, table.column(name)) for name in table.column_names]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 

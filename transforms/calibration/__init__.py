@@ -1,4 +1,4 @@
-"""Calibrations, fitted on a collection of vectors, and what such a collection is like. Importing needs no torch."""
+"""Calibrations, fitted on a collection of vectors, and figures of such a collection. Importing needs no torch."""
 
 from transforms.calibration.calibration import Calibration, check_space, load_calibration
 from transforms.calibration.quality import UnitSum, alignment, cosines, mean_cosine, pearson, spearman, uniformity

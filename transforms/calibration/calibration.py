@@ -29,7 +29,7 @@ _KEYS = {"format", *_DECIDING, "digest", "fitted_on", "summary"}
 class Calibration:
     """A calibration that can be applied.
 
-    `info` is what `calibration.json` says: `format`, `method` (canonical SPEC), `parameters`, `input_dim`, `dim`,
+    `info` is the content of `calibration.json`: `format`, `method` (canonical SPEC), `parameters`, `input_dim`, `dim`,
     `tensors` (sha256 over names, types, shapes and bytes), `digest`, `fitted_on` {store, run, manifest, space, n,
     date}, `summary` (spectrum and figures of the fit). `tensors` are what it computes with.
     """
@@ -46,7 +46,7 @@ class Calibration:
         fitted_on: Mapping[str, Any],
         summary: Mapping[str, Any],
     ) -> "Calibration":
-        """A calibration just fitted; `widths` are those of its input and of its output."""
+        """A calibration that was just fitted; `widths` are those of its input and of its output."""
         info: dict[str, Any] = {
             "format": FORMAT,
             "method": str(spec),
@@ -60,17 +60,17 @@ class Calibration:
 
     @property
     def dim(self) -> int:
-        """Width of the calibrated vectors."""
+        """The width of the calibrated vectors."""
         return self.info["dim"]
 
     @property
     def digest(self) -> str:
-        """sha256 over what decides vectors: method, parameters, widths and tensors."""
+        """The sha256 in hex over what decides vectors: method, parameters, widths and tensors."""
         return self.info["digest"]
 
     @property
     def pooled_id(self) -> str:
-        """Of the space it was fitted on."""
+        """The id of the pooled vectors on which it was fitted."""
         return self.info["fitted_on"]["space"]["pooled_id"]
 
     def apply(self, pooled: np.ndarray) -> np.ndarray:
@@ -92,7 +92,7 @@ class Calibration:
         return out
 
     def to_files(self) -> dict[str, bytes]:
-        """Names and contents of a folder's files; write them in this order, the last one makes it whole."""
+        """The names and contents of a folder's files; write them in this order, the last one makes it whole."""
         data = save({name: np.ascontiguousarray(tensor) for name, tensor in self.tensors.items()})
         info = json.dumps(self.info, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
         return {TENSORS: data, INFO: info.encode()}

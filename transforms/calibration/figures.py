@@ -1,4 +1,4 @@
-"""What a calibration does to a collection, in figures and curves: spectra, cosines of pairs, their mean."""
+"""Figures of a collection of vectors before and after a calibration: spectra, cosines of pairs, their mean."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ PAIRED_ROWS = 2000
 
 @dataclass(frozen=True)
 class Shape:
-    """How vectors lie.
+    """The distribution of vectors.
 
     `spectrum`: deviations along the principal directions (singular values of the centred rows over the square root of
     their number), largest first. `cosines`: share of the pairs of rows in each of 100 bins from -1 to 1. `mean_cosine`
@@ -26,19 +26,19 @@ class Shape:
 
     @classmethod
     def of(cls, rows: np.ndarray, covariance: np.ndarray) -> "Shape":
-        """Of a sample of the rows [n, d] and the covariance [d, d] of all."""
+        """The shape of a sample of rows [n, d]; `covariance` [d, d] is that of all rows."""
         mean = mean_cosine(rows)
         return cls(spectrum(covariance), cosine_histogram(rows), mean if math.isfinite(mean) else None)
 
 
 def spectrum(covariance: np.ndarray) -> tuple[float, ...]:
-    """Square roots of the eigenvalues, largest first."""
+    """The square roots of the eigenvalues of a covariance, largest first."""
     values = np.linalg.eigvalsh(covariance)[::-1]
     return tuple(float(value) for value in np.sqrt(np.maximum(values, 0.0)))
 
 
 def cosine_histogram(rows: np.ndarray) -> tuple[float, ...]:
-    """Share of the pairs of the first 2000 rows whose cosine falls into each of 100 bins from -1 to 1."""
+    """The share of the pairs of the first 2000 rows whose cosine falls into each of 100 bins from -1 to 1."""
     rows = unit(rows[:PAIRED_ROWS])
     first, second = np.triu_indices(len(rows), 1)
     counts, _ = np.histogram(np.clip((rows @ rows.T)[first, second], -1, 1), BINS, (-1.0, 1.0))

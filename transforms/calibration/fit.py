@@ -1,4 +1,4 @@
-"""Fitting any calibration, and what to tell about it."""
+"""Fitting any calibration, with figures of the vectors before and after it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SHOWN_ROWS = 10_000  # of the sample, for the figures
 
 @dataclass(frozen=True)
 class Outcome:
-    """A calibration and how vectors lie before and after it."""
+    """A fitted calibration, and the shapes of the vectors before and after it."""
 
     calibration: Calibration
     before: Shape
@@ -35,10 +35,10 @@ def fit_calibration(
     narrow: bool = False,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Fit on the moments of all rows (None: on the sample alone, as a flow always is) and look at the result.
+    """A calibration fitted on the moments of all rows, or, where these are None and for a flow, on the sample alone.
 
     `sample` float32 [n, p] in an order that means nothing; `narrow`: the rows passed through 16-bit numbers;
-    `progress(step, steps, loss)` is told of a flow's training. Raises `OptionError` where the rows do not suffice.
+    `progress(step, steps, loss)` is called while a flow trains. Raises `OptionError` where the rows do not suffice.
     """
     if spec.name not in AFFINE or moments is None:
         moments = Moments.of(sample)
@@ -72,7 +72,7 @@ def _output_width(fitted: Fitted, width: int) -> int:
 
 
 def _covariance_after(spec: CalibrationSpec, fitted: Fitted, moments: Moments, calibrated: np.ndarray) -> np.ndarray:
-    """Exact for an affine map, from the sample for any other."""
+    """The covariance of calibrated vectors: exact for an affine map, from the sample for any other."""
     if spec.name not in AFFINE:
         return Moments.of(calibrated).covariance()
     matrix, _ = affine_map(fitted.tensors, moments.width)

@@ -16,7 +16,7 @@ from transforms.errors import OptionError
 
 VARIANTS = ("reference", "paper")
 MAX_LOG_SCALE = 12.0
-LOG_SCALE_FACTOR = 3.0  # a trained tensor holds a third of the logarithm it stands for, as the authors' code has it
+LOG_SCALE_FACTOR = 3.0  # a trained tensor holds a third of the logarithm of its scale, as the authors' code has it
 _BLOCK_ROWS = 1024
 
 
@@ -76,7 +76,7 @@ def trained_shapes(parameters: FlowParameters, dim: int) -> dict[str, tuple[int,
 
 
 def log_scales(logs: Tensor) -> Tensor:
-    """Logarithms of the scales that trained tensors stand for."""
+    """The logarithms of the scales, which the trained tensors hold divided by `LOG_SCALE_FACTOR`."""
     return (LOG_SCALE_FACTOR * logs).clamp(-MAX_LOG_SCALE, MAX_LOG_SCALE)
 
 

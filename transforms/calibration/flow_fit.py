@@ -30,12 +30,12 @@ Progress = Callable[[int, int, float], None]
 def fit_flow(
     sample: np.ndarray, parameters: FlowParameters, progress: Progress | None = None, device: str = "auto"
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """A flow under which the sample is as likely as possible: its tensors (float32) and how the fit went.
+    """The tensors (float32) of a flow under which the sample is as likely as possible, and the history of the fit.
 
     `sample` float32 [n, C], in an order that means nothing; the first 2 % are held out. The history holds `steps`,
     `rows`, `held_out_rows`, `before`, `after` (mean negative log-likelihood of the held-out rows, bits a component) and
-    `curve` ({step, train, held_out}). `progress(step, steps, loss)` is called at each point of the curve.
-    Raises `OptionError` for a sample or parameters that do not work, `SentenceBeamError` where the loss is not finite.
+    `curve` ({step, train, held_out}). `progress(step, steps, loss)` is called at each point of the curve. Raises
+    `OptionError` for a sample or parameters that do not work, `SentenceBeamError` where the loss is not finite.
     """
     sample = np.ascontiguousarray(sample, np.float32)
     parameters.check_dim(sample.shape[1])
@@ -160,7 +160,7 @@ class Training:
         return torch.cat(found).to(self.device)
 
     def loss(self, x: Tensor) -> Tensor:
-        """Mean negative log-likelihood of the rows, bits a component that varies."""
+        """The mean negative log-likelihood of the rows, in bits a component that varies."""
         logs = log_scales(self.flat[: self._logs])
         values = torch.cat([logs.exp(), self.flat[self._logs :]]).split(self._sizes)
         ready = {
@@ -173,7 +173,7 @@ class Training:
         return (energy - log_det) / (self.dim * math.log(2))
 
     def step(self, x: Tensor) -> Tensor:
-        """One update on a batch; gives the loss before it. The objective is twice the loss, as over pairs."""
+        """Make one update on a batch and return the loss before it. The objective is twice the loss, as over pairs."""
         loss = self.loss(x)
         (gradient,) = torch.autograd.grad(2 * loss, self.flat)
         with torch.no_grad():
@@ -194,7 +194,7 @@ class Training:
             self.flat.mul_(1 - 0.01 * lr).add_(direction, alpha=-lr)
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """What is kept of the flow: trained tensors float32, permutations int64, `live` uint8."""
+        """The tensors that are kept of the flow: trained ones float32, permutations int64, `live` uint8."""
         flat = self.flat.detach().cpu().float().split(self._sizes)
         trained = {
             name: value.view(shape).numpy().copy()
@@ -205,7 +205,7 @@ class Training:
 
 
 def train(training: Training, rows: Tensor, held_out: Tensor, progress: Progress | None = None) -> dict[str, Any]:
-    """Train for the epochs asked for; gives the history."""
+    """Train for the epochs asked for and return the history."""
     batch = min(BATCH, len(rows))
     epochs = training.parameters.epochs
     steps = max(int(epochs * (len(rows) // batch)), 1 if epochs else 0)

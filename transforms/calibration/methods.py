@@ -1,4 +1,4 @@
-"""What fits and applies each calibration: one table, so that a new one has one place."""
+"""The functions that fit and apply each calibration, in one table, so that a new one has one place."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

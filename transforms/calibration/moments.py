@@ -20,12 +20,12 @@ class Moments:
 
     @classmethod
     def empty(cls, width: int) -> "Moments":
-        """Of no rows."""
+        """The moments of no rows."""
         return cls(0, np.zeros(width), np.zeros((width, width)))
 
     @classmethod
     def of(cls, rows: np.ndarray) -> "Moments":
-        """Of finite rows of any float type [n, d]; 4096 at a time are widened."""
+        """The moments of finite rows of any float type [n, d]; 4096 at a time are widened."""
         total = cls.empty(rows.shape[1])
         for start in range(0, len(rows), BATCH_ROWS):
             total = total.merge(cls._of_batch(rows[start : start + BATCH_ROWS].astype(np.float64)))
@@ -38,7 +38,7 @@ class Moments:
         return cls(len(rows), mean, rows.T @ rows)
 
     def merge(self, other: "Moments") -> "Moments":
-        """Of both together."""
+        """The moments of the rows of both."""
         if not self.n or not other.n:
             return self if self.n else other
         n, apart = self.n + other.n, other.mean - self.mean
@@ -50,13 +50,13 @@ class Moments:
 
     @property
     def width(self) -> int:
-        """Components of a row."""
+        """The number of components of a row."""
         return len(self.mean)
 
     def covariance(self, sample: bool = False) -> np.ndarray:
-        """float64 [d, d]; divided by n, or by n - 1 for the `sample` covariance."""
+        """The covariance float64 [d, d]; divided by n, or by n - 1 for the `sample` covariance."""
         return self.m2 / (self.n - 1 if sample else self.n)
 
     def deviations(self, sample: bool = False) -> np.ndarray:
-        """Standard deviation of each component, float64 [d]."""
+        """The standard deviation of each component, float64 [d]."""
         return np.sqrt(np.diag(self.m2) / (self.n - 1 if sample else self.n))

@@ -13,18 +13,18 @@ SAMPLED_PAIRS = 10_000_000
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows of length 1, float64 [n, d]; a zero row stays zero."""
+    """The rows scaled to length 1, float64 [n, d]; a zero row stays zero."""
     wide = np.asarray(vectors, np.float64)
     return wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), SHORTEST)
 
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Cosine of each pair of rows, float64 [n]; 0 where it is undefined."""
+    """The cosine of each pair of rows, float64 [n]; 0 where it is undefined."""
     return np.nan_to_num(np.einsum("nd,nd->n", unit(a), unit(b)))
 
 
 def pearson(a: np.ndarray, b: np.ndarray) -> float:
-    """Pearson's correlation; NaN where one side is constant."""
+    """Pearson's correlation of two lists of numbers; NaN where one is constant."""
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     a, b = a - a.mean(), b - b.mean()
     scale = math.sqrt(float(a @ a) * float(b @ b))
@@ -32,12 +32,12 @@ def pearson(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's correlation, ties by average ranks; NaN where one side is constant."""
+    """Spearman's correlation of two lists of numbers, ties by average ranks; NaN where one is constant."""
     return pearson(average_ranks(a), average_ranks(b))
 
 
 def average_ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 1, float64 [n]; equal values share the mean of theirs."""
+    """The ranks of values, from 1, float64 [n]; equal values share the mean of theirs."""
     _, place, count = np.unique(np.asarray(values, np.float64), return_inverse=True, return_counts=True)
     last = np.cumsum(count)
     return (last - (count - 1) / 2.0)[place]
@@ -45,36 +45,36 @@ def average_ranks(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class UnitSum:
-    """Sum of unit vectors float64 [d] and their number: what the mean cosine needs, mergeable."""
+    """The sum of unit vectors float64 [d] and their number, from which the mean cosine follows; sums can be merged."""
 
     total: np.ndarray
     count: int
 
     @classmethod
     def of(cls, vectors: np.ndarray) -> "UnitSum":
-        """Of the rows that are not zero."""
+        """The sum over the rows that are not zero."""
         rows = np.asarray(vectors, np.float64)
         rows = rows[np.linalg.norm(rows, axis=1) > 0]
         return cls(unit(rows).sum(axis=0), len(rows))
 
     def merge(self, other: "UnitSum") -> "UnitSum":
-        """Of both together."""
+        """The sum over the rows of both."""
         return UnitSum(self.total + other.total, self.count + other.count)
 
     @property
     def mean_cosine(self) -> float:
-        """Mean cosine over all pairs of different rows, in (-1, 1]; NaN below two rows."""
+        """The mean cosine over all pairs of different rows, in (-1, 1]; NaN below two rows."""
         n = self.count
         return (float(self.total @ self.total) - n) / (n * (n - 1)) if n > 1 else math.nan
 
 
 def mean_cosine(vectors: np.ndarray) -> float:
-    """Mean cosine over all pairs of different rows (anisotropy; Ethayarajh 2019)."""
+    """The mean cosine over all pairs of different rows (anisotropy; Ethayarajh 2019)."""
     return UnitSum.of(vectors).mean_cosine
 
 
 def alignment(a: np.ndarray, b: np.ndarray, gold: np.ndarray, above: float = 4.0) -> float:
-    """Mean squared distance of the unit vectors of pairs whose gold score is above 4; NaN where there is none.
+    """The mean squared distance of the unit vectors of pairs whose gold score is above 4; NaN where there is none.
 
     Wang & Isola, arXiv:2005.10242; the threshold is SimCSE's (arXiv:2104.08821).
     """

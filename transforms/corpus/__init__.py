@@ -1,4 +1,4 @@
-"""The input side: which files, cut into which spans, read into which rows."""
+"""The input side: files, cut into spans, which are read into rows."""
 
 from transforms.corpus.files import InputFile, match_inputs
 from transforms.corpus.rows import Columns, Rejected, UnitRows, read_span

@@ -1,4 +1,4 @@
-"""Blocks: rows on their way to their bucket, as Arrow IPC with every distinct text once."""
+"""Rows on their way to their bucket, packed as Arrow IPC with every distinct text once."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -28,20 +28,20 @@ class PackedRows:
 
 @dataclass
 class Packer:
-    """Collects rows as they are read and gives them out as one block for each group of buckets."""
+    """Rows, collected as they are read and returned as one packed block for each group of buckets."""
 
     buckets: Buckets
     tables: list[pa.Table] = field(default_factory=list)
     size: int = 0
 
     def add(self, rows: UnitRows) -> None:
-        """Take rows of a file, the rejected ones too."""
+        """Add rows of a file, the rejected ones too."""
         if rows.read:
             self.tables.append(_table(rows))
             self.size += self.tables[-1].nbytes
 
     def flush(self) -> Iterator[tuple[int, PackedRows]]:
-        """(group, block) for the rows collected so far, which are forgotten."""
+        """(group, packed rows) for the rows collected so far, which are then forgotten."""
         if not self.tables:
             return
         table = pa.concat_tables(self.tables).combine_chunks()
@@ -56,7 +56,7 @@ class Packer:
 
 
 def _table(rows: UnitRows) -> pa.Table:
-    """Good rows, then rejected ones, whose text is their excerpt and whose hash is of what is known of them."""
+    """The good rows as a table, then the rejected ones, with their excerpt as text and a hash of all that is known."""
     bad, texts = rows.rejects, [*rows.texts, *(r.excerpt for r in rows.rejects)]
     hashes = row_hashes(rows.texts) + [row_hash(json.dumps([r.id, r.reason, r.excerpt])) for r in bad]
     columns = {
@@ -87,7 +87,7 @@ def _with_texts(table: pa.Table, places: np.ndarray, texts: pa.Array) -> pa.Tabl
 
 
 def pack(table: pa.Table) -> bytes:
-    """Rows sorted by hash as Arrow IPC, with those texts only that they have."""
+    """Rows sorted by hash as Arrow IPC, with the texts of these rows only."""
     text = table.column("text").combine_chunks()
     used, places = np.unique(text.indices.to_numpy(), return_inverse=True)
     table = _with_texts(table, places, text.dictionary.take(pa.array(used)))
@@ -107,7 +107,7 @@ def unpack(blocks: Iterable[bytes]) -> pa.Table | None:
 
 
 def _ties_ordered(table: pa.Table) -> pa.Table:
-    """Rows of one hash and id by their kept values: how the input lay must not show."""
+    """The rows, those of one hash and id by their kept values: their order in the input must not show."""
     kept = [name for name in table.column_names if name.startswith(KEPT)]
     ids, hashes = table.column("id").combine_chunks(), as_hashes(table.column("hash"))
     if not kept or len(table) < 2:

@@ -1,4 +1,4 @@
-"""Buckets: the hash space cut into 2**bits equal ranges, each a unit, whatever files its rows stand in."""
+"""Buckets: the row hashes cut into 2**bits equal ranges, each a unit, whatever files its rows are in."""
 
 import hashlib
 import re
@@ -27,11 +27,11 @@ class Buckets:
 
     @classmethod
     def choose(cls, rows: int, tokens: int, unit_tokens: int, least: int = 0) -> "Buckets":
-        """Buckets of a unit's size at most, on average; 2**`least` of them at least."""
+        """Buckets of a unit's size at most, on average; at least 2**`least` of them."""
         return cls(max(least, (max(1, -(-tokens // unit_tokens)) - 1).bit_length()), rows, rows, tokens)
 
     def for_rows(self, rows: int, tokens: int, unit_tokens: int) -> "Buckets":
-        """The same buckets for the rows of another night, or more of them where the rows have more than doubled.
+        """The same buckets for the rows of another run, or more of them where the rows have more than doubled.
 
         >>> first = Buckets.choose(rows=100, tokens=1000, unit_tokens=500)
         >>> [first.for_rows(rows, 10 * rows, 500).bits for rows in (10, 100, 200, 201, 500)]
@@ -43,25 +43,25 @@ class Buckets:
 
     @property
     def count(self) -> int:
-        """How many buckets there are."""
+        """The number of buckets."""
         return 1 << self.bits
 
     @property
     def per_group(self) -> int:
-        """Buckets that are embedded in one go, one after the other: a power of two; few enough to spread."""
+        """The number of buckets that are embedded one after the other: a power of two, small enough to spread them."""
         return max(1, min(BUCKETS_PER_GROUP, self.count // GROUPS_WANTED))
 
     @property
     def groups(self) -> int:
-        """How many groups of buckets there are."""
+        """The number of groups of buckets."""
         return self.count // self.per_group
 
     def name(self, bucket: int) -> str:
-        """The name of a bucket's unit."""
+        """The name of the unit that is a bucket."""
         return Bucket(self.bits, bucket).name
 
     def pieces(self, rows: int) -> int:
-        """Into how many pieces a bucket of so many rows is cut: one unless it is heavy, else a power of two.
+        """The number of pieces into which a bucket of so many rows is cut: one unless it is heavy, else a power of two.
 
         >>> [Buckets(2, 400, 400, 4000).pieces(rows) for rows in (0, 400, 401, 801)]
         [1, 1, 8, 16]
@@ -89,7 +89,7 @@ def in_buckets(bucket: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarr
 
 
 def piece_of(row_id: str, pieces: int) -> int:
-    """The piece of a heavy bucket that a row belongs to: the first bits of its id's hash."""
+    """The number of the piece of a heavy bucket that a row belongs to: the first bits of its id's hash."""
     first = int.from_bytes(hashlib.blake2b(row_id.encode(), digest_size=8).digest(), "big")
     return first * pieces >> 64
 

@@ -1,4 +1,4 @@
-"""Input files: globs, formats, relative paths, and what tells that a file is still the one that was planned."""
+"""Input files: globs, formats, relative paths, and the check that a file is still the one that was planned."""
 
 import bz2
 import contextlib
@@ -47,7 +47,7 @@ class InputFile:
 
     @property
     def entry(self) -> storage.Entry:
-        """The file as its storage listed it."""
+        """The file's entry as its storage listed it."""
         return storage.Entry(self.path, self.size, self.checksum, self.version)
 
     @property
@@ -68,9 +68,9 @@ def fixed_part(pattern: str) -> str:
 
 
 def match_inputs(pattern: str, file_format: str = "auto") -> list[InputFile]:
-    """Files that one `--input` names, without checksums, sorted by path.
+    """The files that one `--input` names, without checksums, sorted by path.
 
-    Raises OptionError where nothing matches, a folder is named, or a file's format cannot be told.
+    Raises OptionError where nothing matches, a folder is named, or a file's format cannot be recognised.
     """
     pattern = storage.absolute(pattern)
     store = storage.storage_of(pattern)
@@ -105,7 +105,7 @@ def _input_file(entry: storage.Entry, relative: str, file_format: str) -> InputF
 
 
 def compression_of(relative: str, file_format: str) -> str:
-    """How a file of this name and format is packed: a suffix, or ""."""
+    """The suffix by which a file of this name and format is compressed, or ""."""
     return "" if file_format == "parquet" else _suffix(relative)
 
 
@@ -114,7 +114,7 @@ def _suffix(relative: str) -> str:
 
 
 def is_utf8(text: str | None) -> bool:
-    """False for lone surrogates, which JSON and file names can bring and UTF-8 cannot hold."""
+    """Whether a text can be encoded: lone surrogates, which JSON and file names can bring, cannot."""
     try:
         (text or "").encode("utf8")
     except UnicodeEncodeError:
@@ -166,7 +166,7 @@ def open_unchanged(file: InputFile) -> Iterator[BinaryIO]:
 
 
 def decompressed(file: InputFile, raw: BinaryIO) -> BinaryIO:
-    """A sequential reader of the uncompressed bytes."""
+    """A sequential reader of a file's uncompressed bytes."""
     if file.compression == ".gz":
         return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
     if file.compression == ".bz2":

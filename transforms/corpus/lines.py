@@ -18,7 +18,7 @@ UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[tuple[int, bytes]]]:
     """Blocks of (byte offset, line without its ending) for the lines that start in [start, stop).
 
-    Raises SentenceBeamError where a compressed file is cut short or corrupt, and for text that says it is UTF-16.
+    Raises SentenceBeamError where a compressed file is cut short or corrupt, and for text with a mark of UTF-16.
     """
     with open_unchanged(file) as raw:
         if file.compression:
@@ -33,7 +33,7 @@ def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[t
 
 
 def line_starts(file: InputFile, start: int, stop: int | None) -> Iterator[int]:
-    """Offsets of the lines that start in [start, stop)."""
+    """The byte offsets of the lines that start in [start, stop)."""
     for block in read_lines(file, start, stop):
         yield from (offset for offset, _ in block)
 
@@ -89,7 +89,7 @@ def _blocks_of_lines(reader: BinaryIO, offset: int, stop: int | None) -> Iterato
 
 
 def _read_size(position: int, stop: int | None) -> int:
-    """Not much past the range's end: storage may be far away."""
+    """The size of the next read: not much past the range's end, since storage may be remote."""
     return BLOCK if stop is None else min(BLOCK, max(stop - position, BLOCK // 16))
 
 

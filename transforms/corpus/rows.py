@@ -31,7 +31,7 @@ ID_NOT_STRING = "id is neither string nor integer"
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns are the text, the id (None: made from path and position) and which are carried along."""
+    """The columns of the input with text and id (None: made from path and position), and those carried along."""
 
     text: str = "text"
     id: str | None = None
@@ -39,7 +39,7 @@ class Columns:
 
     @property
     def wanted(self) -> list[str]:
-        """All of them, each once."""
+        """The names of all these columns, each once."""
         return list(dict.fromkeys([self.text, *([self.id] if self.id else []), *self.keep]))
 
 
@@ -58,8 +58,8 @@ class Rejected:
 class UnitRows:
     """The rows of one unit in order; all columns hold the good rows only.
 
-    [start, stop) is their part of `file`. In a unit of rows from anywhere that is None, the range is that of the number
-    of its bucket, and `files` has the file of each row.
+    [start, stop) is their part of `file`. For a unit that is a bucket, `file` is None, [start, stop) has the number of
+    the bucket, and `files` has the file of each row.
     """
 
     name: str
@@ -75,16 +75,16 @@ class UnitRows:
 
     @property
     def read(self) -> int:
-        """Rows read, good and rejected."""
+        """The number of rows read, good and rejected."""
         return len(self.ids) + len(self.rejects)
 
     @property
     def relative(self) -> str:
-        """Relative path of the file, "" where there is not one."""
+        """The relative path of the file, "" for rows of several files."""
         return self.file.relative if self.file else ""
 
     def file_of(self, row: int) -> str:
-        """Relative path of the file that a row stands in."""
+        """The relative path of the file that a row is from."""
         return self.files[row] if self.files is not None else self.relative
 
 

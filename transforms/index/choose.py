@@ -1,4 +1,4 @@
-"""Which index for how many rows; the only reader of factory strings."""
+"""The kind of index for a number of rows; the only reader of factory strings."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _match(factory: str) -> re.Match[str]:
 
 
 def plan_for(factory: str, n_rows: int, dim: int, metric: str) -> IndexPlan:
-    """The plan that a factory string is, whether or not there are rows enough to train it."""
+    """The plan of a factory string, whether or not there are rows enough to train it."""
     match = _match(factory)
     nlist = int(match["nlist"] or 0)
     return IndexPlan(

@@ -40,7 +40,7 @@ def exact_search(
 
 
 def no_results(n_queries: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gains -inf [q, k] and positions -1 [q, k]."""
+    """The results of n queries before any row: gains -inf [q, k] and positions -1 [q, k]."""
     return np.full((n_queries, k), -np.inf, np.float32), np.full((n_queries, k), -1, np.int64)
 
 
@@ -125,7 +125,7 @@ def block_top_k(
 
 
 def longest_row(block: np.ndarray) -> float:
-    """Length of the longest row of float32 [n, d]; 0 without rows."""
+    """The length of the longest row of float32 [n, d]; 0 without rows."""
     return float(np.sqrt(squared_lengths(block).max(initial=0)))
 
 

@@ -19,7 +19,7 @@ _MISSING = (
 
 @lru_cache(maxsize=1)
 def load_faiss() -> Any:
-    """The module `faiss`.
+    """The module `faiss`, imported at the first call.
 
     Raises MissingExtraError where it is not installed, and OptionError where two distributions share its import name
     (each overwrites the other's files) or where it does not load.
@@ -45,7 +45,7 @@ def _both_installed(installed: list[str]) -> str:
 
 
 def short_reason(error: Exception) -> str:
-    """What faiss complained about, on one line and without its C++ source position."""
+    """The message of an error of faiss, on one line and without its C++ source position."""
     return " ".join(str(error).split()).rpartition("rror: ")[2][:200]
 
 

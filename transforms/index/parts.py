@@ -29,17 +29,17 @@ class Coarse:
 
     @classmethod
     def cut(cls, scores: np.ndarray, lists: np.ndarray, start: int, end: int) -> Coarse:
-        """The lists at places start..end-1."""
+        """The lists at places start to end-1 of each query's order."""
         return cls(np.ascontiguousarray(scores[:, start:end]), np.ascontiguousarray(lists[:, start:end]))
 
     def of(self, which: np.ndarray) -> Coarse:
-        """Those of some queries; itself for all of them."""
+        """The lists of some queries; the same object where these are all queries."""
         return self if len(which) == len(self.lists) else Coarse(self.scores[which], self.lists[which])
 
 
 @dataclass(frozen=True)
 class OpenSegment:
-    """A segment: its number, the faiss index that owns the mapped file, and which rows are not deleted."""
+    """An opened segment: its number, the faiss index that owns the mapped file, and which rows are not deleted."""
 
     number: int
     index: Any
@@ -47,12 +47,12 @@ class OpenSegment:
 
     @property
     def has_lists(self) -> bool:
-        """Whether a coarse search chooses what is scanned."""
+        """Whether the segment has lists, of which a coarse search chooses those to scan."""
         return hasattr(self.index, "quantizer")
 
     @cached_property
     def live(self) -> int:
-        """Rows that are not deleted."""
+        """The number of rows that are not deleted."""
         return int(self.index.ntotal if self.keep is None else np.count_nonzero(self.keep))
 
     @cached_property
@@ -130,7 +130,7 @@ def _scan_lists(
 
 
 def open_segment(faiss: Any, number: int, segment: SegmentFile) -> OpenSegment:
-    """Map one file. Raises SentenceBeamError where it is no index."""
+    """The segment in a file, which is mapped. Raises SentenceBeamError where the file is no index."""
     index = read_segment(faiss, segment.path)
     if hasattr(index, "parallel_mode"):
         index.parallel_mode = _BY_QUERY
@@ -138,7 +138,7 @@ def open_segment(faiss: Any, number: int, segment: SegmentFile) -> OpenSegment:
 
 
 def coarse_fingerprint(faiss: Any, index: Any) -> tuple[object, ...]:
-    """What two segments with lists must have in common; the centroids by a hash of up to 4096 of them."""
+    """Marks that segments with the same lists share; the centroids by a hash of up to 4096 of them."""
     quantizer = faiss.downcast_index(index.quantizer)
     flat = faiss.downcast_index(quantizer.storage) if hasattr(quantizer, "hnsw") else quantizer
     every = max(1, index.nlist // _FINGERPRINT_LISTS)

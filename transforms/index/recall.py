@@ -24,12 +24,12 @@ _ENOUGH = 20  # queries below which a share of their neighbours says nothing
 
 
 def segment_base(segment: int) -> int:
-    """Position of a segment's first row."""
+    """The position of a segment's first row."""
     return segment << 32
 
 
 def nprobe_grid(nlist: int, most: int = 256) -> list[int]:
-    """1, 2, 4, ... up to `most`, ending with `nlist` where that is smaller; [1] without lists."""
+    """The values of nprobe to try: 1, 2, 4, ... up to `most` or, if that is smaller, `nlist`; [1] without lists."""
     limit = max(1, min(nlist, most))
     return sorted({*(1 << power for power in range(limit.bit_length()) if 1 << power <= limit), limit})
 
@@ -51,7 +51,7 @@ class ExactNeighbours:
         self._bound = np.full(len(queries), -np.inf, np.float32)
 
     def add(self, block: np.ndarray, positions: int | np.ndarray, *, threads: int | None = None) -> None:
-        """Count in rows float32 [n, d]; `positions`: of the first of consecutive ones, or ascending int64 [n]."""
+        """Add rows float32 [n, d]; `positions` are ascending int64 [n], or that of the first of consecutive rows."""
         if not len(block) or not len(self.queries):
             return
         block = as_vectors(block, self.queries.shape[1], "block")
@@ -61,7 +61,7 @@ class ExactNeighbours:
         self._take((gains, np.where(rows >= 0, known, -1)), self._bound)
 
     def merge(self, other: ExactNeighbours) -> ExactNeighbours:
-        """Both together; the rows of the two must be disjoint, the queries the same."""
+        """The neighbours among the rows of both; the rows of the two must be disjoint, the queries the same."""
         merged = ExactNeighbours.of_lists(self.queries, self.k, self.metric, *self.lists())
         merged._take(other._best, other._bound)
         return merged
@@ -94,21 +94,21 @@ class ExactNeighbours:
         return exact
 
     def to_bytes(self) -> bytes:
-        """The neighbours, without the queries."""
+        """The neighbours as bytes, without the queries."""
         gains, positions, bound = self.lists()
         arrays = {"gains": gains, "positions": positions, "bound": bound}
         return _pack(**arrays, k=np.array(self.k), metric=np.array(self.metric))
 
     @classmethod
     def from_bytes(cls, data: bytes, queries: np.ndarray) -> ExactNeighbours:
-        """What `to_bytes` gave, for the same queries."""
+        """The neighbours that `to_bytes` gave, for the same queries."""
         arrays = _unpack(data)
         lists = (arrays[name] for name in ("gains", "positions", "bound"))
         return cls.of_lists(queries, int(arrays["k"]), str(arrays["metric"]), *lists)
 
 
 class Candidates:
-    """What the index found for the held-out queries at each nprobe of a grid; merges over segments as search does."""
+    """The results of an index for the held-out queries at each nprobe of a grid; they merge over segments."""
 
     def __init__(self, nprobes: Sequence[int], gains: np.ndarray, positions: np.ndarray):
         """Gains float32 and positions int64 [len(nprobes), q, depth]."""
@@ -135,11 +135,11 @@ class Candidates:
 
     @property
     def depth(self) -> int:
-        """Results kept per query."""
+        """The number of results kept for a query."""
         return int(self._gains.shape[2])
 
     def merge(self, other: Candidates) -> Candidates:
-        """Both together, for segments searched apart with the same grid and depth."""
+        """The candidates of both, for segments searched apart with the same grid and depth."""
         merged = [
             best_first(np.concatenate([a, b], axis=1), np.concatenate([i, j], axis=1), self.depth)
             for a, b, i, j in zip(self._gains, other._gains, self._positions, other._positions, strict=True)
@@ -151,12 +151,12 @@ class Candidates:
         return self._positions[self.nprobes.index(nprobe)]
 
     def to_bytes(self) -> bytes:
-        """All of it."""
+        """The candidates and their grid as bytes."""
         return _pack(nprobes=np.array(self.nprobes, np.int64), gains=self._gains, positions=self._positions)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Candidates:
-        """What `to_bytes` gave."""
+        """The candidates that `to_bytes` gave."""
         arrays = _unpack(data)
         return cls([int(nprobe) for nprobe in arrays["nprobes"]], arrays["gains"], arrays["positions"])
 
@@ -232,8 +232,8 @@ def recall_among(
 ) -> dict[str, Any] | None:
     """Recall over some rows only: the share of those among the k true neighbours of the settled queries that was found.
 
-    `found` int64 [q, depth] positions; `among` says of positions, int64 of any shape, which are meant. None where fewer
-    than twenty queries have one.
+    `found` int64 [q, depth] positions; `among` chooses the rows: bool of the shape of the positions, int64, that it is
+    given. None where fewer than twenty queries have one.
     """
     scores, positions = exact.result()
     gains = gains_to_scores(scores, exact.metric)

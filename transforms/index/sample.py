@@ -1,4 +1,4 @@
-"""Choosing rows by keyed hash: the same rows whatever the order, the workers, the retries."""
+"""The choice of rows by a keyed hash: the same rows whatever the order, the workers, the retries."""
 
 from __future__ import annotations
 

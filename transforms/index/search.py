@@ -19,7 +19,7 @@ _NPROBE = 16
 
 
 class SearchResult(NamedTuple):
-    """Best first; missing results have segment -1, row -1 and the worst score (-inf for ip, +inf for l2)."""
+    """The results of queries, best first; missing ones have segment -1, row -1 and score -inf for ip, +inf for l2."""
 
     scores: np.ndarray  # float32 [q, k]
     segment: np.ndarray  # int32 [q, k], place in the list given to `SegmentedIndex.open`
@@ -38,7 +38,7 @@ class SegmentedIndex:
 
     @classmethod
     def open(cls, segments: Sequence[SegmentFile]) -> SegmentedIndex:
-        """Map the files into memory, without reading their codes.
+        """The index of segments in files, which are mapped into memory without reading their codes.
 
         Raises SentenceBeamError for a file that cannot be read or whose length differs from `keep`, and OptionError
         where segments come from different trainings or metrics.
@@ -50,17 +50,17 @@ class SegmentedIndex:
 
     @property
     def rows(self) -> int:
-        """Rows that are not deleted."""
+        """The number of rows that are not deleted."""
         return sum(part.live for part in self._parts)
 
     @property
     def metric(self) -> str:
-        """`ip` or `l2`; `ip` where there are no segments."""
+        """The metric, `ip` or `l2`; `ip` where there are no segments."""
         return metric_name(load_faiss(), self._parts[0].index.metric_type) if self._parts else "ip"
 
     @property
     def nlist(self) -> int:
-        """Coarse lists; 0 where all segments are flat."""
+        """The number of coarse lists; 0 where all segments are flat."""
         return int(self._lists.nlist) if self._lists is not None else 0
 
     def search(
@@ -72,7 +72,7 @@ class SegmentedIndex:
     def sweep(
         self, queries: np.ndarray, k: int, nprobes: Sequence[int], *, threads: int | None = None
     ) -> list[SearchResult]:
-        """`search` at each of several nprobe, ascending; every list is scanned once, for the first that needs it."""
+        """The results of `search` at each of several nprobe, ascending; every list is scanned once."""
         if k < 1 or list(nprobes) != sorted(set(nprobes)) or nprobes[0] < 1:
             raise OptionError(f"search: k={k} and nprobe={list(nprobes)} have to be positive, nprobe ascending")
         if not self._parts:

@@ -39,12 +39,12 @@ class SegmentWriter:
 
     @property
     def rows(self) -> int:
-        """Rows so far."""
+        """The number of rows added so far."""
         return int(self._index.ntotal)
 
     @property
     def closeness(self) -> float | None:
-        """Mean score of the rows with their nearest centroid; None without lists or rows."""
+        """The mean score of the rows with their nearest centroid; None without lists or rows."""
         return self._scores / self.rows if self.rows and hasattr(self._index, "quantizer") else None
 
     def copy(self, segment: SegmentFile, closeness: float | None = None) -> None:
@@ -80,7 +80,7 @@ class SegmentWriter:
             faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write, 1 << 20))
 
     def to_bytes(self) -> bytes:
-        """The segment as bytes."""
+        """The bytes of the segment's file."""
         file = BytesIO()
         self.write(file)
         return file.getvalue()
@@ -98,7 +98,7 @@ def build_segment(trained: bytes, blocks: Iterable[np.ndarray], *, threads: int 
 
 
 def flat_segment(blocks: Iterable[np.ndarray], dim: int, metric: str = "ip", *, threads: int | None = None) -> bytes:
-    """A Flat segment (exact vectors), as bytes: for held-out rows, and for stores too small for lists."""
+    """The file of a Flat segment (exact vectors): for held-out rows, and for stores too small for lists."""
     check_metric(metric)
     with use_threads(threads) as faiss:
         empty = faiss.serialize_index(faiss.IndexFlat(dim, faiss_metric(faiss, metric))).tobytes()
@@ -106,7 +106,7 @@ def flat_segment(blocks: Iterable[np.ndarray], dim: int, metric: str = "ip", *, 
 
 
 def read_segment(faiss: Any, path: str | Path) -> Any:
-    """Map a segment's file. Raises SentenceBeamError where it is none."""
+    """The faiss index in a segment's file, which is mapped. Raises SentenceBeamError where it is none."""
     flag = getattr(faiss, "IO_FLAG_MMAP_IFC", None)
     try:
         return faiss.read_index(str(path)) if flag is None else faiss.read_index(str(path), flag)

@@ -22,13 +22,13 @@ from transforms.index.vectors import as_vectors
 EXACT_BELOW = 250_000  # rows; every pair of so many takes some minutes on two cores
 BLOCK = 2048
 NEIGHBOURS = 64  # that an index is asked for, for each row, at most
-SAMPLE = 200  # rows by which it is told how many nearest neighbours the index found
+SAMPLE = 200  # rows on which the share of nearest neighbours that the index finds is measured
 _SCORED = 1 << 14  # pairs whose scores are computed at once
 _ROUGH = 0.05  # how far a score of the index may be from the true one
 
 
 class TopPairs(NamedTuple):
-    """Pairs of rows, first < second, best first, ties by rows."""
+    """Pairs of rows with their scores, first < second, best first, ties by rows."""
 
     scores: np.ndarray  # float32 [m]
     first: np.ndarray  # int64 [m]
@@ -70,7 +70,7 @@ def _rounding(left: np.ndarray, right: np.ndarray) -> float:
 
 
 class _Best:
-    """The k best of the pairs offered; `low` is the score that a pair has to reach."""
+    """The k best of the pairs that were offered; `low` is the score that a pair has to reach."""
 
     def __init__(self, vectors: np.ndarray, k: int):
         self._vectors, self._k = vectors, k
@@ -106,7 +106,7 @@ class _Best:
         return found
 
     def pairs(self) -> TopPairs:
-        """The best so far."""
+        """The best pairs of those offered so far."""
         if self._waiting:
             self._settle()
         return TopPairs(self._best[1], *self._best[0])

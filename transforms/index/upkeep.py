@@ -1,4 +1,4 @@
-"""When an index that follows its rows night after night is put in order: compaction, and training anew."""
+"""The upkeep of an index that follows its rows from run to run: when it is compacted, and when it is retrained."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class SegmentRows:
-    """A segment as compaction sees it."""
+    """The rows of a segment, live ones and all, and whether it is a delta."""
 
     number: int
     delta: bool
@@ -41,13 +41,13 @@ class SegmentRows:
 
     @property
     def worn(self) -> bool:
-        """Whether too many of its rows are deleted."""
+        """Whether more of its rows are deleted than a segment may have."""
         return self.rows - self.live > MOST_DELETED * self.rows
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """The segments to rewrite as one, whether tonight's new rows go with them, and why in one line ("": no need)."""
+    """The segments to rewrite as one, whether the run's new rows go with them, and why in one line ("": no need)."""
 
     numbers: frozenset[int] = frozenset()
     with_new: bool = False
@@ -55,13 +55,13 @@ class Compaction:
 
 
 def imbalance(sizes: np.ndarray) -> float | None:
-    """How much longer a search takes than with lists of equal length; 1.0 is even. None without lists or rows."""
+    """How many times as long a search takes as with lists of equal length; 1.0 is even. None without lists or rows."""
     total = float(sizes.sum())
     return float((sizes.astype(np.float64) ** 2).sum()) * len(sizes) / total**2 if total else None
 
 
 def compaction(parts: Sequence[SegmentRows], new_rows: int) -> Compaction:
-    """What to rewrite on a night that brings `new_rows`: segments full of deleted rows, deltas that have piled up."""
+    """The segments to rewrite in a run with `new_rows`: those full of deleted rows, and deltas that have piled up."""
     worn = {part.number for part in parts if part.worn}
     deltas = [part for part in parts if part.delta]
     in_deltas = sum(part.live for part in deltas) + new_rows
@@ -80,14 +80,14 @@ def compaction(parts: Sequence[SegmentRows], new_rows: int) -> Compaction:
 
 
 def resized(then: int, now: int) -> str | None:
-    """Why an index trained for `then` rows does not serve `now` rows, in one line."""
+    """The reason, in one line, why an index trained for `then` rows does not serve `now` rows; None where it does."""
     if now > GROWTH * then or now * GROWTH < then:
         return f"{now:,} rows, {then:,} when it was trained"
     return None
 
 
 def drifted(then: Fit, now: Fit, metric: str) -> str | None:
-    """Why a quantizer has to be trained anew, in one line; None where it still serves."""
+    """The reason, in one line, why a quantizer has to be retrained; None where it still serves."""
     if then.recall is not None and now.recall is not None and _fell(then.recall, now.recall, now.high):
         return f"recall {now.recall:.4f}, {then.recall:.4f} when it was trained"
     if then.imbalance is not None and now.imbalance is not None and now.imbalance > IMBALANCE_RISE * then.imbalance:

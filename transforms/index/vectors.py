@@ -1,4 +1,4 @@
-"""What every function of the layer checks and converts: blocks of vectors, metric names, directions."""
+"""Checks and conversions shared by this layer: blocks of vectors, names of metrics."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ METRICS = ("ip", "l2")
 
 
 def check_metric(metric: str) -> str:
-    """`metric` itself where it is `ip` or `l2`; else OptionError."""
+    """The metric itself where it is `ip` or `l2`; else OptionError."""
     if metric not in METRICS:
         raise OptionError(f"--metric: {metric!r} is unknown; use ip (cosine on normalized vectors) or l2")
     return metric
 
 
 def faiss_metric(faiss: Any, metric: str) -> int:
-    """faiss's number for `ip` or `l2`."""
+    """The number that faiss has for `ip` or `l2`."""
     return int(faiss.METRIC_INNER_PRODUCT if check_metric(metric) == "ip" else faiss.METRIC_L2)
 
 
 def metric_name(faiss: Any, number: int) -> str:
-    """`ip` or `l2` for faiss's number."""
+    """The metric, `ip` or `l2`, that has this number in faiss."""
     return "ip" if number == faiss.METRIC_INNER_PRODUCT else "l2"
 
 
 def as_vectors(array: np.ndarray, dim: int, what: str = "vectors") -> np.ndarray:
-    """`array` as C-contiguous float32 [n, dim]; no copy where it is that already.
+    """The array as C-contiguous float32 [n, dim]; not copied where it is that already.
 
-    Raises OptionError for another shape, a value that is not finite, or a zero vector: no metric places such a row,
-    and the index would lose it or return it for every query.
+    Raises OptionError for another shape, a value that is not finite, or a zero vector: no metric places such a row, and
+    the index would lose it or return it for every query.
     """
     if array.ndim != 2 or array.shape[1] != dim:
         raise OptionError(f"{what}: shape {tuple(array.shape)}, expected [rows, {dim}]; embed with the same model")
@@ -46,5 +46,5 @@ def as_vectors(array: np.ndarray, dim: int, what: str = "vectors") -> np.ndarray
 
 
 def squared_lengths(block: np.ndarray) -> np.ndarray:
-    """Squared length of each row of float32 [n, d], as float32 [n]."""
+    """The squared length of each row of float32 [n, d], as float32 [n]."""
     return np.einsum("nd,nd->n", block, block)

@@ -1,1 +1,1 @@
-"""What a store tells of its runs: their history, and a page with charts."""
+"""Reports on the runs of a store: their history, and a page with charts."""

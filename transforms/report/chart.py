@@ -1,4 +1,4 @@
-"""Small charts of one number a night, as SVG that takes its colours from the page around it."""
+"""Small charts of one number a run, as SVG that takes its colours from the page around it."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,13 +7,13 @@ from html import escape
 
 WIDTH, HEIGHT = 360, 168
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 24
-DOTS = 60  # more nights than this are a line without dots
+DOTS = 60  # more runs than this are a line without dots
 UNEVEN = 20  # a largest value so many times the middle one needs a logarithmic axis
 
 
 @dataclass(frozen=True)
 class Series:
-    """One number a night, None where there is none, with each night's label; `failed` nights are marked.
+    """One number a run, None where there is none, with each run's label; `failed` runs are marked.
 
     `show` writes a number; `whole` ones are counts, of which there are no fractions to mark.
     """
@@ -26,7 +26,7 @@ class Series:
 
     @property
     def known(self) -> list[float]:
-        """The values that there are."""
+        """The numbers of the runs that have one."""
         return [value for value in self.values if value is not None]
 
 
@@ -40,7 +40,7 @@ class Axis:
     is_log: bool = False
 
     def y(self, value: float) -> float:
-        """Where a value stands, in the picture's units from its top."""
+        """The vertical position of a value, in the picture's units from its top."""
         share = (self._scaled(value) - self._scaled(self.low)) / (self._scaled(self.high) - self._scaled(self.low))
         return round(HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP), 1)
 
@@ -49,13 +49,13 @@ class Axis:
 
 
 def is_uneven(values: Sequence[float]) -> bool:
-    """Whether one value would flatten all others: a first full night beside small ones."""
+    """Whether one value would flatten all others: a first full run beside small ones."""
     above = sorted(value for value in values if value > 0)
     return len(above) > 2 and above[-1] > UNEVEN * above[len(above) // 2]
 
 
 def linear_axis(values: Sequence[float], from_zero: bool, whole: bool = False, top: float | None = None) -> Axis:
-    """Round marks around the values; `top` is a value that they cannot exceed.
+    """An axis with round marks around the values; `top` is a value that they cannot exceed.
 
     >>> linear_axis([0, 37], from_zero=True).ticks
     (0.0, 20.0, 40.0)
@@ -74,20 +74,20 @@ def linear_axis(values: Sequence[float], from_zero: bool, whole: bool = False, t
 
 
 def log_axis(values: Sequence[float]) -> Axis:
-    """Powers of ten from zero on, at most four of them marked."""
+    """An axis of powers of ten from zero on, at most four of them marked."""
     last = max(1, math.ceil(math.log10(max(values) + 1)))
     marked = range(0, last + 1, -(-(last + 1) // 4))
     return Axis(0.0, 10.0**last, tuple(10.0**i for i in marked), is_log=True)
 
 
 def _round_step(rough: float) -> float:
-    """The next of 1, 2, 5, 10 times a power of ten."""
+    """The smallest of 1, 2, 5, 10 times a power of ten that is not below `rough`."""
     power = 10.0 ** math.floor(math.log10(rough))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= rough * (1 - 1e-9))
 
 
 def line_chart(series: Series, top: float | None = None) -> str:
-    """A level: the axis is around its values."""
+    """The chart of a level, on an axis around its values."""
     if not series.known:
         return _empty()
     axis = linear_axis(series.known, from_zero=False, whole=series.whole, top=top)
@@ -102,7 +102,7 @@ def line_chart(series: Series, top: float | None = None) -> str:
 
 
 def bar_chart(series: Series) -> str:
-    """An amount: bars from zero."""
+    """The chart of an amount, as bars from zero."""
     if not series.known:
         return _empty()
     axis = linear_axis(series.known, from_zero=True, whole=series.whole)
@@ -141,7 +141,7 @@ def _chart(series: Series, axis: Axis, shapes: list[str]) -> str:
 
 
 def _below(series: Series) -> list[str]:
-    """The first and the last label, and a mark for each failed night."""
+    """The first and the last label, and a mark for each failed run."""
     last, y = len(series.labels) - 1, HEIGHT - 8
     parts = [f'<text class="tick" x="{LEFT}" y="{y}">{escape(series.labels[0])}</text>']
     if last:
@@ -156,14 +156,14 @@ def _below(series: Series) -> list[str]:
 
 
 def _hover(series: Series) -> list[str]:
-    """An invisible band for each night that tells its value."""
+    """An invisible band for each run, with its value as the tooltip."""
     band = _band(series)
     parts = []
     for i, (label, value) in enumerate(zip(series.labels, series.values, strict=True)):
-        told = "failed" if series.failed[i] else "" if value is None else series.show(value)
+        shown = "failed" if series.failed[i] else "" if value is None else series.show(value)
         parts.append(
             f'<rect class="hover" x="{round(LEFT + i * band, 1)}" y="{TOP}" width="{round(band, 1)}" '
-            f'height="{HEIGHT - BOTTOM - TOP}"><title>{escape(label)}: {escape(told)}</title></rect>'
+            f'height="{HEIGHT - BOTTOM - TOP}"><title>{escape(label)}: {escape(shown)}</title></rect>'
         )
     return parts
 

@@ -1,4 +1,4 @@
-"""The nights of a store: every run, how it ended, and what it cost."""
+"""The history of a store: every run, how it ended, and what it cost."""
 
 import json
 from collections.abc import Iterable
@@ -59,9 +59,9 @@ class RunSummary:
 
     @classmethod
     def of_result(cls, result: Result) -> "RunSummary":
-        """A run that told how it ended."""
+        """The summary of a run that recorded how it ended."""
         price, ledger = result.price_per_hour, result.ledger
-        told: dict[str, Any] = {
+        values: dict[str, Any] = {
             "run": result.run,
             "status": result.status,
             "started": result.started or start_of(result.run),
@@ -74,8 +74,8 @@ class RunSummary:
             "spent": None if price is None else round(price * result.seconds / 3600, 6),
         }
         if ledger:
-            told |= {name: ledger[name] for name in FROM_LEDGER} | (result.changes or {}) | _index(result.index)
-            told |= {
+            values |= {name: ledger[name] for name in FROM_LEDGER} | (result.changes or {}) | _index(result.index)
+            values |= {
                 "rows": ledger["written"],
                 "duplicate_ids": result.duplicate_ids,
                 "damaged": len(result.damaged),
@@ -84,11 +84,11 @@ class RunSummary:
                 "spared": result.spared,
                 "tokens_per_second": round(result.tokens / max(result.seconds, 1e-9), 1),
             }
-        return cls(**told)
+        return cls(**values)
 
     @classmethod
     def of_manifest(cls, manifest: Manifest) -> "RunSummary":
-        """A run whose snapshot stands though its result was never written."""
+        """The summary of a run that has a snapshot, though its result was never written."""
         data = manifest.data
         return cls(
             run=manifest.run,
@@ -108,7 +108,7 @@ class RunSummary:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "RunSummary":
-        """Read back what `asdict` gave. Raises TypeError where that was something else."""
+        """The summary that `asdict` was applied to. Raises TypeError where the values are of something else."""
         names = {f.name for f in fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in names})
 
@@ -132,7 +132,7 @@ def run_summaries(root: str, known: Iterable[RunSummary] = ()) -> list[RunSummar
 
 
 def known_summaries(root: str) -> list[RunSummary]:
-    """Nights that the store's report holds, which spares reading their results; none where it cannot be read."""
+    """The summaries that the store's report holds, which spares reading the results; none where it cannot be read."""
     path = storage.join(root, layout.REPORT)
     found = storage.storage_of(path).read_versioned(path)
     try:
@@ -142,10 +142,10 @@ def known_summaries(root: str) -> list[RunSummary]:
 
 
 def with_savings(ordered: list[RunSummary]) -> list[RunSummary]:
-    """The nights with `saved`: the time that the spared tokens would have taken, at the price of the summary.
+    """The summaries with `saved`: the time that the spared tokens would have taken, at the price of the run.
 
-    They are taken to cost what they would have at the best speed of any night so far with these pooled vectors, since
-    the time of a small night is mostly start-up.
+    The speed assumed is the best of any run so far with these pooled vectors, since a small run mostly takes the time
+    to start.
     """
     best: dict[str, float] = {}
     found = []
@@ -168,16 +168,16 @@ def _of_run(root: str, run: str) -> RunSummary:
 
 
 def _without_result(root: str, missing: Iterable[str], found: Iterable[RunSummary]) -> list[RunSummary]:
-    """Runs that left no result: committed where a later snapshot, or the current one, stands on theirs."""
+    """Runs that left no result: committed where the current snapshot is theirs or follows from theirs."""
     current = read_manifest(root)
-    stood_on = {summary.previous for summary in found if summary.status == COMMITTED} | {
+    followed = {summary.previous for summary in found if summary.status == COMMITTED} | {
         current.run if current else None
     }
     rest = []
     for run in sorted(missing, reverse=True):
-        manifest = read_manifest(root, run) if run in stood_on else None
+        manifest = read_manifest(root, run) if run in followed else None
         if manifest is not None:
-            stood_on.add(manifest.data["previous"])
+            followed.add(manifest.data["previous"])
             rest.append(RunSummary.of_manifest(manifest))
         else:
             status = "running" if lease.is_alive(root, run) else UNFINISHED

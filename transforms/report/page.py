@@ -53,7 +53,7 @@ td.told { white-space: normal; overflow-wrap: anywhere; }
 
 
 def page(store: str, summaries: Sequence[RunSummary]) -> str:
-    """The page of a store, from its nights in order."""
+    """The HTML of the page of a store, from the summaries of its runs in order."""
     last = next((summary for summary in reversed(summaries) if summary.status == COMMITTED), None)
     parts = [
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
@@ -105,11 +105,11 @@ def _work(summary: RunSummary) -> str:
         f'<span><i class="work{i}"></i>{name} <b>{_count(n)}</b> <span class="soft">{_percent(n, rows)}</span></span>'
         for i, name, n in counts
     )
-    told = (
+    sentence = (
         f'<div class="soft">{_count(summary.added)} rows were added, {_count(summary.changed)} changed and '
         f"{_count(summary.deleted)} deleted since the snapshot before.</div>"
     )
-    changes = told if summary.added is not None and summary.previous else ""
+    changes = sentence if summary.added is not None and summary.previous else ""
     return f'<div class="card"><div class="stack">{bars}</div><div class="key">{keys}</div>{changes}</div>'
 
 
@@ -145,7 +145,7 @@ def _table(summaries: Sequence[RunSummary]) -> str:
     rows = []
     for summary in reversed(summaries):
         cells = [_time(summary.started), _duration(summary.seconds) if summary.seconds is not None else ""]
-        cells += _told(summary) if summary.status != COMMITTED else _counts(summary)
+        cells += _message(summary) if summary.status != COMMITTED else _counts(summary)
         cells += ["" if value is None else _money(value) for value in (summary.spent, summary.saved)] if money else []
         cells.append(f'<span class="soft">{escape(summary.run)}</span>')
         rows.append("<tr>" + "".join(cell if cell[:3] == "<td" else f"<td>{cell}</td>" for cell in cells) + "</tr>")
@@ -160,10 +160,10 @@ def _counts(summary: RunSummary) -> list[str]:
     ]
 
 
-def _told(summary: RunSummary) -> list[str]:
-    """What a run that committed nothing said, in place of its counts."""
-    told = f'<span class="bad">{escape(summary.status)}</span> {escape(summary.message)}'
-    return [f'<td class="told" colspan="{len(COLUMNS) + 1}">{told}</td>']
+def _message(summary: RunSummary) -> list[str]:
+    """The message of a run that committed nothing, in place of its counts."""
+    message = f'<span class="bad">{escape(summary.status)}</span> {escape(summary.message)}'
+    return [f'<td class="told" colspan="{len(COLUMNS) + 1}">{message}</td>']
 
 
 def _more(runs: int) -> str:

@@ -1,4 +1,4 @@
-"""The report beside a store's snapshots: every night's counts as JSON, and a page to look at."""
+"""The report beside a store's snapshots: the counts of every run as JSON, and a page with charts."""
 
 import logging
 from dataclasses import asdict
@@ -16,7 +16,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def write_report(root: str) -> None:
-    """Bring `report.json` and `report.html` up to the last run that ended."""
+    """Write `report.json` and `report.html` of a store, up to the last run that ended."""
     found = run_summaries(root, known_summaries(root))
     _put(root, layout.REPORT, to_bytes(report(found)))
     _put(root, layout.PAGE, page(root, found).encode())
@@ -32,18 +32,15 @@ def bring_up_to_date(root: str) -> None:
 
 
 def report(found: list[RunSummary]) -> dict[str, Any]:
-    """The fields of the last committed summary, and all nights under `nights`."""
+    """The content of `report.json`: the fields of the last committed run, and those of all runs under `nights`."""
     last = next((summary for summary in reversed(found) if summary.status == COMMITTED), None)
     return {"format": FORMAT, **(asdict(last) if last else {}), "nights": [asdict(summary) for summary in found]}
 
 
 def summary_of(root: str, run: str) -> RunSummary | None:
-    """What the report says of a run; None where it does not know it."""
+    """The summary of a run in the report; None where it is not in there."""
     return next((summary for summary in known_summaries(root) if summary.run == run), None)
 
 
 def _put(root: str, name: str, data: bytes) -> None:
-    path = storage.join(root, name)
-    store = storage.storage_of(path)
-    standing = store.read_versioned(path)
-    store.replace_if(path, data, standing[1] if standing else None)  # else another run has just written a later one
+    storage.replace(storage.join(root, name), data)  # else another run has just written a later one

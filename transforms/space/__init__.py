@@ -1,4 +1,4 @@
-"""Identity: what a vector depends on, and its hash. Standard library only."""
+"""Embedding spaces: everything that a vector depends on, and its hash. Standard library only."""
 
 from transforms.space.dtypes import DTYPES, native_dtype, resolve_dtype
 from transforms.space.hashing import canonical_json, row_hash, row_hashes, sha256_file, sha256_text

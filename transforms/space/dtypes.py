@@ -1,4 +1,4 @@
-"""Which floating-point type this machine computes natively. No torch."""
+"""The floating-point type that this machine computes natively. No torch."""
 
 import platform
 import shutil
@@ -21,7 +21,7 @@ def native_dtype(device: str = "auto") -> str:
 
 
 def resolve_dtype(dtype: str, device: str = "auto") -> str:
-    """The dtype itself, or what the machine does natively for `auto`; `OptionError` for any other word."""
+    """The dtype itself, or for `auto` the native one of the machine; `OptionError` for any other word."""
     if dtype == "auto":
         return native_dtype(device)
     if dtype not in DTYPES:
@@ -41,7 +41,7 @@ def _cpu_has_bfloat16() -> bool:
 
 
 def _gpu_has_bfloat16() -> bool:
-    """Compute capability 8 (Ampere) and later, on every device that is visible."""
+    """Whether every visible GPU has compute capability 8 (Ampere) or later."""
     if shutil.which("nvidia-smi") is None:
         return False
     query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]

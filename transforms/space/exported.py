@@ -1,4 +1,4 @@
-"""An exported store's encoder on disk: the model and how its vectors are made. Standard library only."""
+"""The file of an exported store's encoder: its model and how its vectors are made. Standard library only."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ EXPORTED = "sentence_beam.json"
 
 @dataclass(frozen=True)
 class Exported:
-    """How the vectors are made of the model in folder `model`; an option that is not given takes its value from here.
+    """The settings with which vectors are made of the model in folder `model`; they are defaults of the options.
 
     `pooler` is a SPEC. `calibration` is a folder or None; these and the paths in `pooler` are relative to the folder of
     the file.
@@ -31,11 +31,11 @@ class Exported:
     calibration: str | None
 
     def to_bytes(self) -> bytes:
-        """The file's bytes."""
+        """The bytes of the file with these settings."""
         return (json.dumps({"format": FORMAT, **asdict(self)}, indent=1, ensure_ascii=False) + "\n").encode()
 
     def within(self, root: Path) -> "Exported":
-        """The same with the paths as they are from anywhere."""
+        """The same settings with absolute paths, from those relative to `root`."""
         spec = parse_pooler(self.pooler)
         parts = (p.replaced(table=str(root / str(p.table))) if p.table is not None else p for p in spec.parts)
         calibration = None if self.calibration is None else str(root / self.calibration)
@@ -44,7 +44,7 @@ class Exported:
         )
 
     def fill(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options of an encoder with those that are None or `auto` filled in; as they are where a pooler was given."""
+        """Options of an encoder with those that are None or `auto` filled in; unchanged where a pooler was given."""
         if options["pooler"] != "auto":
             return dict(options)
         filled = {name: _filled(value, getattr(self, name, None)) for name, value in options.items()}
@@ -58,7 +58,7 @@ def _filled(given: Any, stated: Any) -> Any:
 
 
 def read_exported(root: Path) -> Exported | None:
-    """What an exported folder says, paths made whole; None for any other folder. `OptionError` for a damaged file."""
+    """The settings in an exported folder, paths made whole; None for another folder. `OptionError` if damaged."""
     path = root / EXPORTED
     if not path.is_file():
         return None

@@ -1,4 +1,4 @@
-"""Digests: of texts, files and JSON values. Standard library only."""
+"""Digests of texts, files and JSON values. Standard library only."""
 
 import hashlib
 import json
@@ -14,17 +14,17 @@ _BLOCK = 1 << 20
 
 
 def canonical_json(value: Any) -> str:
-    """One spelling for one JSON value: keys sorted, no blanks, text as it is, no NaN."""
+    """The one spelling of a JSON value: keys sorted, no blanks, text unescaped, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def sha256_text(text: str) -> str:
-    """Hex sha256 of the text's UTF-8 bytes."""
+    """sha256 in hex of the text's UTF-8 bytes."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def sha256_file(path: str | Path) -> str:
-    """Hex sha256 of a local file's bytes, read once for as long as size, times and inode stay as they are."""
+    """sha256 in hex of a local file's bytes, read once for as long as size, times and inode stay the same."""
     found = os.stat(path)
     return _sha256_file(str(path), (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
 
@@ -39,12 +39,12 @@ def _sha256_file(path: str, _identity: tuple[int, ...]) -> str:
 
 
 def row_hash(text: str) -> bytes:
-    """blake2b-128 (16 bytes) of the exact UTF-8 text."""
+    """The blake2b-128 digest (16 bytes) of the exact UTF-8 text."""
     return row_hashes((text,))[0]
 
 
 def row_hashes(texts: Iterable[str]) -> list[bytes]:
-    """`row_hash` of every text, in order."""
+    """The row hashes of texts, in their order."""
     begun = _ROW_HASH.copy  # faster than beginning one
     found = []
     for text in texts:

@@ -1,4 +1,4 @@
-"""Identity: everything that decides a vector, and its hash."""
+"""The identity of a space: everything that decides a vector, and its hash."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -50,16 +50,16 @@ class Space:
 
     @cached_property
     def id(self) -> str:
-        """sha256 over all fields."""
+        """The sha256 in hex over all fields."""
         return sha256_text(canonical_json(self._fields()))
 
     @cached_property
     def pooled_id(self) -> str:
-        """sha256 over the fields that decide the pooled vector."""
+        """The sha256 in hex over the fields that decide the pooled vector."""
         return sha256_text(canonical_json({name: getattr(self, name) for name in POOLED_FIELDS}))
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, `id` and `pooled_id`."""
+        """All fields, with `id` and `pooled_id`."""
         return {**self._fields(), "id": self.id, "pooled_id": self.pooled_id}
 
     @classmethod
@@ -149,7 +149,7 @@ def tokenizer_digest(files: ModelFiles) -> str:
 
 
 def architecture_digest(files: ModelFiles) -> str:
-    """`<family>:<sha256>` over what config.json says about the computation."""
+    """`<family>:<sha256>` over the keys of config.json that decide the computation."""
     kept = {key: value for key, value in files.config.items() if key not in _IDLE_CONFIG_KEYS and "dropout" not in key}
     return f"{files.family}:{sha256_text(canonical_json(kept))}"
 

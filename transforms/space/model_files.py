@@ -29,10 +29,10 @@ _POSITION_OFFSET_FAMILIES = frozenset(
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A model directory, read: everything a space is made from.
+    """The files of a model directory and their settings: everything from which a space is made.
 
     `root` holds `modules.json` where there is one, `folder` the transformer's config, weights and tokenizer. `exported`
-    says how vectors are made of it, where it was exported with a store.
+    are the settings of a model that was exported with a store.
     """
 
     root: Path
@@ -46,32 +46,32 @@ class ModelFiles:
 
     @property
     def family(self) -> str:
-        """The architecture's name, `model_type` in config.json."""
+        """The name of the architecture, `model_type` in config.json."""
         return str(self.config["model_type"])
 
     @property
     def hidden(self) -> int:
-        """Width of a hidden state."""
+        """The width of a hidden state."""
         return self._number("hidden_size", "d_model", "dim", "n_embd")
 
     @property
     def embedding(self) -> int:
-        """Width of a row of the token-embedding matrix."""
+        """The width of a row of the token-embedding matrix."""
         return int(self.config.get("embedding_size") or self.hidden)
 
     @property
     def layers(self) -> int:
-        """Number of transformer blocks."""
+        """The number of transformer blocks."""
         return self._number("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 
     @property
     def heads(self) -> int:
-        """Attention heads of a block."""
+        """The number of attention heads of a block."""
         return self._number("num_attention_heads", "n_heads", "n_head", "num_heads")
 
     @property
     def position_limit(self) -> int | None:
-        """Most tokens the position table can hold; None where positions are relative or unbounded."""
+        """The most tokens that the position table can hold; None where positions are relative or unbounded."""
         limit = self.config.get("max_position_embeddings")
         if not isinstance(limit, int) or limit <= 0 or self.family == "xlnet":
             return None
@@ -81,7 +81,7 @@ class ModelFiles:
         return limit
 
     def as_exported(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options of an encoder; those not given as they were exported with the model, where it was."""
+        """Options of an encoder, those not given taken from the exported settings, where there are any."""
         return self.exported.fill(options) if self.exported else dict(options)
 
     @property
@@ -138,7 +138,7 @@ def resolve_model(model: str, revision: str | None = None) -> ModelFiles:
 
 
 def read_json(path: Path, required: bool = False) -> dict[str, Any]:
-    """A JSON object; `{}` for a missing file that is not required; `OptionError` for anything that is no object."""
+    """The JSON object in a file, `{}` for a missing one that is not required; `OptionError` for anything else."""
     if not path.is_file():
         if required:
             raise OptionError(f"{path} is missing; give a directory in transformers or sentence-transformers layout")
@@ -153,7 +153,7 @@ def read_json(path: Path, required: bool = False) -> dict[str, Any]:
 
 
 def find_safetensors(folder: Path) -> tuple[Path, ...]:
-    """The one weights file of a folder, or all shards of its index, by name; `OptionError` where there is none."""
+    """The weights file of a folder, or all shards of its index, by name; `OptionError` where there is none."""
     single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if single.is_file():
         return (single,)
@@ -167,7 +167,7 @@ def find_safetensors(folder: Path) -> tuple[Path, ...]:
 
 
 def safetensors_keys(path: Path) -> list[str]:
-    """Names of the tensors in a safetensors file, from its header alone."""
+    """The names of the tensors in a safetensors file, read from its header alone."""
     with open(path, "rb") as file:
         size = int.from_bytes(file.read(8), "little")
         try:

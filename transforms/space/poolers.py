@@ -1,4 +1,4 @@
-"""A pooler's SPEC made definite for one model: its own modules, numbers for words, digests for paths; or refused."""
+"""A pooler's SPEC made definite for one model: its own modules, numbers for words, digests for paths."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -17,7 +17,10 @@ _NO_POSITION_IDS = frozenset(("deberta", "deberta-v2"))
 
 
 def resolve_pooler(files: ModelFiles, spec: PoolerSpec, tokenizer: str) -> PoolerSpec:
-    """The SPEC as it works on this model; `tokenizer` is its digest. Raises `OptionError` where it cannot."""
+    """The SPEC with all its values for this model; `tokenizer` is the digest of the model's tokenizer.
+
+    Raises `OptionError` where the pooler does not work on this model.
+    """
     if spec.is_auto:
         count = "all" if files.modules.include_prompt else "no-prompt"
         spec = PoolerSpec(tuple(_own_part(mode, count) for mode in files.modules.pooling or ("mean",)))
@@ -71,7 +74,7 @@ def fit_part(part: PoolerPart, sizes: ModelSizes, model: object) -> PoolerPart:
 
 
 def attention_head(part: PoolerPart) -> tuple[int, int]:
-    """Block and head, both from 1, that `head=L-H` names."""
+    """The numbers of block and head, both from 1, in `head=L-H`."""
     block, head = map(int, str(part.option("head")).split("-"))
     return block, head
 

@@ -30,7 +30,7 @@ class Option:
     decimal: bool = False
 
     def allowed(self) -> str:
-        """The allowed values, as a person reads them."""
+        """The allowed values in the words of help and error messages."""
         number = (("N",) if self.number else ()) + (("X",) if self.decimal else ())
         return "|".join(self.words + number + ((self.form,) if self.form else ()))
 
@@ -113,30 +113,30 @@ class PoolerPart:
         return dict(self.options)[key]
 
     def to_json(self) -> dict[str, Value]:
-        """`{"name": ..., key: value, ...}`."""
+        """The pooler as JSON: `{"name": ..., key: value, ...}`."""
         return {"name": self.name, **dict(self.options)}
 
     def dim(self, hidden: int, embedding: int) -> int:
-        """Width of this part's vector."""
+        """The width of this part's vector."""
         options = dict(self.options)
         static = options.get("from") == "raw" or options.get("states") == "static" or self.name == "remove-biases"
         return embedding if static else hidden
 
     @property
     def table(self) -> str | None:
-        """Path of its token statistics, or their digest once the pooler is resolved; None where it has none."""
+        """The path of its token statistics, or their digest once the pooler is resolved; None where it has none."""
         table = dict(self.options).get("table", "none")
         return None if table == "none" else str(table)
 
     @property
     def rewrites_text(self) -> bool:
-        """Whether the text is another one for this pooler, so that none can be joined to it."""
+        """Whether this pooler changes the text before it is encoded, so that no other one can be joined to it."""
         if self.name == "remove-biases":
             return self.option("variant") == "reference" or self.option("case") == "lower"
         return self.name == "prompt"
 
     def replaced(self, **options: Value) -> "PoolerPart":
-        """The same pooler with other values."""
+        """The same pooler with other values of some options."""
         return make_part(self.name, **{**dict(self.options), **options})
 
     def __str__(self) -> str:
@@ -155,20 +155,20 @@ class PoolerSpec:
 
     @property
     def is_auto(self) -> bool:
-        """Whether the model's own modules decide."""
+        """Whether the pooler is `auto`: the model's own modules."""
         return self.parts[0].name == "auto"
 
     def dim(self, hidden: int, embedding: int) -> int:
-        """Width of the joined vector for a model with these widths of states and of embedding rows."""
+        """The width of the joined vector for a model with these widths of states and of embedding rows."""
         return sum(part.dim(hidden, embedding) for part in self.parts)
 
     def to_json(self) -> dict[str, Any]:
-        """`{"parts": [...]}` with every parameter, defaults included."""
+        """The SPEC as JSON: `{"parts": [...]}` with every parameter, defaults included."""
         return {"parts": [part.to_json() for part in self.parts]}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "PoolerSpec":
-        """The inverse of `to_json`; `OptionError` for names, keys or values that are not allowed."""
+        """The SPEC that `to_json` gave; `OptionError` for names, keys or values that are not allowed."""
         return cls(tuple(_part_from_json(part) for part in value["parts"]))
 
     def __str__(self) -> str:
@@ -186,7 +186,7 @@ def parse_pooler(text: str) -> PoolerSpec:
 
 
 def make_part(name: str, **options: Value) -> PoolerPart:
-    """A part with these options and the defaults of all others, all of them known to be allowed."""
+    """The part with these options, known to be allowed, and the defaults of all others."""
     filled = {key: options.get(key, option.default) for key, option in POOLERS[name].items()}
     missing = [key for key, value in filled.items() if value is None]
     if missing:

@@ -1,4 +1,4 @@
-"""What a sentence-transformers directory says: pooling, dense layers, normalisation, prompts, lengths."""
+"""The settings in a sentence-transformers directory: pooling, dense layers, normalisation, prompts, lengths."""
 
 import json
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class StLayer:
 class StModules:
     """The modules of a sentence-transformers directory; the defaults are those of a plain transformers directory.
 
-    `pooling` is None where the directory names no pooling; `normalize` says whether the last step normalises.
+    `pooling` is None where the directory names no pooling; `normalize` is whether the last step normalises.
     """
 
     transformer: str = ""
@@ -62,7 +62,7 @@ class StModules:
 
 
 def read_modules(root: Path) -> StModules:
-    """Read `modules.json` and all it names; `OptionError` for a module or setting that is not supported."""
+    """The modules in `modules.json` and all it names; `OptionError` for a module or setting that is not supported."""
     listed = _load(root / "modules.json", [])
     modules = [(_kind(root, entry), root / entry.get("path", "")) for entry in listed]
     if modules and modules[0][0] != "Transformer":

@@ -17,7 +17,7 @@ _KEYS = {"format", "method", "tokenizer", "documents", "vocabulary", "counts", "
 
 @dataclass(frozen=True)
 class TokenTable:
-    """What the JSON file says: `method`, `tokenizer` (digest), `documents`, `vocabulary`, `counts` (file), `sha256`."""
+    """Token statistics: `method`, `tokenizer` (digest), `documents`, `vocabulary`, `counts` (file), `sha256`."""
 
     described: Mapping[str, Any]
 

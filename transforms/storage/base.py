@@ -1,4 +1,4 @@
-"""What storage is to the rest of the project: entries, the operations, globs and paths."""
+"""The base of storage: the record of a stored file, the operations that every back end has, globs and paths."""
 
 import os
 import re
@@ -27,7 +27,7 @@ class Entry:
 
 
 class Storage(Protocol):
-    """What the rest of the project may do with files; paths are full paths or URLs.
+    """The operations on files for the rest of the project; paths are full paths or URLs.
 
     `pins` says that `open` reads the very version it is given, whatever is written over it meanwhile; elsewhere the
     versions before and after reading have to be compared.
@@ -37,13 +37,13 @@ class Storage(Protocol):
     def pins(self) -> bool: ...
 
     def match(self, pattern: str) -> list[Entry]:
-        """Files that a glob names, sorted by path; `*` stays inside a folder, `**` does not.
+        """The files that a glob names, sorted by path; `*` stays inside a folder, `**` does not.
 
         Raises SentenceBeamError for a link to nothing that a glob names: it would be left out unnoticed.
         """
 
     def below(self, folder: str) -> list[Entry]:
-        """Every file below a folder, sorted by path, in one listing: checksums and versions only where it has them."""
+        """All files below a folder, sorted by path, in one listing; checksums and versions where a listing has them."""
 
     def stat(self, path: str) -> Entry | None:
         """The file's entry, or None where there is no file."""
@@ -58,7 +58,7 @@ class Storage(Protocol):
         """The bytes and their version for `replace_if`, or None where there is no file."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a file whole, never over another; False where one stands already."""
+        """Write a file whole, never over another; False where there is one already."""
 
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
         """Write over the file only while it is still `version` (None: while it is absent); False otherwise."""
@@ -71,17 +71,17 @@ class Storage(Protocol):
 
 
 def is_local(path: str) -> bool:
-    """Whether the path is a file of this machine."""
+    """Whether the path is that of a file on this machine, not a URL."""
     return SCHEME.match(path.strip()) is None
 
 
 def literal_part(pattern: str) -> str:
-    """What stands before a pattern's first wildcard."""
+    """The part of a pattern before its first wildcard."""
     return LITERAL.match(pattern)[0]  # type: ignore[index]
 
 
 def names_of(pattern: str) -> re.Pattern[str]:
-    """What a glob names, as a regular expression for whole paths; what a wildcard stands for is as in Beam.
+    """A glob as a regular expression for whole paths, with the meaning that Beam gives its wildcards.
 
     >>> bool(names_of("a/*.txt").fullmatch("a/b/c.txt")), bool(names_of("a/**.txt").fullmatch("a/b/c.txt"))
     (False, True)
@@ -90,7 +90,7 @@ def names_of(pattern: str) -> re.Pattern[str]:
 
 
 def _translated(piece: str, among: str | None) -> str:
-    """A wildcard, the characters `among` which one is to be, or a character that stands for itself."""
+    """The regular expression of a wildcard, of a set of characters (`among`), or of a plain character."""
     if among is None:
         return WILDCARDS.get(piece) or re.escape(piece)
     among = re.sub(r"([\\\[&~|])", r"\\\1", among)

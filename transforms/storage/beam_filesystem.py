@@ -1,6 +1,6 @@
 """Storage of every other scheme, by Beam's filesystems.
 
-They can create and delete but have no conditional write: `put_if_absent`, `replace_if` and `delete_if` look first and
+These can create and delete but have no conditional write: `put_if_absent`, `replace_if` and `delete_if` check first and
 write then.
 """
 
@@ -16,7 +16,7 @@ from transforms.storage.beam_options import filesystem_options
 
 
 class BeamStorage:
-    """Any scheme that Beam has a filesystem for."""
+    """Files of any scheme that Beam has a filesystem for."""
 
     pins = False
 

@@ -1,4 +1,4 @@
-"""Files of a store that have to be on local disk, kept between commands: content never changes under its sha256."""
+"""Stored files that have to be on local disk, kept between commands: content never changes under its sha256."""
 
 import hashlib
 import os

@@ -1,6 +1,6 @@
-"""The storage of a path, and what is done with whole files whatever holds them.
+"""The storage of a path, and operations on whole files in any storage.
 
-Back ends are imported where a path wants them: Beam alone takes two seconds, which is long for a command that runs no
+Back ends are imported when a path needs them: Beam alone takes two seconds, which is long for a command that runs no
 pipeline.
 """
 
@@ -19,7 +19,10 @@ from transforms.storage.local import LocalStorage
 
 
 def threads_may_read(path: str) -> bool:
-    """Whether Arrow may read a file on threads of its own: what is far away is read by Python, which may be ending."""
+    """Whether Arrow may read a file on threads of its own.
+
+    Not a remote one: Python reads it, and a thread that waits for Python while the interpreter ends aborts the process.
+    """
     return is_local(path)
 
 
@@ -29,12 +32,12 @@ def storage_of(path: str) -> Storage:
         return LocalStorage()
     try:
         with uncollected():
-            return _far_away(path)
+            return _remote(path)
     except (ImportError, ValueError) as error:
         raise _no_filesystem(path) from error
 
 
-def _far_away(path: str) -> Storage:
+def _remote(path: str) -> Storage:
     if path.startswith("gs://"):
         from transforms.storage.gcs import GcsStorage  # only where the extra is installed
 
@@ -56,24 +59,29 @@ def _no_filesystem(path: str) -> MissingExtraError:
 
 
 def read_bytes(path: str) -> bytes:
-    """A whole file. Raises FileNotFoundError."""
+    """The bytes of a whole file. Raises FileNotFoundError."""
     found = storage_of(path).read_versioned(path)
     if found is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     return found[0]
 
 
-def overwrite(path: str, data: bytes) -> None:
-    """Write a file whole, over whatever stands there. Raises OSError where another writer was faster."""
+def replace(path: str, data: bytes) -> bool:
+    """Write a file whole, in place of the one that is there, if any; False where another writer was faster."""
     place = storage_of(path)
-    standing = place.read_versioned(path)
-    if not place.replace_if(path, data, standing[1] if standing else None):
+    current = place.read_versioned(path)
+    return place.replace_if(path, data, current[1] if current else None)
+
+
+def overwrite(path: str, data: bytes) -> None:
+    """Write a file whole, in place of the one that is there, if any. Raises OSError where another writer was faster."""
+    if not replace(path, data):
         raise OSError(f"{path} was written by another run at the same time")
 
 
 @contextlib.contextmanager
 def on_local_disk(path: str) -> Iterator[str]:
-    """A local file with the bytes of a stored one: the file itself, or a copy that lasts as long as the block."""
+    """The path of a local file with the bytes of a stored one: itself, or a copy that is kept as long as the block."""
     if is_local(path):
         yield path
         return

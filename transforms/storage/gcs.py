@@ -1,7 +1,7 @@
-"""gs://: what Beam's filesystem has no words for, by google-cloud-storage itself.
+"""gs://: by google-cloud-storage itself, for the operations that Beam's filesystem lacks.
 
-Writes that must find an object absent or in one generation, listings with checksums and generations, and readers of
-one generation. Client and credentials are Beam's (`--project`, `--impersonate_service_account`, ...).
+Writes on condition that an object is absent or of one generation, listings with checksums and generations, and readers
+of one generation. Client and credentials are Beam's (`--project`, `--impersonate_service_account`, ...).
 """
 
 import base64
@@ -48,7 +48,7 @@ class GcsStorage:
         return self._listed(folder.rstrip("/") + "/")
 
     def stat(self, path: str) -> Entry | None:
-        blob = _standing(path)
+        blob = _existing(path)
         return _entry(blob) if blob else None
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
@@ -61,7 +61,7 @@ class GcsStorage:
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
         blob = _blob(path)
         try:
-            with _told(path):
+            with _refusals_explained(path):
                 data = blob.download_as_bytes(raw_download=True, retry=DEFAULT_RETRY)
                 if blob.generation is None:  # not every emulator says it with the bytes
                     blob.reload(retry=DEFAULT_RETRY)
@@ -85,7 +85,7 @@ class GcsStorage:
 
     def _listed(self, prefix: str) -> list[Entry]:
         bucket, start = _split(prefix)
-        with _told(prefix, missing=True):
+        with _refusals_explained(prefix, missing=True):
             blobs = _client().list_blobs(bucket, prefix=start, fields=FIELDS, retry=DEFAULT_RETRY)
             found = [_entry(blob) for blob in blobs if not blob.name.endswith("/")]
         return sorted(found, key=lambda entry: entry.path)
@@ -94,15 +94,15 @@ class GcsStorage:
         blob = _blob(path)
         kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
         try:
-            with _told(path, missing=True):
+            with _refusals_explained(path, missing=True):
                 blob.upload_from_string(data, kind, if_generation_match=generation, retry=DEFAULT_RETRY)
         except PreconditionFailed:
             return self._is(path, data)
         return True
 
     def _is(self, path: str, data: bytes) -> bool:
-        """Whether the object holds these bytes: an answer that was lost makes the client write once more."""
-        blob = _standing(path)
+        """Whether the object holds these bytes: the client writes once more where the answer to a write was lost."""
+        blob = _existing(path)
         return (
             blob is not None
             and blob.md5_hash == base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
@@ -111,7 +111,7 @@ class GcsStorage:
     def _delete(self, path: str, generation: int | None = None) -> bool:
         blob = _blob(path)
         try:
-            with _told(path):
+            with _refusals_explained(path):
                 blob.delete(if_generation_match=generation, retry=DEFAULT_RETRY)
         except (NotFound, PreconditionFailed):
             return False
@@ -129,9 +129,9 @@ def _entry(blob: Any) -> Entry:
 
 
 def _part(path: str, blob: Any, start: int, stop: int) -> bytes:
-    """Bytes [start, stop) of one generation."""
+    """The bytes [start, stop) of one generation of an object."""
     try:
-        with _told(path):
+        with _refusals_explained(path):
             return blob.download_as_bytes(start=start, end=stop - 1, raw_download=True, retry=DEFAULT_RETRY)
     except NotFound as error:
         raise InputChangedError(
@@ -141,14 +141,14 @@ def _part(path: str, blob: Any, start: int, stop: int) -> bytes:
 
 def _blob(path: str, generation: int | None = None) -> Any:
     bucket, name = _split(path)
-    with _told(path):
+    with _refusals_explained(path):
         return _client().bucket(bucket).blob(name, generation=generation)
 
 
-def _standing(path: str) -> Any:
-    """The object with what is known of it, None where there is none."""
+def _existing(path: str) -> Any:
+    """The object with its properties, None where there is no object."""
     bucket, name = _split(path)
-    with _told(path):
+    with _refusals_explained(path):
         return _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY)
 
 
@@ -172,8 +172,8 @@ def _new_client(process: int, emulator: str | None) -> Any:
 
 
 @contextlib.contextmanager
-def _told(path: str, missing: bool = False) -> Iterator[None]:
-    """Refusals as one line that says what mends them; `missing` where a 404 can only mean the bucket."""
+def _refusals_explained(path: str, missing: bool = False) -> Iterator[None]:
+    """Refusals raised as one line that says what mends them; `missing` where a 404 can only mean the bucket."""
     bucket = f"gs://{_split(path)[0]}"
     try:
         yield

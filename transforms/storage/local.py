@@ -87,7 +87,7 @@ class LocalStorage:
             return True
 
     def _entry(self, path: str) -> Entry:
-        """Version: size, modification and change time, inode. Only the bytes' own hash proves more."""
+        """The file's entry; its version is size, times and inode. Only a hash of the bytes would prove more."""
         s = os.stat(path)
         return Entry(path, s.st_size, "", f"{s.st_size}-{s.st_mtime_ns}-{s.st_ctime_ns}-{s.st_ino}", s.st_mtime)
 

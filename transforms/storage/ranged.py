@@ -1,4 +1,4 @@
-"""A reader of bytes that are far away: few large requests, whatever small reads are asked of it."""
+"""A reader of the bytes of a remote file that makes few large requests, however small the reads are."""
 
 import io
 from collections.abc import Callable
@@ -32,16 +32,16 @@ class RangedReader(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move; beyond the end there is nothing to read."""
+        """Move to a place, which may be beyond the end; the new place."""
         self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         return self._position
 
     def readall(self) -> bytes:
-        """All that is left."""
+        """The bytes from here to the end."""
         return self.read(max(self._size - self._position, 0)) or b""
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        """Fill the buffer; less only at the end."""
+        """Fill the buffer and return how many bytes were read; fewer than it holds only at the end."""
         view, done = memoryview(buffer).cast("B"), 0
         while done < len(view) and self._position < self._size:
             start, data = self._window(len(view) - done)
@@ -51,7 +51,7 @@ class RangedReader(io.RawIOBase):
         return done
 
     def _window(self, wanted: int) -> tuple[int, bytes]:
-        """A part that holds the position."""
+        """The start and the bytes of a part that holds the position."""
         for start, data in self._windows:
             if start <= self._position < start + len(data):
                 return start, data

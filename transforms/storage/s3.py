@@ -1,6 +1,6 @@
-"""s3://: Beam's client for it, kept for the life of a process, with listings that bring ETags and writes of one piece.
+"""s3://: by Beam's client, kept for the life of a process, with listings that bring ETags and writes of one piece.
 
-Beam's own filesystem leaves ETags out, makes a client for every call, and finishes an upload that broke off.
+Beam's own filesystem leaves ETags out, makes a client for every call, and completes an upload that was interrupted.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ MISSING = 404
 
 
 class S3Storage(BeamStorage):
-    """Objects of S3 and of what speaks like it. An object appears whole or not at all."""
+    """Objects of S3 and of services with its interface. An object appears whole or not at all."""
 
     def match(self, pattern: str) -> list[Entry]:
         prefix = literal_part(pattern)
@@ -41,7 +41,7 @@ class S3Storage(BeamStorage):
     def stat(self, path: str) -> Entry | None:
         bucket, key = _split(path)
         try:
-            with _told(path):
+            with _refusals_explained(path):
                 return _entry(bucket, _client().get_object_metadata(GetRequest(bucket, key)))
         except S3ClientError as error:
             if error.code == MISSING:
@@ -49,13 +49,13 @@ class S3Storage(BeamStorage):
             raise
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
-        with _told(path):
+        with _refusals_explained(path):
             return cast(BinaryIO, S3IO(client=_client()).open(path))
 
     def delete(self, *paths: str) -> None:
         for path, error in S3IO(client=_client()).delete_files(list(paths)):
             if error is not None:
-                with _told(path):
+                with _refusals_explained(path):
                     raise error
 
     def _exists(self, path: str) -> bool:
@@ -63,7 +63,7 @@ class S3Storage(BeamStorage):
 
     def _write(self, path: str, data: bytes) -> None:
         bucket, key = _split(path)
-        with _told(path):
+        with _refusals_explained(path):
             _client().client.put_object(Bucket=bucket, Key=key, Body=data)
 
 
@@ -78,7 +78,7 @@ def _listed(prefix: str) -> list[Entry]:
     request = ListRequest(bucket, start)
     while True:
         try:
-            with _told(prefix):
+            with _refusals_explained(prefix):
                 page = _client().list(request)
         except S3ClientError as error:
             if error.code == MISSING:  # Beam's word for an empty listing too
@@ -106,8 +106,8 @@ def _shared(process: int) -> Any:
 
 
 @contextlib.contextmanager
-def _told(path: str) -> Iterator[None]:
-    """Refusals as one line that says what mends them."""
+def _refusals_explained(path: str) -> Iterator[None]:
+    """Refusals raised as one line that says what mends them."""
     try:
         yield
     except BotoCoreError as error:

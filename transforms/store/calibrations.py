@@ -17,13 +17,10 @@ def read_calibration(folder: str) -> Calibration:
 
 
 def keep_calibration(root: str, calibration: Calibration) -> None:
-    """Make sure that a store has its copy; one that is damaged is written over."""
+    """Write a calibration into a store, where its copy is not there or is damaged."""
     folder = storage.join(root, layout.calibration(calibration.digest))
-    store = storage.storage_of(folder)
     for name, data in calibration.to_files().items() if not _is_whole(folder) else ():
-        path = storage.join(folder, name)
-        standing = store.read_versioned(path)
-        store.replace_if(path, data, standing[1] if standing else None)
+        storage.replace(storage.join(folder, name), data)
 
 
 def _is_whole(folder: str) -> bool:
@@ -35,7 +32,7 @@ def _is_whole(folder: str) -> bool:
 
 
 def kept_calibration(root: str, digest: str) -> Calibration:
-    """A store's copy. Raises SentenceBeamError naming the file where it is missing or damaged."""
+    """A store's copy of a calibration. Raises SentenceBeamError naming the file where it is missing or damaged."""
     folder = storage.join(root, layout.calibration(digest))
     try:
         return read_calibration(folder)
@@ -45,5 +42,5 @@ def kept_calibration(root: str, digest: str) -> Calibration:
 
 
 def entry(digest: str | None) -> dict[str, Any] | None:
-    """What a manifest says of its calibration."""
+    """The manifest's entry of a calibration, None for a store without one."""
     return {"path": layout.calibration(digest), "digest": digest} if digest else None

@@ -43,7 +43,7 @@ class Canary:
     pooled: np.ndarray
 
     def drift(self, pooled: np.ndarray) -> float:
-        """The largest cosine distance between a text's vector and what it is now; infinite for one that is lost."""
+        """The largest cosine distance between a text's vector and the given one; infinite for a vector that is lost."""
         a, b = self.pooled.astype(np.float64), pooled.astype(np.float64)
         lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
         same = ((a == b) | (np.isnan(a) & np.isnan(b))).all(axis=1)
@@ -52,7 +52,7 @@ class Canary:
         return float(np.where(np.isfinite(distance), distance, np.inf).max())
 
     def to_bytes(self) -> bytes:
-        """As Parquet."""
+        """The Parquet file of the texts and their vectors."""
         sink = io.BytesIO()
         table = pa.table({"text": pa.array(self.texts, pa.string()), "pooled": fixed_size(self.pooled)})
         pq.write_table(table, sink, write_page_checksum=True)
@@ -60,14 +60,14 @@ class Canary:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Canary":
-        """The inverse of `to_bytes`."""
+        """The canary of a file that `to_bytes` made."""
         table = table_of(data).combine_chunks()
         return cls(tuple(table.column("text").to_pylist()), as_matrix(table.column("pooled").chunk(0)))
 
 
 @dataclass(frozen=True)
 class CanaryFile:
-    """Where a run's store keeps its canary; `sha256` as the last snapshot names it, None where none does yet."""
+    """The place of a store's canary; `sha256` as the last snapshot names it, None before the first snapshot."""
 
     root: str
     path: str
@@ -75,12 +75,12 @@ class CanaryFile:
 
     @classmethod
     def of(cls, root: str, pooled_id: str, generation: int, named: dict[str, str] | None) -> "CanaryFile":
-        """The one that the last snapshot names, else the one for these pooled vectors."""
+        """The file that the last snapshot names, else the one for these pooled vectors."""
         return cls(root, **named) if named else cls(root, layout.canary(pooled_id, generation))
 
     @property
     def full_path(self) -> str:
-        """With the store's folder."""
+        """The file's path with the store's folder."""
         return storage.join(self.root, self.path)
 
     def read(self) -> Canary | None:
@@ -93,12 +93,12 @@ class CanaryFile:
         return Canary.from_bytes(found[0]) if found else None
 
     def keep(self, canary: Canary) -> Canary:
-        """Write it, unless another worker was first; gives the one that stands."""
+        """Write the canary, unless another worker has written one before; the one that is now there."""
         storage.storage_of(self.full_path).put_if_absent(self.full_path, canary.to_bytes())
         return self.read() or canary
 
     def entry(self) -> dict[str, str] | None:
-        """What a manifest says of it."""
+        """The manifest's entry: path and sha256 of the file, None where there is no file."""
         if self.sha256:
             return {"path": self.path, "sha256": self.sha256}
         if storage.storage_of(self.full_path).stat(self.full_path) is None:

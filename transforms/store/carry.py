@@ -1,4 +1,4 @@
-"""Renamed files: bytes that the last snapshot has under another name, carried over under their own."""
+"""Files that another name was given: their units are carried over from the last snapshot, under the new name."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,18 +13,19 @@ Units = list[UnitRecord]
 
 
 def carry_renamed(
-    planned: list[PlannedFile], manifest: Manifest, stands: Callable[[UnitRecord], bool]
+    planned: list[PlannedFile], manifest: Manifest, is_present: Callable[[UnitRecord], bool]
 ) -> list[PlannedFile]:
-    """The plan, with units carried for files that only have another name; their rows' ids must not be made of it.
+    """The plan, with the units of renamed files carried over.
 
-    Units go to one file: a copy is read, since no two units may share a shard. `stands` says if a unit's files do.
+    Only for rows whose ids are not made from their file's name. The units of a file go to one file: a copy of it is
+    read, since no two units may share a shard. `is_present` says whether the files of a unit are in the store.
     """
     taken = {item.file.relative for item in planned if item.carried}
     free: dict[tuple[object, ...], list[Units]] = {}
     units = _by_file(manifest)
     for file in manifest.files:
         known = units.get(file["path"], [])
-        if known and file["path"] not in taken and all(map(stands, known)):
+        if known and file["path"] not in taken and all(map(is_present, known)):
             free.setdefault(content_of(file["path"], file["format"], file["size"], file["checksum"]), []).append(known)
     return [_renamed(item, free) if item.spans else item for item in planned]
 
@@ -37,7 +38,7 @@ def _by_file(manifest: Manifest) -> dict[str, Units]:
 
 
 def content_of(path: str, file_format: str, size: int, checksum: str) -> tuple[object, ...]:
-    """What must be equal for two files to hold the same rows; the name says how a text file is packed."""
+    """The marks that are equal for two files with the same rows; the name tells how a text file is compressed."""
     return file_format, compression_of(path, file_format), size, checksum
 
 
@@ -55,9 +56,9 @@ def _under(file: InputFile, unit: UnitRecord) -> UnitRecord:
 
 
 def of_files_read(planned: list[PlannedFile]) -> list[PlannedFile]:
-    """Carried files with a shard that is named after a file which is read tonight, and could be written again.
+    """Carried files with a shard that is named after a file which this run reads, and which it could write over.
 
-    They have to be read too, so that their rows move to shards of their own.
+    These have to be read too, so that their rows move to shards of their own.
     """
     read = {item.file.key for item in planned if item.spans}
     return [item for item in planned if any(_named_after(unit) in read - {item.file.key} for unit in item.carried)]

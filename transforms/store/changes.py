@@ -40,12 +40,12 @@ def hash_ids(ids: pa.StringArray) -> np.ndarray:
 
 
 def buckets_for(rows: int) -> int:
-    """How many buckets the ids of so many rows are cut into."""
+    """The number of buckets into which the ids of so many rows are cut."""
     return min(1 + rows // BUCKET_ROWS, BUCKETS)
 
 
 def id_hashes(path: str, buckets: int) -> Iterator[tuple[int, bytes]]:
-    """For each bucket with ids of this shard in it: the bucket and the ids' hashes, packed uint64."""
+    """(bucket, hashes of ids as packed uint64) for each bucket in which a shard has ids."""
     parts = [hash_ids(batch.column(0)) for batch in read_shard(path, ["id"])]
     hashes = np.concatenate(parts) if parts else np.empty(0, np.uint64)
     for number, places in in_buckets(hashes % np.uint64(buckets), buckets):
@@ -53,14 +53,14 @@ def id_hashes(path: str, buckets: int) -> Iterator[tuple[int, bytes]]:
 
 
 def repeated(parts: Iterable[bytes]) -> int:
-    """Rows of a bucket whose id an earlier row has."""
+    """The number of rows of a bucket whose id an earlier row of it has."""
     hashes = np.sort(np.frombuffer(b"".join(parts), np.uint64))  # np.unique takes twenty times as long
     return int(np.count_nonzero(hashes[1:] == hashes[:-1]))
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Rows by what became of them since the last snapshot."""
+    """The numbers of rows that were added, changed and deleted since the last snapshot."""
 
     added: int = 0
     changed: int = 0
@@ -92,7 +92,7 @@ def differing(units: Iterable[UnitRecord], others: Iterable[UnitRecord]) -> list
 
 
 def read_side(path: str, is_new: bool, buckets: int, size: int | None = None) -> Iterator[tuple[int, Side]]:
-    """The rows of a shard (of `size` bytes, if known), by a bucket of their id."""
+    """(bucket of the ids, the rows in it) for the rows of a shard, which has `size` bytes, if that is known."""
     ids, rows = [], []
     for batch in read_shard(path, ["id", "row_hash"], size):
         ids.append(hash_ids(batch.column(0)))
@@ -104,7 +104,7 @@ def read_side(path: str, is_new: bool, buckets: int, size: int | None = None) ->
 
 
 def count_changes(sides: Iterable[Side]) -> Changes:
-    """The changes within one bucket."""
+    """The changes among the rows of one bucket, of the old and of the new snapshot."""
     old: list[Side] = []
     new: list[Side] = []
     for side in sides:

@@ -24,9 +24,9 @@ class Run:
     """One execution that writes a snapshot: what its manifest will say beside counts and units, known before it starts.
 
     `previous` is the run whose snapshot it replaces, `version` that manifest's version (None: the store is new);
-    `generation` counts how often the store was embedded anew; `canary` is the last manifest's entry, `ranges` what the
-    manifest says of them, if known. `leased` says that the run took the store's lease, and so must still have it in the
-    end.
+    `generation` counts how often the whole store was embedded again; `canary` is the last manifest's entry, `ranges`
+    what the manifest says of them, if known. `leased` says that the run took the store's lease, and so must still have
+    it in the end.
     """
 
     root: str
@@ -107,7 +107,7 @@ def commit(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], ind
     path = storage.join(run.root, layout.snapshot(run.id))
     store = storage.storage_of(path)
     if not store.put_if_absent(path, to_bytes(data)):
-        earlier = read_manifest(run.root, run.id)  # a retried commit: the first attempt's stands
+        earlier = read_manifest(run.root, run.id)  # a retried commit: the first attempt's is kept
         data = earlier.data if earlier else data
     current = storage.join(run.root, layout.MANIFEST)
     lost = run.leased and not lease.holds(run.root, run.id)
@@ -118,16 +118,16 @@ def commit(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], ind
 
 def _check_committed(run: Run) -> None:
     """Raise SentenceBeamError unless the current snapshot is this run's, by an earlier attempt at the commit."""
-    standing = read_manifest(run.root)
-    if standing is not None and standing.run == run.id:
+    current = read_manifest(run.root)
+    if current is not None and current.run == run.id:
         return
-    if (standing.version if standing else None) == run.version:
+    if (current.version if current else None) == run.version:
         raise SentenceBeamError(
             f"{run.root}: the lease was taken from this run while it gave no sign of life, and files it counts "
             "on may have been removed; nothing was committed, run again"
         )
     raise SentenceBeamError(
-        f"{run.root}: run {standing.run if standing else '?'} committed while this run worked; "
+        f"{run.root}: run {current.run if current else '?'} committed while this run worked; "
         "nothing of it was touched, run again"
     )
 

@@ -1,18 +1,18 @@
-"""Every file and folder a store may hold, named once.
+"""Every file and folder that a store may hold, named once.
 
 manifest.json                       the current snapshot
 manifests/<run>.json                every snapshot
-manifests/parts/<sha256>.json       units of a snapshot with very many
+manifests/parts/<sha256>.json       the units of a snapshot with very many
 embeddings/<unit>-<digest>.parquet  rows and vectors
 sidecars/<unit>-<digest>.json       the unit's record
 rejects/<unit>-<digest>.parquet     rows that could not be embedded
-ranges/<digest>.json                bounds between which snapshots of whole numbers count
-calibrations/<digest>/              copies of the calibrations that snapshots are of
-canary/<pooled id>-<n>.parquet      texts and vectors that tell whether the model still makes the same ones
+ranges/<digest>.json                the bounds of the components of int8 and uint8 vectors
+calibrations/<digest>/              copies of the calibrations of snapshots
+canary/<pooled id>-<n>.parquet      texts and vectors, to notice when the model makes other ones
 index/<sha256>.faiss .parquet       trained quantizer, segments, locators
 runs/<run>/                         plan.parquet, result.json, what the index step left for itself
-report.json report.html             every night's counts, and the same to look at
-lease.json                          who is writing
+report.json report.html             the counts of every run, and a page with them
+lease.json                          the run that is writing
 """
 
 import re
@@ -43,62 +43,62 @@ _TEMPORARY = re.compile(r"(.+)\.tmp-[0-9a-f]{32}")
 
 
 def snapshot(run: str) -> str:
-    """The manifest of one run."""
+    """The path of the manifest of one run."""
     return f"manifests/{run}.json"
 
 
 def part(sha256: str) -> str:
-    """One part of a manifest with very many units."""
+    """The path of one part of a manifest with very many units."""
     return f"manifests/parts/{sha256}.json"
 
 
 def shard(unit: str, digest: str) -> str:
-    """The embedding shard of a unit."""
+    """The path of a unit's embedding shard."""
     return f"{EMBEDDINGS}/{unit}-{digest}.parquet"
 
 
 def sidecar(unit: str, digest: str) -> str:
-    """The record of a unit, written after its shard."""
+    """The path of a unit's record, which is written after its shard."""
     return f"sidecars/{unit}-{digest}.json"
 
 
 def rejects(unit: str, digest: str) -> str:
-    """The rejected rows of a unit."""
+    """The path of a unit's rejected rows."""
     return f"rejects/{unit}-{digest}.parquet"
 
 
 def calibration(digest: str) -> str:
-    """The folder of a calibration's copy."""
+    """The path of the folder with a calibration's copy."""
     return f"calibrations/{digest}"
 
 
 def canary(pooled_id: str, generation: int) -> str:
-    """The canary of the vectors that a store was begun with, or was embedded anew with."""
+    """The path of the canary for pooled vectors; `generation` counts how often the whole store was embedded again."""
     return f"canary/{pooled_id[:16]}-{generation}.parquet"
 
 
 def plan(run: str) -> str:
-    """What a run set out to do."""
+    """The path of a run's plan."""
     return f"runs/{run}/plan.parquet"
 
 
 def result(run: str) -> str:
-    """How a run ended."""
+    """The path of the record of how a run ended."""
     return f"runs/{run}/result.json"
 
 
 def scratch(run: str, name: str) -> str:
-    """A file that one step of a run leaves for the next."""
+    """The path of a file that one step of a run leaves for the next."""
     return f"runs/{run}/{name}"
 
 
 def ranges(digest: str) -> str:
-    """The bounds between which a snapshot of whole numbers counts."""
+    """The path of the bounds of the components of int8 or uint8 vectors."""
     return f"ranges/{digest}.json"
 
 
 def index_file(sha256: str, suffix: str) -> str:
-    """A quantizer, segment (`faiss`) or locator table (`parquet`), named by its bytes."""
+    """The path of a quantizer, segment (`faiss`) or locator table (`parquet`), which is named by its bytes."""
     return f"index/{sha256}.{suffix}"
 
 

@@ -1,4 +1,4 @@
-"""The lease: who is writing. It saves the money of two runs at once; the conditional commit protects the data."""
+"""The lease: which run is writing. It saves the cost of two runs at once; the conditional commit protects the data."""
 
 import contextlib
 import json
@@ -34,13 +34,13 @@ class Lease:
         return cls(run, socket.gethostname(), os.getpid() if in_process else None, runner, job, time.time())
 
     def is_stale(self) -> bool:
-        """Ten minutes without a finished unit, or a dead process on this host."""
+        """Whether the lease may be taken over: not renewed for ten minutes, or held by a dead process of this host."""
         if self.pid is not None and self.host == socket.gethostname() and not _alive(self.pid):
             return True
         return time.time() - self.renewed > STALE_SECONDS
 
     def to_bytes(self) -> bytes:
-        """The lease file."""
+        """The lease as its file's bytes."""
         return (json.dumps(asdict(self), sort_keys=True) + "\n").encode()
 
 
@@ -77,19 +77,19 @@ def check(root: str) -> str | None:
 
 
 def holds(root: str, run: str) -> bool:
-    """Whether the store is still this run's."""
+    """Whether the lease of a store is still held by this run."""
     lease, _ = _read(root)
     return lease is not None and lease.run == run
 
 
 def is_alive(root: str, run: str) -> bool:
-    """Whether a run holds the store and has given a sign of life."""
+    """Whether a run holds the lease of a store and has renewed it lately."""
     lease, _ = _read(root)
     return lease is not None and lease.run == run and not lease.is_stale()
 
 
 def acquire(root: str, lease: Lease) -> None:
-    """Take the store for a run. Raises SentenceBeamError naming the run and job that hold it."""
+    """Take a store's lease for a run. Raises SentenceBeamError naming the run and job that hold it."""
     version = check(root)
     path = storage.join(root, layout.LEASE)
     if not storage.storage_of(path).replace_if(path, lease.to_bytes(), version):
@@ -106,13 +106,13 @@ def _held(root: str, lease: Lease) -> SentenceBeamError:
 
 
 class Renewal:
-    """Renews a run's lease from wherever it works, at most once a minute a process."""
+    """Renewal of a run's lease by whatever process works for it, at most once a minute each."""
 
     def __init__(self, root: str, run: str):
         self._root, self._run, self._next = root, run, time.monotonic() + RENEW_SECONDS
 
     def __call__(self) -> None:
-        """Renew if a minute has passed and the lease is still this run's."""
+        """Renew the lease if a minute has passed and it is still held by this run."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + RENEW_SECONDS
@@ -120,7 +120,7 @@ class Renewal:
 
 
 def renew(root: str, run: str) -> None:
-    """A sign of life, if the lease is still this run's."""
+    """Renew the lease of a store, if it is still held by this run."""
     lease, version = _read(root)
     if lease is not None and lease.run == run:
         path = storage.join(root, layout.LEASE)
@@ -129,7 +129,7 @@ def renew(root: str, run: str) -> None:
 
 @contextlib.contextmanager
 def kept_alive(root: str, run: str) -> Iterator[None]:
-    """Renew while the body runs, also through steps that finish no unit: listing, hashing, training an index."""
+    """Renew the lease while the body runs, also through steps that finish no unit (listing, training an index)."""
     done = threading.Event()
 
     def beat() -> None:
@@ -147,7 +147,7 @@ def kept_alive(root: str, run: str) -> Iterator[None]:
 
 
 def release(root: str, run: str) -> None:
-    """Give the store back, if it is still this run's."""
+    """Give up the lease of a store, if it is still held by this run."""
     path = storage.join(root, layout.LEASE)
     lease, version = _read(root)
     while lease is not None and version is not None and lease.run == run:

@@ -1,4 +1,4 @@
-"""The ledger: every planned row is written or rejected, and every written row says how it came by its vector."""
+"""The ledger: every planned row is written or rejected, and it is known how every written row got its vector."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class Ledger:
 
     @classmethod
     def of(cls, units: Iterable[UnitRecord]) -> "Ledger":
-        """The sums. Carried units count as rows; their tokens were counted the night they were made."""
+        """The sums over units. Carried ones count as rows; their tokens were counted by the run that made them."""
         total: dict[str, int] = defaultdict(int)
         for unit in units:
             total["read"] += unit.read

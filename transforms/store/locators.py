@@ -1,7 +1,7 @@
-"""Locator tables: for every local row of an index segment, whose row it is and where its vector stands.
+"""Locator tables: the id, shard and position of every local row of an index segment.
 
-A null shard means a deleted row. A segment's file is never written again; its locator is, as a new file, whenever a
-row of it is deleted or its shard is rewritten.
+A null shard means a deleted row. A segment's file is never written again; its locator is, as a new file, whenever a row
+of it is deleted or its shard is rewritten.
 """
 
 import io
@@ -27,23 +27,23 @@ SCHEMA = pa.schema(
 
 @dataclass
 class LocatorBuilder:
-    """Collects the rows of one segment in local-row order."""
+    """The rows of one segment, collected in the order of its local rows."""
 
     batches: list[pa.Table] = field(default_factory=list)
 
     def add(self, shard: str, rows: np.ndarray, ids: pa.Array, hashes: pa.Array) -> None:
-        """Rows of one shard (int64 positions within it) with their ids and hashes."""
+        """Append rows of one shard (int64 positions within it) with their ids and hashes."""
         shards = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), pa.array([shard]))
         self.batches.append(pa.table([ids, hashes, shards, pa.array(rows, pa.int64())], schema=SCHEMA))
 
     def table(self) -> pa.Table:
-        """All rows so far."""
+        """The locator table of the rows added so far."""
         return concat(self.batches)
 
 
 @dataclass(frozen=True)
 class Moves:
-    """Rows of a locator that point elsewhere from now on.
+    """Rows of a locator that are deleted, or are another row of a shard from now on.
 
     `local` int64 [m] rows of the table; `shard` int32 [m] numbers in `shards`, -1 for a deleted row; `row` int64 [m]
     rows in those shards; `ids` the rows' ids, null for deleted ones.
@@ -57,45 +57,45 @@ class Moves:
 
 
 def to_bytes(table: pa.Table) -> bytes:
-    """The locator file."""
+    """The bytes of a locator table's file."""
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd", row_group_size=100_000)
     return sink.getvalue()
 
 
 def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
-    """The table of a locator file, or some of its columns."""
+    """The locator table of a file, or some of its columns."""
     schema = pa.schema([SCHEMA.field(name) for name in columns])
     return table_of(data, columns).cast(schema)
 
 
 def concat(tables: Iterable[pa.Table]) -> pa.Table:
-    """Several locators' rows one after the other."""
+    """The rows of several locator tables, one table after the other."""
     found = list(tables)
     return pa.concat_tables(found).unify_dictionaries() if found else SCHEMA.empty_table()
 
 
 def keep_mask(locator: pa.Table) -> np.ndarray | None:
-    """bool [n], False where the row is deleted (null shard); None where nothing is."""
+    """bool [n], False where a row is deleted (null shard); None where no row is."""
     shard = locator.column("shard")
     return None if shard.null_count == 0 else shard.is_valid().to_numpy()
 
 
 def shards_of(locator: pa.Table) -> tuple[np.ndarray, list[str]]:
-    """Number of each row's shard in the list of shards, int32 [n], -1 for a deleted row; and the list."""
+    """Number of each row's shard in the list of shards, int32 [n], -1 for a deleted row; and that list."""
     encoded = locator.column("shard").unify_dictionaries().combine_chunks()
     return encoded.indices.fill_null(-1).to_numpy(), encoded.dictionary.to_pylist()
 
 
 def rows_of(locator: pa.Table, shards: set[str]) -> np.ndarray:
-    """Local rows that point into any of the shards, ascending int64."""
+    """The local rows that are in any of the shards, ascending int64."""
     numbers, names = shards_of(locator)
     wanted = np.array([name in shards for name in names] + [False])  # the last for -1
     return np.flatnonzero(wanted[numbers])
 
 
 def moved(locator: pa.Table, moves: Moves) -> pa.Table:
-    """The table with some rows pointing elsewhere or deleted; row order and hashes stay."""
+    """The locator table with some rows deleted or in other places; row order and hashes stay."""
     numbers, names = shards_of(locator)
     numbers, rows = numbers.copy(), locator.column("row").to_numpy().copy()
     numbers[moves.local] = np.where(moves.shard >= 0, moves.shard + len(names), -1)
@@ -109,7 +109,7 @@ def moved(locator: pa.Table, moves: Moves) -> pa.Table:
 
 
 def _shards(numbers: np.ndarray, names: list[str]) -> pa.DictionaryArray:
-    """The column, with no name in its dictionary that no row has."""
+    """The column of shard names, with no name in its dictionary that no row has."""
     used = np.unique(numbers[numbers >= 0])
     codes = np.searchsorted(used, numbers).astype(np.int32)
     indices = pa.array(codes, pa.int32(), mask=numbers < 0)

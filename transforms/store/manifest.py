@@ -23,7 +23,7 @@ NEEDED = ("run", "partition", "unit_tokens", "rows", "work", "tokens", "shards",
 
 @dataclass(frozen=True)
 class Manifest:
-    """A snapshot as its JSON says; `root` is the store it was read from."""
+    """One snapshot: the JSON of its manifest, and the `root` of the store it was read from."""
 
     root: str
     data: dict[str, Any]
@@ -31,12 +31,12 @@ class Manifest:
 
     @property
     def run(self) -> str:
-        """The run that made this snapshot."""
+        """The id of the run that made this snapshot."""
         return self.data["run"]
 
     @cached_property
     def space(self) -> Space:
-        """The space of every vector in it."""
+        """The space of every vector of the snapshot."""
         return Space.from_json(self.data["space"])
 
     @cached_property
@@ -45,24 +45,24 @@ class Manifest:
 
     @cached_property
     def units(self) -> list[UnitRecord]:
-        """Every unit, sorted by name."""
+        """The records of all units of the snapshot, sorted by name."""
         listed = self.data["shards"] or [unit for part in self._parts for unit in part["shards"]]
         return [UnitRecord.from_dict(unit) for unit in listed]
 
     @cached_property
     def files(self) -> list[dict[str, Any]]:
-        """Every input file with size and checksum."""
+        """The entries of all input files, with size and checksum."""
         return self.data["input"]["files"] or [file for part in self._parts for file in part["files"]]
 
     @property
     def buckets(self) -> Buckets | None:
-        """The buckets that are its units, None where these are parts of files."""
+        """The buckets that are the snapshot's units, None where the units are parts of files."""
         found = self.data.get("buckets")
         return Buckets(**found) if found else None
 
     @property
     def content(self) -> list[dict[str, Any]]:
-        """All of its JSON: its own, and that of its parts."""
+        """All of the snapshot's JSON: the manifest's own, then that of its parts."""
         return [self.data, *self._parts]
 
     @property
@@ -109,7 +109,7 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
 
 
 def snapshots(root: str) -> list[str]:
-    """The runs whose manifests stand, the latest first; one of them may never have become current."""
+    """The runs that have a manifest, the latest first; one of them may never have become current."""
     folder = storage.join(root, layout.MANIFESTS)
     paths = (entry.path.removeprefix(root.rstrip("/") + "/") for entry in storage.storage_of(folder).below(folder))
     return sorted((run for path in paths if (run := layout.snapshot_run(path))), reverse=True)
@@ -136,5 +136,5 @@ def _write_part(root: str, content: dict[str, Any], units: int) -> dict[str, Any
 
 
 def to_bytes(content: dict[str, Any]) -> bytes:
-    """JSON as it is stored: readable, keys sorted."""
+    """The bytes of JSON as stores hold it: readable, keys sorted."""
     return (json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()

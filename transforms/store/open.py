@@ -28,12 +28,12 @@ class Store:
 
     @property
     def root(self) -> str:
-        """Where the store is."""
+        """The full path or URL of the store."""
         return self.manifest.root
 
     @property
     def space(self) -> Space:
-        """The space of its vectors."""
+        """The space of the snapshot's vectors."""
         return self.manifest.space
 
     def dataset(self) -> "ds.Dataset":
@@ -61,7 +61,7 @@ class Store:
 
     @cached_property
     def _searcher(self) -> Any:
-        # Search knows encoder and index, which stand beside the store; only this method reaches over.
+        # Search imports the encoder and this package; only this method imports a layer above its own.
         from transforms.search import Searcher
 
         return Searcher(self.manifest)

@@ -38,9 +38,9 @@ BUCKETS = b"buckets"  # in the file's metadata
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """A file and what to do with it: spans to embed, or last snapshot's units to carry.
+    """An input file and what a run does with it: spans to embed, or units of the last snapshot to carry over.
 
-    `kept` are types by column, None for a file that was not opened, since it has not changed.
+    `kept` is the type of each kept column, None for a file that was not opened, since it has not changed.
     """
 
     file: InputFile
@@ -50,7 +50,7 @@ class PlannedFile:
 
     @property
     def planned(self) -> list[tuple[PlannedSpan, int]]:
-        """What the ledger will demand, with estimated tokens."""
+        """The spans that the ledger will demand, each with its estimated tokens."""
         name = self.file.relative
         spans = [(PlannedSpan(s.name, name, s.start, s.stop, s.rows, False), s.tokens) for s in self.spans]
         return spans + [(span, 0) for span in _carried_spans(name, self.carried)]
@@ -68,7 +68,7 @@ def _carried_spans(file: str, units: tuple[UnitRecord, ...]) -> list[PlannedSpan
 
 @dataclass(frozen=True)
 class RecordedPlan:
-    """The plan read back: files as manifests list them, spans or buckets as the ledger checks them."""
+    """A plan that was read back: files as manifests list them, spans or buckets as the ledger checks them."""
 
     files: list[dict[str, Any]]
     spans: list[PlannedSpan]
@@ -77,7 +77,7 @@ class RecordedPlan:
 
     @property
     def rows(self) -> int | None:
-        """Rows of the corpus where the plan knows them all."""
+        """The rows of the corpus, None where the plan does not know them all."""
         rows = [span.rows for span in self.spans]
         return None if None in rows else sum(r for r in rows if r is not None)
 

@@ -43,17 +43,17 @@ class Ranges:
 
     @classmethod
     def empty(cls, dim: int) -> "Ranges":
-        """Of no rows."""
+        """The ranges of no rows."""
         return cls(np.full(dim, np.inf, np.float32), np.full(dim, -np.inf, np.float32))
 
     @classmethod
     def of(cls, vectors: np.ndarray) -> "Ranges":
-        """Of finite vectors float32 [n, d]."""
+        """The ranges of finite vectors float32 [n, d]."""
         # plus zero: 0 and -0 are equal, and which of them is the smallest is a matter of order
         return cls(vectors.min(axis=0, initial=np.inf) + 0.0, vectors.max(axis=0, initial=-np.inf) + 0.0)
 
     def merge(self, other: "Ranges") -> "Ranges":
-        """Of both together."""
+        """The ranges of the rows of both."""
         return Ranges(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
     @property
@@ -63,17 +63,17 @@ class Ranges:
 
     @property
     def step(self) -> np.ndarray:
-        """What one code stands for, float64 [d]; 1 where the bounds are equal."""
+        """The difference of two neighbouring codes, float64 [d]; 1 where the bounds are equal."""
         width = self.high.astype(np.float64) - self.low
         return np.where(width > 0, width / _LEVELS, 1.0)
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
+        """The ranges as their file's bytes, JSON."""
         return (json.dumps({**self._values(), "digest": self.digest}) + "\n").encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> "Ranges":
-        """The inverse of `to_bytes`; `SentenceBeamError` naming `where` for other bytes."""
+        """The ranges of a file that `to_bytes` made; `SentenceBeamError` naming `where` for other bytes."""
         try:
             values = json.loads(data)
             ranges = cls(np.array(values["low"], np.float32), np.array(values["high"], np.float32))
@@ -100,12 +100,12 @@ def vector_bytes(precision: str, dim: int) -> int:
 
 
 def quantize(vectors: np.ndarray, precision: str, ranges: Ranges | None = None) -> np.ndarray:
-    """Codes [n, code_width] of finite vectors float32 [n, d], of the type `CODES` says.
+    """Codes [n, code_width] of finite vectors float32 [n, d], of the type in `CODES`.
 
     `int8` and `uint8` count 255 steps from the component's lower bound, to the nearest (half to even); `float16` rounds
-    likewise. What lies outside of the bounds, or of float16, takes the nearest value that there is. `ubinary` packs
-    bits (above zero or not), the first component highest; `binary` is that byte less 128. Layout as in
-    sentence-transformers' `quantize_embeddings`, which cuts off instead of rounding and wraps around.
+    likewise. Values outside of the bounds, or of float16, take the nearest value within. `ubinary` packs bits (above
+    zero or not), the first component highest; `binary` is that byte less 128. Layout as in sentence-transformers'
+    `quantize_embeddings`, which cuts off instead of rounding and wraps around.
     """
     if precision == "float16":
         largest = np.finfo(np.float16).max
@@ -130,7 +130,7 @@ def _count_steps(vectors: np.ndarray, precision: str, ranges: Ranges) -> np.ndar
 
 
 def dequantize(codes: np.ndarray, precision: str, dim: int, ranges: Ranges | None = None) -> np.ndarray:
-    """Vectors float32 [n, d] that codes [n, code_width] stand for: within half a step, or 1 and -1 for bits."""
+    """Vectors float32 [n, d] of codes [n, code_width]: within half a step of those coded, or 1 and -1 for bits."""
     if precision in _BITS:
         packed = codes.view(np.uint8) ^ np.uint8(0x80 if precision == "binary" else 0)
         return np.unpackbits(packed, axis=1, count=dim).astype(np.float32) * 2 - 1
@@ -148,7 +148,7 @@ def embedding_type(space: Space) -> pa.DataType:
 
 @dataclass(frozen=True)
 class Coding:
-    """How the vectors of a space become a column, and come back; `ranges` where its precision is of whole steps."""
+    """The coding of a space's vectors as a column and back; `ranges` where its precision is int8 or uint8."""
 
     space: Space
     ranges: Ranges | None = None
@@ -159,7 +159,7 @@ class Coding:
 
     @classmethod
     def of_shard(cls, metadata: Mapping[bytes, bytes] | None, where: str) -> "Coding":
-        """From a shard's own metadata. Raises SentenceBeamError naming the file where it has none."""
+        """The coding that a shard's metadata describes. Raises SentenceBeamError naming the file where it has none."""
         found = metadata or {}
         try:
             space = Space.from_json(json.loads(found[SPACE]))
@@ -169,22 +169,22 @@ class Coding:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the column holds the vectors as they are."""
+        """Whether the column holds the vectors unchanged."""
         return self.space.precision == "float32"
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What a shard has to say of it."""
+        """The metadata of a shard that is coded like this."""
         said = {SPACE.decode(): json.dumps(self.space.to_json(), sort_keys=True)}
         return said | ({RANGES.decode(): self.ranges.to_bytes().decode()} if self.ranges else {})
 
     def encode(self, vectors: np.ndarray) -> pa.FixedSizeListArray:
-        """The column of vectors float32 [n, d]."""
+        """The column that holds vectors float32 [n, d]."""
         codes = np.ascontiguousarray(quantize(vectors, self.space.precision, self.ranges))
         return pa.FixedSizeListArray.from_arrays(pa.array(codes.reshape(-1)), codes.shape[1])
 
     def decode(self, column: pa.FixedSizeListArray) -> np.ndarray:
-        """Vectors float32 [n, d] that the column stands for, of length 1 where the space's are."""
+        """The vectors float32 [n, d] of a column, of length 1 where the space's are."""
         codes = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
         if self.is_exact:
             return codes
@@ -200,17 +200,17 @@ def of_floats(space: Space) -> Space:
 
 
 def needs_ranges(space: Space) -> bool:
-    """Whether a space's precision is of whole numbers between bounds."""
+    """Whether a space's precision is int8 or uint8, which are coded between fitted bounds."""
     return space.precision in RANGED
 
 
 def fitting(entry: dict[str, Any] | None, space: Space) -> dict[str, Any] | None:
-    """What a manifest says of its ranges, where they were fitted on the floats of this space; None otherwise."""
+    """The manifest's entry of its ranges, where they were fitted on the floats of this space; None otherwise."""
     return entry if entry and needs_ranges(space) and entry["space"] == of_floats(space).id else None
 
 
 def keep_ranges(root: str, ranges: Ranges, space: Space) -> dict[str, Any]:
-    """Write ranges into a store, once; what the manifest says of them: path, digest, and the floats' space."""
+    """Write ranges into a store, once; the manifest's entry of them: path, digest, and the floats' space."""
     path = layout.ranges(ranges.digest)
     storage.storage_of(root).put_if_absent(storage.join(root, path), ranges.to_bytes())
     return {"path": path, "digest": ranges.digest, "space": of_floats(space).id}

@@ -1,4 +1,4 @@
-"""What is written down about a unit, and what turns it into lines of a manifest."""
+"""The record of a unit: its sidecar in the store, and its lines in a manifest; and the reason why a run must end."""
 
 import builtins
 import json
@@ -51,16 +51,16 @@ class UnitRecord:
     run: str = ""
 
     def to_manifest(self) -> dict[str, Any]:
-        """The manifest's entry."""
+        """The record's entry in a manifest."""
         return {name: getattr(self, name) for name in MANIFEST_FIELDS}
 
     def to_json(self) -> builtins.bytes:
-        """The sidecar's bytes."""
+        """The bytes of the record's sidecar."""
         return (json.dumps(asdict(self), sort_keys=True, indent=1) + "\n").encode()
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "UnitRecord":
-        """Read back an entry or a sidecar. Raises SentenceBeamError where a field is missing or unknown."""
+        """The record of an entry or a sidecar. Raises SentenceBeamError where a field is missing or unknown."""
         names = {f.name for f in fields(cls)}
         if not isinstance(values, dict) or not set(MANIFEST_FIELDS) <= set(values) <= names:
             raise SentenceBeamError(f"not a unit's record: {str(values)[:80]}")
@@ -69,29 +69,29 @@ class UnitRecord:
 
 
 def carried(unit: UnitRecord) -> UnitRecord:
-    """A unit taken over from the last snapshot as it stands."""
+    """The record of a unit that is taken over unchanged from the last snapshot."""
     return UnitRecord(**{**unit.to_manifest(), "carried": unit.rows})
 
 
 def reused(unit: UnitRecord) -> UnitRecord:
-    """A unit that was read again and is as an earlier snapshot has it: nothing of it was computed tonight."""
+    """The record of a unit that was read again and equals one of an earlier snapshot: nothing was computed for it."""
     return replace(unit, embedded=0, duplicates=0, reused=unit.rows, real=0, padded=0, fallbacks=0, oom_splits=0)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a run must end without a commit: one line and the exit status it ends with."""
+    """A reason why a run must end without a commit: one line, and the exit status that goes with it."""
 
     message: str
     exit_code: int = 1
 
     @classmethod
     def of(cls, error: SentenceBeamError) -> "Problem":
-        """The problem that an error of ours is."""
+        """The problem that an error of this project describes."""
         return cls(str(error), error.exit_code)
 
     def error(self) -> SentenceBeamError:
-        """The error to end with."""
+        """The error with which to end the run."""
         error = SentenceBeamError(self.message)
         error.exit_code = self.exit_code
         return error

@@ -40,7 +40,7 @@ NOTHING = Found(np.empty(0, np.int64))
 
 
 class LastSnapshot:
-    """What a run that makes vectors of `space` may take from the snapshot `run`; nothing where that is None."""
+    """The vectors that a run in `space` may take from the snapshot of `run`; none where that is None."""
 
     def __init__(self, root: str, run: str | None, space: Space):
         self._root, self._run, self._wanted = root, run, space
@@ -53,18 +53,18 @@ class LastSnapshot:
 
     @cached_property
     def is_final(self) -> bool:
-        """Whether its vectors are taken as they are; else the pooled ones are taken."""
+        """Whether its final vectors are taken unchanged; else its pooled ones are taken."""
         if self._manifest is None:
             return True
         return self._manifest.space.id == self._wanted.id and self._wanted.precision == "float32"
 
     @cached_property
     def _paths(self) -> frozenset[str | None]:
-        """Its shards, by path in the store."""
+        """The shards of the snapshot, by path in the store."""
         return frozenset(unit.path for unit in self._manifest.units) if self._manifest else frozenset()
 
     def had(self, unit: UnitRecord) -> bool:
-        """Whether a unit that stands is of this snapshot or of one before it, and not of a run that broke off."""
+        """Whether a unit in the store is of this snapshot or of one before it, not of an interrupted run."""
         if unit.path in self._paths:
             return True
         if self._manifest is not None and unit.run not in self._committed:
@@ -73,7 +73,7 @@ class LastSnapshot:
 
     @cached_property
     def _by_source(self) -> dict[str | int, list[UnitRecord]]:
-        """Units by their file or the number of their bucket."""
+        """The units by their file or the number of their bucket."""
         units: dict[str | int, list[UnitRecord]] = {}
         for unit in self._manifest.units if self._manifest else ():
             bucket = parse_name(unit.unit)
@@ -81,20 +81,20 @@ class LastSnapshot:
         return units
 
     def _of_file(self, file: InputFile) -> list[UnitRecord]:
-        """The units of a file as it was then, and those of one that had these bytes by another name."""
+        """The units of a file as it was then, and those of a file that had the same bytes by another name."""
         units = [*self._by_checksum.get(file.checksum, []), *self._by_source.get(file.relative, [])]
         return list({unit.path: unit for unit in units}.values())
 
     @cached_property
     def _by_checksum(self) -> dict[str, list[UnitRecord]]:
-        """Units by the checksum of their file; of files that are equal those of one."""
+        """The units by the checksum of their file; of files that are equal the units of one."""
         files = self._manifest.files if self._manifest else []
         return {file["checksum"]: self._by_source.get(file["path"], []) for file in files}
 
     def _of_bucket(self, bucket: Bucket) -> list[UnitRecord]:
         """The units of a bucket, or of those that it was part of or is made of."""
-        standing = self._manifest.buckets if self._manifest else None
-        return [unit for number in bucket.at(standing.bits) for unit in self._by_source[number]] if standing else []
+        buckets = self._manifest.buckets if self._manifest else None
+        return [unit for number in bucket.at(buckets.bits) for unit in self._by_source[number]] if buckets else []
 
     def of_unit(self, unit: UnitRows) -> "OldShards":
         """The shards that may hold the texts of a unit. The last ones are kept: units of one file follow each other."""
@@ -114,21 +114,21 @@ class LastSnapshot:
 class OldShards:
     """Rows of some shards of one space by row hash: their final vectors, or else their pooled ones.
 
-    Holds 16 bytes a row, or all rows of a few shards that are far away. A shard is read whole when rows are taken from
-    it, and only once its sha256 is the one it was written with.
+    Holds 16 bytes a row, or all rows of a few remote shards. A shard is read whole when rows are taken from it, and
+    only once its sha256 is the one it was written with.
     """
 
     def __init__(self, root: str, space: Space, units: Iterable[UnitRecord], final: bool = True):
         self._root, self._space, self._final = root, space, final
         self._units = [unit for unit in units if unit.path]
         self._damaged: set[str] = set()
-        # Far away a request takes longer than a megabyte: a few shards are fetched whole, once.
+        # A remote request takes longer than a megabyte does: a few shards are fetched whole, once.
         self._few = not storage.is_local(root) and sum(unit.bytes for unit in self._units) <= FEW_BYTES
         self._tables: dict[int, pa.Table] = {}
         self._keys, self._shard, self._row = self._index()
 
     def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Sorted first halves of the hashes, each once a shard, with the number of the shard and the row in it."""
+        """The first halves of the hashes, sorted, each once a shard, with the number of the shard and the row in it."""
         parts = [self._rows_by_key(number) for number in range(len(self._units))]
         keys = np.concatenate([keys for keys, _ in parts] or [np.empty(0, np.uint64)])
         shard = np.repeat(np.arange(len(parts), dtype=np.int32), [len(keys) for keys, _ in parts])
@@ -150,7 +150,7 @@ class OldShards:
         return keys, row.astype(np.int32)
 
     def _table(self, number: int) -> pa.Table:
-        """The rows of a shard, checked."""
+        """A shard's rows, once its bytes have been checked."""
         unit = self._units[number]
         table = self._tables.get(number)
         if table is None:
@@ -163,7 +163,7 @@ class OldShards:
         self._damaged.add(self._units[number].path or "")
 
     def find(self, hashes: list[bytes]) -> Found:
-        """Rows with these hashes, each hash's once; shards that give most of them are read first."""
+        """The rows with these hashes, one for each hash; shards that give most of them are read first."""
         if not self._units:
             return NOTHING
         wanted = np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, 16)
@@ -187,14 +187,14 @@ class OldShards:
         return Found(np.concatenate([p for p, _ in parts]), Vectors.concat([v for _, v in parts]), damaged)
 
     def _candidates(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Every (place among the keys, place in the index) that belong together."""
+        """Every (place among the keys, place in the index) with the same key."""
         start, stop = np.searchsorted(self._keys, keys, "left"), np.searchsorted(self._keys, keys, "right")
         count = stop - start
         place = np.repeat(np.arange(len(keys)), count)
         return place, np.arange(len(place)) + np.repeat(start - np.cumsum(count) + count, count)
 
     def _take(self, number: int, rows: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, Vectors] | None:
-        """Which of the rows have these hashes indeed, and their vectors; None for a shard that cannot be trusted."""
+        """The rows (of those given) that have these hashes, and their vectors; None for a shard that is damaged."""
         try:
             table = self._table(number)
         except SentenceBeamError:
@@ -206,7 +206,7 @@ class OldShards:
 
 
 def stored_vectors(batch: pa.RecordBatch, space: Space, final: bool) -> Vectors:
-    """Rows of a shard of a space that have `COLUMNS`: with their final vectors, or else with the pooled ones."""
+    """Rows of a shard of a space that have `COLUMNS`, with their final vectors or with the pooled ones."""
     truncated, tokens = batch.column("truncated").to_numpy(zero_copy_only=False), batch.column("tokens").to_numpy()
     limit = space.max_tokens or 0  # nothing is cut where there is none
     return Vectors(

@@ -19,7 +19,7 @@ class Result:
     `damaged` are shards of the last snapshot that were missing or changed, so that their rows were embedded again.
     `changes` are rows added, changed and deleted since that snapshot (None: not known), `truncated` are rows of this
     one that were cut off, carried ones included, `spared` are tokens of its rows that had their vectors already.
-    `tokens` went through the model in this run; those that the ledger counts may have in one that broke off.
+    `tokens` went through the model in this run; those in the ledger may include the work of an interrupted run.
     `pooled` is the id of the pooled vectors' space.
     """
 
@@ -45,7 +45,7 @@ class Result:
 
 
 def record_result(root: str, result: Result) -> None:
-    """Put a result on record; a retried last step leaves the first one."""
+    """Write the record of how a run ended; a repeated last step leaves the first record in place."""
     path = storage.join(root, layout.result(result.run))
     storage.storage_of(path).put_if_absent(path, to_bytes(asdict(result)))
 
@@ -58,7 +58,7 @@ def read_result(root: str, run: str) -> Result | None:
 
 
 def has_committed(root: str, run: str) -> bool:
-    """Whether a run is on record with a snapshot of its own."""
+    """Whether a run has a record that it committed a snapshot."""
     try:
         result = read_result(root, run) if run else None
     except (ValueError, TypeError):  # damaged
@@ -67,12 +67,12 @@ def has_committed(root: str, run: str) -> bool:
 
 
 def now() -> str:
-    """The time in UTC, ISO 8601, to the millisecond."""
+    """The present time in UTC, ISO 8601, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def timestamp(time: str) -> float:
-    """Seconds since 1970 of such a time.
+    """Seconds since 1970 of a time that `now` wrote.
 
     >>> timestamp("1970-01-02T00:00:00.500Z")
     86400.5

@@ -49,7 +49,7 @@ class Vectors:
     pooled: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> "Vectors":
-        """The given rows, in the given order; nothing is copied where that is how they are."""
+        """The given rows, in the given order; nothing is copied where these are all rows in their order."""
         if np.array_equal(rows, np.arange(len(self.norm))):
             return self
         pooled = None if self.pooled is None else self.pooled[rows]
@@ -67,7 +67,7 @@ class Vectors:
 
 
 def pooled_of(vectors: Vectors, normalized: bool) -> np.ndarray:
-    """Pooled vectors float32 [n, p] of final ones that are, or are not, normalised."""
+    """Pooled vectors float32 [n, p] of final ones, which were `normalized` or not."""
     if vectors.pooled is not None:
         return vectors.pooled
     return vectors.embedding * vectors.norm[:, None] if normalized else vectors.embedding
@@ -100,8 +100,8 @@ def unit_digest(
 ) -> str:
     """16 hex digits over space, schema and the ordered rows (id, row hash, kept values; rejected ones with reason).
 
-    `generation` counts how often the store was embedded anew: what is made anew must not bear the old name. `ranges`
-    are those between which a precision of whole numbers counts.
+    `generation` counts how often the whole store was embedded again: shards that are made again must not have their old
+    names. `ranges` are the bounds of an int8 or uint8 precision.
     """
     kept = rows.kept.schema.remove_metadata() if rows.kept is not None else pa.schema([])
     identity = [space.id, str(schema_of(space, kept)), *([generation] if generation else [])]
@@ -117,7 +117,7 @@ def unit_digest(
 
 
 def _ids_and_hashes(ids: list[str], hashes: list[bytes]) -> memoryview:
-    """Every row's id, after its length in bytes and a colon, and its hash; end to end."""
+    """The bytes of every row in turn: its id, after its length in bytes and a colon, and its hash."""
     binary = pa.large_binary()
     names = pa.array(ids, pa.large_string()).cast(binary)
     lengths = pc.binary_length(names).cast(pa.large_string()).cast(binary)
@@ -129,7 +129,7 @@ def _ids_and_hashes(ids: list[str], hashes: list[bytes]) -> memoryview:
 
 
 def _rejected(rows: UnitRows) -> list[str]:
-    """What a digest takes in of rejected rows; where they stand and in which order only if that is in one file."""
+    """The part of a digest for rejected rows; their places and their order only where these are in one file."""
     if rows.file is None:
         return sorted(json.dumps([r.id, r.reason, r.excerpt]) for r in rows.rejects)
     return [json.dumps([r.id, r.row, r.reason, r.excerpt]) for r in rows.rejects]
@@ -219,7 +219,7 @@ def rejects_from_bytes(data: bytes) -> list[Rejected]:
 
 @dataclass(frozen=True)
 class ShardInfo:
-    """What a shard's own footer says of it; `ranges` is the digest of those between which it counts."""
+    """The contents of a shard's footer; `ranges` is the digest of its bounds (int8 and uint8)."""
 
     rows: int
     space_id: str
@@ -246,9 +246,10 @@ def inspect_shard(data: bytes) -> ShardInfo:
 
 @contextlib.contextmanager
 def open_shard(path: str, size: int | None = None) -> Iterator[pq.ParquetFile]:
-    """A shard to read from. Raises SentenceBeamError naming it where it is missing or damaged.
+    """A shard, opened for reading. Raises SentenceBeamError naming it where it is missing or damaged.
 
-    `size` says that much of it will be read: far away, a shard of ordinary size is then fetched in one go.
+    `size` (in bytes) is given where most of it will be read: a remote shard of ordinary size is then fetched in one
+    request.
     """
     try:
         if storage.is_local(path):
@@ -277,7 +278,7 @@ def read_shard(path: str, columns: list[str], size: int | None = None) -> Iterat
 
 
 def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[Rows], Rows]:
-    """What turns the column `embedding` of rows read from a shard of this schema into float32 vectors."""
+    """The function that decodes the column `embedding` of rows of a shard of this schema into float32 vectors."""
     kind = schema.field("embedding").type.value_type if "embedding" in columns else pa.float32()
     if kind == pa.float32() or (kind == pa.float16() and not schema.metadata):  # the latter is of another's making
         return lambda rows: rows
@@ -291,7 +292,7 @@ def _decoded(coding: Coding, rows: Rows) -> Rows:
 
 
 def read_checked(path: str, sha256: str | None, columns: list[str] | None = None) -> pa.Table:
-    """Those of the named columns (None: all) that a shard has, once its bytes have proved to be those written.
+    """The named columns that a shard has (None: all of its columns), once its sha256 is the one it was written with.
 
     Raises SentenceBeamError where the shard is missing or changed.
     """

@@ -1,4 +1,4 @@
-"""Units: writing one once, finding that it was written already, and reading one back to write it with other vectors."""
+"""Units: written once, found where they are written already, read back to be written with other final vectors."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from transforms.store.records import UnitRecord
 
 
 class ShardsPresent:
-    """Whether a unit's shard is there, by its size; the store is listed once, when that is first asked."""
+    """Whether a unit's shard is in the store, by its size; the store is listed once, at the first question."""
 
     def __init__(self, root: str):
         self._root = root
@@ -48,7 +48,7 @@ class UnitCounts:
 
     @classmethod
     def of(cls, record: UnitRecord) -> "UnitCounts":
-        """Those of a unit that was written."""
+        """The counts in a unit's record."""
         return cls(**{item.name: getattr(record, item.name) for item in fields(cls)})
 
 
@@ -62,37 +62,37 @@ class PreparedUnit:
 
     @property
     def shard(self) -> str:
-        """Shard path within the store."""
+        """The path of the unit's shard within the store."""
         return layout.shard(self.rows.name, self.digest)
 
     @property
     def sidecar(self) -> str:
-        """Sidecar path within the store."""
+        """The path of the unit's sidecar within the store."""
         return layout.sidecar(self.rows.name, self.digest)
 
     @property
     def rejects(self) -> str:
-        """Reject file path within the store: one for each set of places that rows from anywhere can be rejected in."""
+        """The path of the unit's reject file within the store; rows rejected in other places have another one."""
         places = [] if self.rows.file else [[reject.file, reject.row] for reject in self.rows.rejects]
         digest = _sha256(json.dumps([self.digest, places]).encode())[:16] if places else self.digest
         return layout.rejects(self.rows.name, digest)
 
 
 class UnitStore:
-    """The store as one unit sees it: has it been written, and if not, write it, as the work of `run`."""
+    """The store as one unit uses it: whether the unit is written, and if not, writing it as the work of `run`."""
 
     def __init__(self, root: str, space: Space, ranges: Ranges | None = None, run: str = ""):
         self._root, self.space, self.ranges, self._run = root, space, ranges, run
         self._storage = storage.storage_of(root)
 
     def finished(self, unit: PreparedUnit) -> UnitRecord | None:
-        """The record of a unit that stands whole in the store, checked byte for byte; None where work is left."""
+        """The record of a unit that is in the store, checked byte for byte; None where work is left."""
         if unit.rows.ids and self._storage.stat(storage.join(self._root, unit.shard)) is None:
             return None
         record = self._sidecar(unit)
         if record is None or record.read != unit.rows.read:
             return self._adopt(unit) if unit.rows.ids else None
-        if not self._stands(record):
+        if not self._is_intact(record):
             return None
         here = replace(record, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows))
         return here if here.rejects in (None, unit.rejects) else self._with_rejects(unit, here)
@@ -123,15 +123,13 @@ class UnitStore:
     def _replace(self, unit: PreparedUnit, data: bytes, record: UnitRecord) -> UnitRecord:
         """Write over a file that failed its check."""
         path = storage.join(self._root, unit.shard)
-        standing = self._storage.read_versioned(path)
-        self._storage.replace_if(path, data, standing[1] if standing else None)
+        storage.replace(path, data)
         return self._write_sidecar(unit, replace(record, path=unit.shard, bytes=len(data), sha256=_sha256(data)))
 
     def _write_sidecar(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord:
         path = storage.join(self._root, unit.sidecar)
         if not self._storage.put_if_absent(path, record.to_json()):
-            standing = self._storage.read_versioned(path)
-            self._storage.replace_if(path, record.to_json(), standing[1] if standing else None)
+            storage.replace(path, record.to_json())
         return record
 
     def _sidecar(self, unit: PreparedUnit) -> UnitRecord | None:
@@ -144,7 +142,7 @@ class UnitStore:
         except (ValueError, TypeError, IndexError, SentenceBeamError):
             return None  # cut short by a crash: the shard itself decides
 
-    def _stands(self, record: UnitRecord) -> bool:
+    def _is_intact(self, record: UnitRecord) -> bool:
         if record.rejects and self._storage.stat(storage.join(self._root, record.rejects)) is None:
             return False
         if record.path is None:
@@ -153,7 +151,7 @@ class UnitStore:
         return found is not None and len(found[0]) == record.bytes and _sha256(found[0]) == record.sha256
 
     def _adopt(self, unit: PreparedUnit) -> UnitRecord | None:
-        """The record of a shard that stands without one, rebuilt from the shard; None if it fails the check."""
+        """The record of a shard that has none, rebuilt from the shard; None where the shard fails its check."""
         found = self._storage.read_versioned(storage.join(self._root, unit.shard))
         if found is None:
             return None
@@ -174,9 +172,9 @@ class UnitStore:
         return self._with_rejects(unit, record) if record.rejected else self._write_sidecar(unit, record)
 
     def _with_rejects(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord | None:
-        """The record with the reject file that names tonight's places; None where only making the unit again can tell.
+        """The record with a reject file that names the present places; None where the unit has to be made again for it.
 
-        That is where rows were rejected for their vectors: who they were stands in another file, or nowhere.
+        That is where rows were rejected for their vectors: which rows these were is in another file, or nowhere.
         """
         if self._storage.stat(storage.join(self._root, unit.rejects)) is None:
             if len(unit.rows.rejects) != record.rejected:
@@ -192,7 +190,7 @@ COUNTED = (
 
 
 def _is_of(record: UnitRecord, unit: PreparedUnit) -> bool:
-    """Whether a sidecar's counts are whole numbers that add up to this unit's rows."""
+    """Whether a sidecar is of this unit: whole numbers that add up to its rows."""
     made = record.embedded + record.reused + record.duplicates
     return (
         all(isinstance(getattr(record, name), int) for name in (*COUNTED, "bytes"))
@@ -229,9 +227,9 @@ def _sha256(data: bytes) -> str:
 
 
 def read_written(root: str, unit: UnitRecord, store: UnitStore, generation: int) -> tuple[PreparedUnit, pa.RecordBatch]:
-    """A unit with a shard as the store is to write it, and all columns of the rows that it has now.
+    """A unit that has a shard, prepared to be written again with other vectors, and all columns of its rows.
 
-    Raises SentenceBeamError where the shard is missing or changed.
+    The rows come from the shard, without their texts. Raises SentenceBeamError where it is missing or changed.
     """
     table = shards.read_checked(storage.join(root, unit.path or ""), unit.sha256).combine_chunks()
     kept = table.select([name for name in table.column_names if name not in shards.OWN_COLUMNS])

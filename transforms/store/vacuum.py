@@ -1,4 +1,4 @@
-"""Vacuum: what no kept snapshot names and no run can still need, found in one listing, and removed."""
+"""Vacuum: removing the files that no kept snapshot names and no run can still need."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,10 +16,11 @@ BATCH = 1000
 
 @dataclass(frozen=True)
 class Rubbish:
-    """What can go: `snapshots` are runs whose manifest goes, `kept` those whose snapshot can still be read.
+    """The files of a store that can be removed.
 
-    `files` are in the order in which to remove them: manifests first, so that no snapshot is ever named that is not
-    whole. `version` is the current manifest's.
+    `snapshots` are runs whose manifest goes, `kept` those whose snapshot stays. `files` are in the order in which to
+    remove them: manifests first, so that no manifest ever names a file that is gone. `version` is the current
+    manifest's.
     """
 
     root: str
@@ -30,7 +31,7 @@ class Rubbish:
 
     @property
     def by_kind(self) -> dict[str, tuple[int, int]]:
-        """Number of files and of bytes of each kind."""
+        """The number of files and of bytes of each kind."""
         sums: dict[str, tuple[int, int]] = {}
         for entry in self.files:
             kind = layout.kind(_relative(self.root, entry)) or ""
@@ -40,11 +41,11 @@ class Rubbish:
 
 
 def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> Rubbish:
-    """What a store holds beside the `keep` newest snapshots and those of the last `older_than` seconds.
+    """The files of a store that neither the `keep` newest snapshots nor those of the last `older_than` seconds need.
 
-    A file that no kept snapshot names goes if it is older than that, or, where no age is given, than the run that
-    made the current snapshot: what is younger may be the work of a run that another one will take up. Raises
-    SentenceBeamError where a manifest that has to be kept cannot be read.
+    A file that no kept snapshot names goes if it is older than that, or, where no age is given, than the run that made
+    the current snapshot: a younger one may be the work of a run that another one will take up. Raises SentenceBeamError
+    where a manifest that has to be kept cannot be read.
     """
     entries = {_relative(root, entry): entry for entry in storage.storage_of(root).below(root)}
     current = read_manifest(root)
@@ -108,7 +109,7 @@ def _read(root: str, run: str) -> Manifest:
 
 
 class _Named:
-    """What the kept snapshots name: paths anywhere in their manifests, and what belongs to these."""
+    """The files that the kept snapshots name, and the sidecars and calibrations that belong to these."""
 
     def __init__(self) -> None:
         self.runs: list[str] = []
@@ -116,7 +117,7 @@ class _Named:
         self._stems: set[str] = set()
 
     def add(self, manifest: Manifest) -> None:
-        """Keep what this snapshot names."""
+        """Keep the files that this snapshot names."""
         self.runs.append(manifest.run)
         self._paths |= {layout.snapshot(manifest.run), layout.plan(manifest.run), *_words(manifest.content)}
         self._stems |= {layout.stem(path) for unit in manifest.units for path in (unit.path, unit.rejects) if path}

@@ -1,4 +1,4 @@
-"""Verification: what a snapshot names against what stands in the store."""
+"""Verification: the files that a snapshot names compared with those that are in the store."""
 
 import hashlib
 from collections import Counter
@@ -21,7 +21,7 @@ from transforms.store.records import UnitRecord
 
 
 def faults(manifest: Manifest) -> Iterator[str]:
-    """Every fault in one line that says what is wrong where; nothing for a sound snapshot."""
+    """A line for every fault of a snapshot, with its place; no line for a sound one."""
     for unit in manifest.units:
         yield from _unit_faults(manifest, unit)
     yield from _ledger_faults(manifest)
@@ -169,7 +169,7 @@ def _coverage_faults(manifest: Manifest, index: dict[str, Any]) -> Iterator[str]
 
 
 def _same_rows(path: str, row: np.ndarray, locator: pa.Table) -> bool:
-    """Whether a locator's ids and hashes are those of the shard's rows; a shard that is damaged was named before."""
+    """Whether a locator's ids and hashes are those of the shard's rows; a damaged shard is a fault of its own."""
     try:
         found = shards.take_rows(path, row, ["id", "row_hash"])
     except SentenceBeamError:
