@@ -44,7 +44,7 @@ class Template:
         self._mask_token = mask_token or ""
         mask_id = tokenizer.token_to_id(self._mask_token)
         self._mask_id = -1 if mask_id is None else mask_id
-        # blanks on both sides of nothing would make a token of their own in some vocabularies
+        # without a sentence the blanks on both sides of it would be a token in some vocabularies
         self._before_nothing = before.rstrip() if not after or after[0].isspace() else before
         if tokenizer.encode(before + after).ids.count(self._mask_id) != 1:
             raise OptionError(f"pooler 'prompt': the tokenizer must find its mask once in the template {template!r}")
@@ -69,7 +69,7 @@ class Template:
         text = text.strip()
         if not text:
             return ""
-        # a blank inside keeps every tokenizer from seeing the special token
+        # with a blank inside no tokenizer takes it for the special token
         text = text.replace(self._mask_token, f"{self._mask_token[0]} {self._mask_token[1:]}")
         return text if text.endswith(_ENDINGS) else f"{text}."
 

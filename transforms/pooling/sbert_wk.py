@@ -114,7 +114,7 @@ def layer_weights(cosines: Tensor, window: int, variant: str) -> tuple[Tensor, T
         size = index.shape[1] if variant == "reference" else 1
         alignment[index[:, -1]] = 1 / (size * mean.clamp(min=_SMALLEST_ALIGNMENT))
         novelty[index[:, -1]] = factor[:, -1]
-    # layers that are all parallel say nothing new anywhere
+    # where all layers are parallel no layer is novel: all weigh the same
     novelty = torch.where(novelty.sum(dim=0) == 0, torch.ones_like(novelty), novelty)
     return alignment / alignment.sum(dim=0), novelty / novelty.sum(dim=0)
 
