@@ -196,6 +196,15 @@ def test_commands_and_flags_in_prose_are_there(page: Page) -> None:
             assert not word.startswith("--") or word in known, f"{page.name}: {text}"
 
 
+def test_every_flag_in_prose_is_one_of_a_command_or_of_beam() -> None:
+    own = {flag for name in COMMANDS for action in reference.parser_of(name)._actions for flag in action.option_strings}
+    known = own | set(beam_flags._beam_parser()._option_string_actions) | {"--runner"}
+    for page in OF_USERS:
+        for span in names(page.prose):
+            for flag in re.findall(r"(?<!\S)--[a-z][\w-]*", span):
+                assert flag in known, f"{page.name}: `{span}`"
+
+
 # The reference
 
 

@@ -1,1 +1,1 @@
-"""Everything the jobs are made of, in layers: space, pooling, calibration, encoder, store, index, search, beam."""
+"""Everything the jobs are made of, in layers: docs/architecture.md lists them."""
