@@ -35,3 +35,12 @@ class LedgerError(SentenceBeamError):
 
 class SpaceMismatchError(OptionError):
     """Two embedding spaces differ; the message names the fields."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or the name of its type where it has no message.
+
+    >>> first_line(ValueError("no such column\\nat row 3")), first_line(EOFError())
+    ('no such column', 'EOFError')
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from transforms.corpus.files import InputFile, check_unchanged, decompressed, open_unchanged
-from transforms.errors import SentenceBeamError
+from transforms.errors import SentenceBeamError, first_line
 from transforms.storage.base import BLOCK
 
 BOM = b"\xef\xbb\xbf"
@@ -45,9 +45,8 @@ def _checked(file: InputFile, blocks: Iterator[list[tuple[int, bytes]]]) -> Iter
         raise
     except Exception as error:  # each decompressor has errors of its own: OSError, EOFError, LZMAError, ZstdError
         check_unchanged(file)  # one that is being written over looks corrupt
-        reason = str(error).strip().splitlines()[0] if str(error) else type(error).__name__
         raise SentenceBeamError(
-            f"{file.path} is cut short or corrupt ({reason}); replace it or leave it out of --input"
+            f"{file.path} is cut short or corrupt ({first_line(error)}); replace it or leave it out of --input"
         ) from error
 
 

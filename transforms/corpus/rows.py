@@ -13,7 +13,7 @@ from transforms import storage
 from transforms.corpus.files import InputFile, check_unchanged, is_utf8
 from transforms.corpus.lines import read_lines
 from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, Span, parquet_file
-from transforms.errors import SentenceBeamError
+from transforms.errors import SentenceBeamError, first_line
 
 READ_ROWS = 8192
 MOST = 1.25  # times a unit's tokens: two neighbours of that together are one unit, and what is left makes no tiny shard
@@ -197,8 +197,9 @@ def _parquet_blocks(span: Span, columns: Columns) -> Iterator[_Block]:
                 position, left = position + batch.num_rows, left - batch.num_rows
         except (pa.ArrowException, OSError) as error:
             check_unchanged(span.file)  # one that is being written over looks corrupt
-            reason = str(error).strip().splitlines()[0]
-            raise SentenceBeamError(f"{span.file.path} cannot be read ({reason}); replace the file") from error
+            raise SentenceBeamError(
+                f"{span.file.path} cannot be read ({first_line(error)}); replace the file"
+            ) from error
     check_unchanged(span.file)
 
 

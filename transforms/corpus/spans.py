@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from transforms import storage
 from transforms.corpus.files import InputFile
 from transforms.corpus.lines import line_starts
-from transforms.errors import OptionError, SentenceBeamError
+from transforms.errors import OptionError, SentenceBeamError, first_line
 
 BYTES_PER_TOKEN = 4
 TOKENS_PER_ROW = 2
@@ -101,13 +101,10 @@ def parquet_file(file: InputFile) -> pq.ParquetFile:
         source = file.path if storage.is_local(file.path) else storage.storage_of(file.path).open(file.path, file.entry)
         return pq.ParquetFile(source)
     except (pa.ArrowException, OSError) as error:
+        reason = first_line(error).rstrip(".")
         raise SentenceBeamError(
-            f"{file.path} is not a readable Parquet file ({_first_line(error)}); replace it or leave it out of --input"
+            f"{file.path} is not a readable Parquet file ({reason}); replace it or leave it out of --input"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
 
 
 def check_columns(file: InputFile, text: str, id_column: str | None, keep: tuple[str, ...]) -> pa.Schema:

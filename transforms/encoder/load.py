@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoConfig, AutoModel, AutoModelForTextEncoding
 from transformers.utils import logging
 
-from transforms.errors import OptionError
+from transforms.errors import OptionError, first_line
 from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.model_files import ModelFiles, find_safetensors
 from transforms.space.spec import PoolerSpec
@@ -54,8 +54,7 @@ def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module
                 output_loading_info=True,
             )
     except Exception as error:  # transformers raises bare types of every kind for a damaged or unknown model
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise OptionError(f"{files.folder}: the model cannot be loaded ({reason})") from None
+        raise OptionError(f"{files.folder}: the model cannot be loaded ({first_line(error)})") from None
     missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
     if missing:
         raise OptionError(f"{files.folder}: the weights lack {missing[0]}; it would be random, fetch the model again")
@@ -103,7 +102,7 @@ def _with_weights(module: nn.Module, prefix: str, layer: StLayer, device: torch.
         state = {key.removeprefix(prefix): value.float() for key, value in load_file(path).items()}
         module.load_state_dict(state)
     except (SafetensorError, RuntimeError) as error:
-        raise OptionError(f"{path} does not fit its config.json ({str(error).splitlines()[0]})") from None
+        raise OptionError(f"{path} does not fit its config.json ({first_line(error)})") from None
     return module.to(device).eval()
 
 

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from transforms.encoder.load import quiet_transformers
 from transforms.encoder.template import FilledTemplate, Template
-from transforms.errors import OptionError
+from transforms.errors import OptionError, first_line
 from transforms.pooling.remove_biases import kept_text
 from transforms.space.model_files import ModelFiles
 
@@ -134,14 +134,10 @@ def _load(files: ModelFiles) -> PreTrainedTokenizerBase:
         with quiet_transformers():
             tokenizer = AutoTokenizer.from_pretrained(files.folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers and tokenizers raise bare Exception and many others for a damaged file
-        raise OptionError(f"{files.folder}: its tokenizer cannot be loaded ({_first_line(error)})") from None
+        raise OptionError(f"{files.folder}: its tokenizer cannot be loaded ({first_line(error)})") from None
     if not tokenizer.is_fast:
         raise OptionError(f"{files.folder}: it has no fast tokenizer; save one there as tokenizer.json")
     return tokenizer
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _lower_case(tokenizer: Tokenizer) -> None:

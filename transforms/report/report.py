@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from transforms import storage
+from transforms.errors import first_line
 from transforms.report.history import RunSummary, known_summaries, run_summaries
 from transforms.report.page import page
 from transforms.store import layout
@@ -27,8 +28,7 @@ def bring_up_to_date(root: str) -> None:
     try:
         write_report(root)
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        _LOGGER.error("%s: the report was not written (%s); sentence-beam report makes one", root, reason)
+        _LOGGER.error("%s: the report was not written (%s); sentence-beam report makes one", root, first_line(error))
 
 
 def report(found: list[RunSummary]) -> dict[str, Any]:

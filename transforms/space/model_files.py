@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transforms.errors import MissingExtraError, OptionError
+from transforms.errors import MissingExtraError, OptionError, first_line
 from transforms.space.exported import Exported, read_exported
 from transforms.space.st_modules import StModules, read_modules
 
@@ -203,9 +203,10 @@ def _fetch(model: str, revision: str | None) -> Path:
     try:
         return Path(snapshot_download(model, revision=revision, allow_patterns=_HUB_FILES))
     except Exception as error:  # the hub client raises many unrelated types for one thing: not there
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         at = f" at revision {revision!r}" if revision else ""
-        raise OptionError(f"model {model!r}{at}: neither cached nor fetched ({reason}); give a directory") from None
+        raise OptionError(
+            f"model {model!r}{at}: neither cached nor fetched ({first_line(error)}); give a directory"
+        ) from None
 
 
 def _find_tokenizer(folder: Path) -> tuple[Path, ...]:

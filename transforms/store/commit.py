@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from transforms import storage
-from transforms.errors import DataGateError, LedgerError, SentenceBeamError
+from transforms.errors import DataGateError, LedgerError, SentenceBeamError, first_line
 from transforms.space import Space
 from transforms.store import calibrations, layout, lease
 from transforms.store.canary import CanaryFile
@@ -201,8 +201,7 @@ def _committed(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger])
 def failed(run: Run, error: Exception) -> Result:
     """The result of a run that left the manifest alone."""
     exit_code = error.exit_code if isinstance(error, SentenceBeamError) else 1
-    line = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return replace(_ended(run, "failed", line), exit_code=exit_code)
+    return replace(_ended(run, "failed", first_line(error)), exit_code=exit_code)
 
 
 def _ended(run: Run, status: str, message: str) -> Result:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from transforms import storage
 from transforms.arrow import as_matrix, fixed_size, table_of
 from transforms.corpus import Rejected, UnitRows
-from transforms.errors import OptionError, SentenceBeamError
+from transforms.errors import OptionError, SentenceBeamError, first_line
 from transforms.space import Space
 from transforms.store.precision import Coding, Ranges, embedding_type
 
@@ -261,7 +261,7 @@ def open_shard(path: str, size: int | None = None) -> Iterator[pq.ParquetFile]:
         with pq.ParquetFile(source, page_checksum_verification=True) as parquet:
             yield parquet
     except (pa.ArrowException, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = first_line(error)
         raise SentenceBeamError(
             f"{path} cannot be read ({reason}); sentence-beam verify lists the damage, embed makes lost shards again"
         ) from error
