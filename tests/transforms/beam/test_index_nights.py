@@ -29,7 +29,6 @@ from transforms.store.verify import faults
 
 pytest.importorskip("faiss")
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 Rows = dict[str, list[tuple[str, str]]]
 TOPICS = "abcdefgh"
 
