@@ -18,13 +18,17 @@ def outputs(transform: beam.PTransform, *inputs: list[Any], names: tuple[str, ..
     with beam.Pipeline("FnApiRunner") as pipeline:
         given = [pipeline | f"Input{place}" >> beam.Create(items) for place, items in enumerate(inputs)]
         made = (given[0] if len(given) == 1 else tuple(given)) | "Transform" >> transform
-        collections = {name: getattr(made, name) for name in names} if names else {"": made}
+        collections = {name: _output(made, name) for name in names} if names else {"": made}
         collections = {name: collection for name, collection in collections.items() if collection is not None}
         keys = {name: uuid.uuid4().hex for name in collections}
         for name, collection in collections.items():
             _KEPT[keys[name]] = []
             _ = collection | f"Keep{name}" >> beam.Map(_keep, keys[name])
     return {name: _KEPT.pop(key) for name, key in keys.items()}
+
+
+def _output(made: Any, name: str) -> beam.PCollection | None:
+    return made[name] if isinstance(made, dict) else getattr(made, name)
 
 
 def _keep(element: Any, key: str) -> None:

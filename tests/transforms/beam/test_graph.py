@@ -6,7 +6,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from helpers import eager
 
 from transforms.beam import graph
-from transforms.beam.graph import Merge, is_one_process
+from transforms.beam.graph import Merge, Together, flat_map, is_one_process
 from transforms.steps.plan_files import spans_per_element
 
 
@@ -36,3 +36,21 @@ def test_collections_become_one(monkeypatch: pytest.MonkeyPatch, apart: bool) ->
     if apart:  # as for other runners
         monkeypatch.setattr(graph, "FnApiRunner", type(None))
     assert sorted(eager.run(Merge(), [1, 2], [], [2, 3])) == [1, 2, 2, 3]
+
+
+def test_together_all_elements_are_one_list() -> None:
+    (found,) = eager.run(Together(), [3, 1, 2, 1])
+    assert sorted(found) == [1, 1, 2, 3]
+    assert eager.run(Together(), []) == []
+
+
+def test_results_go_to_the_output_of_their_type() -> None:
+    step = flat_map(_parts, 10, outputs={str: "words", bool: "words", float: "fractions"}, main="rest")
+    found = eager.outputs(step, [1, 2], names=("rest", "words", "fractions"))
+    assert sorted(found["rest"]) == [11, 12]
+    assert sorted(map(str, found["words"])) == ["1", "2", "True", "True"]
+    assert sorted(found["fractions"]) == [0.5, 1.0]
+
+
+def _parts(number: int, more: int) -> list[object]:
+    return [number + more, str(number), number / 2, True]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers import eager
 from helpers.corpora import write_lines, write_parquet
-from helpers.tiny_models import save_tiny_model, tiny_tokenizer
+from helpers.tiny_models import tiny_tokenizer
 
 from transforms.beam.token_statistics import AddCountedFn, CountSpanFn, FitTokenStatistics
 from transforms.corpus import InputFile, match_inputs
@@ -22,11 +22,6 @@ from transforms.steps.token_statistics import Counted, CountJob, plan_spans
 from transforms.store.records import Problem
 
 TEXTS = ["a man is riding a horse", "the dog", "  ", "dog dog cat", "a cat"]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_model("bert", tmp_path_factory.mktemp("model") / "tiny")
 
 
 @pytest.fixture

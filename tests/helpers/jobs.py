@@ -1,0 +1,31 @@
+"""What workers are told of a run of `embed`, without the command."""
+
+from pathlib import Path
+from typing import Any
+
+from transforms.corpus import Columns
+from transforms.space import resolve_model, resolve_space
+from transforms.steps.job import EmbedJob
+from transforms.store.commit import Run
+from transforms.store.manifest import read_manifest
+from transforms.store.runs import now
+
+
+def embed_job(store: Path, model: Path, glob: object, run: str = "run1", **values: Any) -> EmbedJob:
+    """A run that brings the store up to date with files of rows with an id and a text, in float32 on this machine.
+
+    `partition` and `unit_tokens` are the run's, all other `values` the job's.
+    """
+    space = resolve_space(resolve_model(str(model)))
+    previous = read_manifest(str(store))
+    how = {"partition": values.pop("partition", "file"), "unit_tokens": values.pop("unit_tokens", 1000)}
+    found = Run(
+        root=str(store), id=run, space=space.to_json(), globs=(str(glob),), options={"limit": None, "id_column": "id"},
+        versions={}, started=now(), previous=previous.run if previous else None,
+        version=previous.version if previous else None, max_rejects=1.0,
+        canary=previous.data.get("canary") if previous else None, **how,
+    )  # fmt: skip
+    last = {"carry": previous is not None, "reuse": previous is not None, "max_drift": 1e-6}
+    last["buckets"] = previous.buckets if previous else None
+    encoder = {"dtype": "float32", "device": "cpu"}
+    return EmbedJob(found, Columns("text", "id", ("lang",)), str(model), encoder, **{**last, **values})

@@ -1,0 +1,112 @@
+"""The end of a run, by list in and list out."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from helpers import eager
+from helpers.nights import Nights
+
+from transforms.beam import Commit
+from transforms.steps.changes import DuplicateIds
+from transforms.steps.index_files import IndexRecord
+from transforms.steps.quantize import RangesRecord
+from transforms.store.commit import Run
+from transforms.store.manifest import read_manifest
+from transforms.store.records import Problem
+from transforms.store.runs import COMMITTED, read_result
+
+FILES = {"a": [("1", "x"), ("2", "y")], "b": [("3", "z")]}
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    return Nights(tmp_path / "store")
+
+
+def test_units_become_the_snapshot(nights: Nights) -> None:
+    nights.commit_without_index(FILES)
+    run, units = nights.begin({**FILES, "b": [("3", "other"), ("4", "z")]})
+    (result,) = eager.run(Commit(run), [*units, units[0]], [])  # an engine may deliver a unit twice
+    assert (result.status, result.exit_code, result.ledger["written"]) == (COMMITTED, 0, 4)
+    assert result.changes == {"added": 1, "changed": 1, "deleted": 0}
+    assert nights.manifest.run == run.id
+    assert [(unit.unit, unit.sha256) for unit in nights.manifest.units] == sorted((u.unit, u.sha256) for u in units)
+    assert read_result(run.root, run.id) == result
+    assert (nights.root / "report.json").is_file()
+
+
+def test_what_else_is_known_of_a_run_is_put_on_record(nights: Nights, tmp_path: Path) -> None:
+    run, units = nights.begin(FILES)
+    scratch = tmp_path / "scratch"
+    scratch.write_bytes(b"")
+    known = [IndexRecord({"factory": "Flat", "recall": None}, (str(scratch),)), RangesRecord({"path": "ranges/r.json"})]
+    (result,) = eager.run(Commit(run), units, known, [DuplicateIds(2), DuplicateIds(3)])
+    assert result.duplicate_ids == 5
+    assert nights.manifest.data["index"] == result.index == known[0].data
+    assert nights.manifest.data["ranges"] == known[1].data
+    assert not scratch.exists()
+
+
+def test_a_problem_is_the_result_and_leaves_the_store_alone(nights: Nights) -> None:
+    nights.commit_without_index(FILES)
+    run, units = nights.begin(FILES)
+    (result,) = eager.run(Commit(run), units, [Problem("worse", 4), Problem("lost", 1), Problem("found", 1)])
+    assert (result.exit_code, result.message) == (1, "found")  # always the same one of several
+    assert read_result(run.root, run.id) == result
+    assert nights.manifest.run == run.previous
+
+
+BAD_UNITS: dict[str, tuple[Callable[[list], list], int]] = {
+    "one is missing": (lambda units: units[:1], 4),
+    "one was written twice": (lambda units: [*units, replace(units[0], sha256="0" * 64)], 4),
+    "rows that nobody read": (lambda units: [units[0], replace(units[1], rows=2)], 4),
+    "too many rejected": (lambda units: [units[0], replace(units[1], rows=0, embedded=0, rejected=1)], 3),
+}
+
+
+@pytest.mark.parametrize("what", BAD_UNITS)
+def test_units_that_do_not_pass_are_not_committed(nights: Nights, what: str) -> None:
+    change, status = BAD_UNITS[what]
+    run, units = nights.begin(FILES)
+    (result,) = eager.run(Commit(run), change(units), [])
+    assert result.exit_code == status
+    assert read_manifest(run.root) is None
+
+
+def test_a_run_without_any_unit_is_committed(nights: Nights) -> None:
+    run, _ = nights.begin({})
+    (result,) = eager.run(Commit(run), [], [])
+    assert (result.status, result.ledger["read"]) == (COMMITTED, 0)
+    assert list(nights.manifest.units) == []
+
+
+def test_a_commit_that_is_tried_again_finds_its_own_snapshot(nights: Nights) -> None:
+    run, units = nights.begin(FILES)
+    (first,) = eager.run(Commit(run), units, [])
+    written = nights.root.joinpath("manifest.json").read_bytes()
+    (again,) = eager.run(Commit(run), units, [])
+    assert (again.status, again.ledger) == (COMMITTED, first.ledger)
+    assert nights.root.joinpath("manifest.json").read_bytes() == written
+
+
+def test_another_runs_snapshot_is_not_replaced(nights: Nights) -> None:
+    late, units = nights.begin(FILES)
+    nights.commit_without_index(FILES)
+    (result,) = eager.run(Commit(late), units, [])
+    assert result.exit_code == 1
+    assert nights.manifest.run == "run2"
+
+
+def failing(run: Run) -> None:
+    eager.run(Commit(run, raises=True), [], [Problem("the reason", 3)])
+
+
+def test_where_nobody_waits_a_failed_run_is_a_failed_job(nights: Nights) -> None:
+    run, _ = nights.begin(FILES)
+    with pytest.raises(Exception, match="the reason"):
+        failing(run)
+    result = read_result(run.root, run.id)
+    assert result is not None
+    assert (result.exit_code, result.message) == (3, "the reason")

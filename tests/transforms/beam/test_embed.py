@@ -1,0 +1,90 @@
+"""Spans to written units, by list in and list out."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from helpers import eager
+from helpers.corpora import sentences, write_jsonl
+from helpers.jobs import embed_job
+from helpers.tiny_models import save_tiny_model
+
+from transforms.beam import Embed, Plan
+from transforms.encoder import Encoder
+from transforms.steps.job import EmbedJob
+from transforms.store.records import UnitRecord
+
+TEXTS = [*sentences(11), sentences(1)[0], None]  # one twice, one that is rejected
+OUTPUTS = ("units", "problems")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """The texts in two files; the glob."""
+    rows = [{"id": str(i), "text": text, "lang": "en"} for i, text in enumerate(TEXTS)]
+    write_jsonl(tmp_path / "in" / "a.jsonl", rows[:5])
+    write_jsonl(tmp_path / "in" / "b.jsonl", rows[5:])
+    return tmp_path / "in" / "*"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+def embedded(job: EmbedJob) -> dict[str, list]:
+    """What Embed makes of the spans that Plan found."""
+    spans = eager.outputs(Plan(job), list(job.run.globs), names=("spans",))["spans"]
+    return eager.outputs(Embed(job), spans, names=OUTPUTS)
+
+
+def rows_of(store: Path, units: list[UnitRecord]) -> dict[str, np.ndarray]:
+    """Vector by id."""
+    tables = [pq.read_table(store / unit.path) for unit in units if unit.path]
+    pairs = [zip(t.column("id").to_pylist(), t.column("embedding").to_pylist(), strict=True) for t in tables]
+    return {row_id: np.array(vector) for found in pairs for row_id, vector in found}
+
+
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_every_row_has_the_encoders_vector(store: Path, model: Path, files: Path, partition: str) -> None:
+    found = embedded(embed_job(store, model, files, partition=partition))
+    units: list[UnitRecord] = found["units"]
+    assert found["problems"] == []
+    assert (sum(u.read for u in units), sum(u.rows for u in units), sum(u.rejected for u in units)) == (13, 12, 1)
+    assert sum(u.embedded + u.duplicates for u in units) == 12
+    if partition == "content":  # wherever its copy was
+        assert sum(u.duplicates for u in units) == 1
+    vectors = rows_of(store, units)
+    expected = Encoder.load(str(model), dtype="float32", device="cpu").encode(TEXTS[:-1])
+    assert vectors.keys() == {str(i) for i in range(12)}
+    np.testing.assert_allclose([vectors[str(i)] for i in range(12)], expected, rtol=0, atol=1e-5)
+
+
+def test_finished_units_are_found_and_not_embedded_again(
+    store: Path, model: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = embed_job(store, model, files)
+    first = embedded(job)["units"]
+    monkeypatch.setattr("transforms.beam.embed.load_checked_encoder", lambda job: pytest.fail("the model was loaded"))
+    again = embedded(replace(job, run=replace(job.run, id="run2")))["units"]
+    assert {unit.unit: (unit.path, unit.sha256, unit.embedded) for unit in again} == {
+        unit.unit: (unit.path, unit.sha256, unit.embedded) for unit in first
+    }
+
+
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_another_model_than_the_spaces_is_a_problem(
+    store: Path, model: Path, files: Path, tmp_path: Path, partition: str
+) -> None:
+    other = save_tiny_model("bert", tmp_path / "other", initializer_range=0.2)
+    found = embedded(replace(embed_job(store, model, files, partition=partition), model=str(other)))
+    assert found["units"] == []
+    assert {problem.exit_code for problem in found["problems"]} == {2}
+    assert all("weights differ" in problem.message for problem in found["problems"])
+
+
+def test_without_spans_no_model_is_loaded(store: Path, model: Path, files: Path, tmp_path: Path) -> None:
+    job = replace(embed_job(store, model, files), model=str(tmp_path / "none"))
+    assert eager.outputs(Embed(job), [], names=OUTPUTS) == {"units": [], "problems": []}

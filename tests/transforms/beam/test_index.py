@@ -1,0 +1,126 @@
+"""An index by list in and list out: built, updated and trained again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import eager
+from helpers.nights import Nights, nearest
+
+from transforms.beam import BuildIndex, IndexRequest
+from transforms.beam.index import DONE, RETRAIN, TrainIndex, UpdateIndex
+from transforms.steps.commit_run import commit_run
+from transforms.steps.index_build import TrainingGroup
+from transforms.steps.index_files import IndexRecord
+from transforms.steps.index_work import choose_work
+from transforms.store.commit import Run
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.verify import faults
+
+pytest.importorskip("faiss")
+
+REQUEST = IndexRequest("IVF4,Flat")
+FILES = {name: [(f"{name}{i}", f"{'abcd'[i % 4]} {name} {i}") for i in range(60)] for name in ("x", "y", "z")}
+CHANGED = {**FILES, "z": [*FILES["z"][2:], ("new", "a new one")]}
+EVERYWHERE = {"nprobe": 4}
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    return Nights(tmp_path / "store")
+
+
+@pytest.fixture
+def indexed(nights: Nights) -> Nights:
+    """A store with a snapshot of `FILES` and its index."""
+    run, units = nights.begin(FILES)
+    commit_run([*units, *eager.run(BuildIndex(run, REQUEST), units, [])], run)
+    return nights
+
+
+def check_found(nights: Nights, files: dict[str, list[tuple[str, str]]]) -> None:
+    """Every row and no other is found, and the nearest are those of brute force."""
+    assert list(faults(nights.manifest)) == []
+    (rows,) = nights.search(["a question"], 200, **EVERYWHERE)
+    assert sorted(row_id for _, row_id in rows) == sorted(row_id for rows in files.values() for row_id, _ in rows)
+    (rows,) = nights.search(["b question"], 5, **EVERYWHERE)
+    assert [score for score, _ in rows] == pytest.approx(nearest(files, "b question", 5), abs=1e-6)
+
+
+def work(run: Run, units: list[UnitRecord], merge: bool = False) -> list[Any]:
+    """What is to be done for the index of a run."""
+    return list(choose_work(units, run, REQUEST, merge))
+
+
+def test_build_index_gives_a_first_index(indexed: Nights) -> None:
+    assert indexed.index["factory"] == "IVF4,Flat"
+    assert indexed.index["rows"] == 180
+    check_found(indexed, FILES)
+
+
+def test_build_index_updates_the_last_one(indexed: Nights) -> None:
+    run, units = indexed.begin(CHANGED)
+    (record,) = eager.run(BuildIndex(run, REQUEST), units, [])
+    commit_run([*units, record], run)
+    assert {name: record.data["change"][name] for name in ("what", "added", "deleted")} == {
+        "what": "followed", "added": 1, "deleted": 2,
+    }  # fmt: skip
+    check_found(indexed, CHANGED)
+
+
+def test_build_index_of_the_same_rows_is_the_last_one(indexed: Nights) -> None:
+    run, units = indexed.begin(FILES)
+    assert eager.run(BuildIndex(run, REQUEST), units, []) == [IndexRecord(indexed.index)]
+
+
+def test_build_index_of_a_run_that_is_to_fail_is_its_problem(nights: Nights) -> None:
+    run, units = nights.begin(FILES)
+    assert eager.run(BuildIndex(run, REQUEST), units, [Problem("lost", 3)]) == [Problem("lost", 3)]
+    assert not (nights.root / "index").exists()
+
+
+def test_build_index_of_no_rows_is_none(nights: Nights) -> None:
+    run, units = nights.begin({"x": []})
+    assert eager.run(BuildIndex(run, IndexRequest()), units, []) == []
+
+
+def test_train_index_makes_a_segment_of_each_group(nights: Nights) -> None:
+    run, units = nights.begin(FILES)
+    groups = work(run, units)
+    assert {type(group) for group in groups} == {TrainingGroup}
+    (record,) = eager.run(TrainIndex(), groups, [])
+    kinds = [segment["kind"] for segment in record.data["segments"]]
+    assert kinds.count("base") == len(groups)
+    assert sum(segment["rows"] for segment in record.data["segments"]) == 180
+    assert record.data["recall"]["value"] > 0.5
+    commit_run([*units, record], run)
+    check_found(nights, FILES)
+
+
+def test_train_index_of_nothing_gives_nothing() -> None:
+    assert eager.run(TrainIndex(), [], []) == []
+
+
+def test_update_index_deletes_and_adds(indexed: Nights) -> None:
+    before = {segment["number"]: segment["path"] for segment in indexed.index["segments"]}
+    run, units = indexed.begin(CHANGED)
+    found = eager.outputs(UpdateIndex(), work(run, units), names=(DONE, RETRAIN))
+    assert found[RETRAIN] == []
+    (record,) = found[DONE]
+    assert sum(segment["deleted"] for segment in record.data["segments"]) == 2
+    assert [segment["path"] for segment in record.data["segments"] if segment["number"] in before] == [*before.values()]
+    commit_run([*units, record], run)
+    check_found(indexed, CHANGED)
+
+
+def test_update_index_hands_on_what_is_to_be_trained_again(indexed: Nights) -> None:
+    run, units = indexed.begin(CHANGED)
+    reads = work(run, units)
+    damaged = indexed.index["segments"][0]["locator"]
+    (indexed.root / damaged).write_bytes(b"PAR1")
+    found = eager.outputs(UpdateIndex(), reads, names=(DONE, RETRAIN))
+    assert found[DONE] == []
+    assert {group.job.why for group in found[RETRAIN]} == {f"{damaged} is damaged"}
+    (record,) = eager.run(TrainIndex(), [], found[RETRAIN])
+    commit_run([*units, record], run)
+    check_found(indexed, CHANGED)

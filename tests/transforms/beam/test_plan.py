@@ -1,0 +1,97 @@
+"""The plan of a run, by list in and list out."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from helpers import eager
+from helpers.corpora import sentences, write_jsonl, write_parquet
+from helpers.jobs import embed_job
+
+from transforms.beam import Commit, Embed, Plan
+from transforms.corpus import Span
+from transforms.steps.job import EmbedJob
+from transforms.store.plan import read_plan
+
+OUTPUTS = ("spans", "carried", "problems")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Twenty rows in a Parquet file of four row groups and a file of lines; the glob."""
+    ids, langs = [str(i) for i in range(16)], pa.array(["de"] * 16)
+    write_parquet(tmp_path / "in" / "a.parquet", sentences(16), row_group_size=4, id=pa.array(ids), lang=langs)
+    rows = [{"id": str(i), "text": text, "lang": "en"} for i, text in enumerate(sentences(4, 16), 16)]
+    write_jsonl(tmp_path / "in" / "b.jsonl", rows)
+    return tmp_path / "in" / "*"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+def planned(job: EmbedJob) -> dict[str, list]:
+    return eager.outputs(Plan(job), list(job.run.globs), names=OUTPUTS)
+
+
+def committed(job: EmbedJob) -> None:
+    """Do all that a run does."""
+    plan = planned(job)
+    made = eager.outputs(Embed(job), plan["spans"], names=("units", "problems"))
+    (result,) = eager.run(Commit(job.run), made["units"], plan["carried"], [*plan["problems"], *made["problems"]])
+    assert result.exit_code == 0, result.message
+
+
+def test_files_become_spans_that_hold_every_row_once(store: Path, model: Path, files: Path) -> None:
+    job = embed_job(store, model, files, unit_tokens=80)
+    found = planned(job)
+    assert (found["carried"], found["problems"]) == ([], [])
+    spans: list[Span] = [span for element in found["spans"] for span in element]
+    groups = [group for span in spans if span.file.relative == "a.parquet" for group in span.row_groups]
+    assert sorted(groups) == [0, 1, 2, 3]
+    assert len(spans) > 2
+    lines = sorted((span.start, span.stop) for span in spans if span.file.relative == "b.jsonl")
+    assert lines[0][0] == 0
+    assert lines[-1][1] == (files.parent / "b.jsonl").stat().st_size
+    assert all(before[1] == after[0] for before, after in zip(lines, lines[1:], strict=False))
+    on_record = read_plan(job.root, job.run.id)
+    assert sorted((span.file, span.start) for span in on_record.spans) == sorted(
+        (span.file.relative, span.start) for span in spans
+    )
+
+
+def test_unchanged_files_are_carried_and_changed_ones_read(store: Path, model: Path, files: Path) -> None:
+    committed(embed_job(store, model, files))
+    with open(files.parent / "b.jsonl", "a") as lines:
+        lines.write('{"id": "20", "text": "a new one", "lang": "en"}\n')
+    found = planned(embed_job(store, model, files, "run2"))
+    assert [(unit.file, unit.rows, unit.carried) for unit in found["carried"]] == [("a.parquet", 16, 16)]
+    assert [span.file.relative for element in found["spans"] for span in element] == ["b.jsonl"]
+
+
+def test_by_content_all_files_are_read_or_none(store: Path, model: Path, files: Path) -> None:
+    job = embed_job(store, model, files, partition="content")
+    found = planned(job)
+    assert {span.file.relative for element in found["spans"] for span in element.spans} == {"a.parquet", "b.jsonl"}
+    assert sum(span.rows for element in found["spans"] for span in element.spans) == 20
+    assert sum(element.first for element in found["spans"]) == 1
+    committed(job)
+    again = planned(embed_job(store, model, files, "run2", partition="content"))
+    assert again["spans"] == again["problems"] == []
+    assert sum(unit.carried for unit in again["carried"]) == 20
+
+
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_a_file_that_cannot_be_read_ends_the_run(store: Path, model: Path, files: Path, partition: str) -> None:
+    (files.parent / "bad.parquet").write_bytes(b"PAR1")
+    found = planned(embed_job(store, model, files, partition=partition))
+    assert (found["spans"], found["carried"]) == ([], [])
+    assert ["bad.parquet" in problem.message for problem in found["problems"]] == [True]
+    assert not (store / "runs" / "run1").exists()
+
+
+def test_a_glob_without_files_is_a_problem(store: Path, model: Path, tmp_path: Path) -> None:
+    found = planned(embed_job(store, model, tmp_path / "none" / "*"))
+    assert [problem.exit_code for problem in found["problems"]] == [2]
+    assert found["spans"] == []
