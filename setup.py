@@ -1,4 +1,4 @@
-"""Packaging: `pip install -e '.[cpu]'` gives the packages `pipelines`, `transforms` and the command `sentence-beam`."""
+"""Packaging: `pip install -e '.[cpu]'` gives the package `sentence_beam`, what it is made of, and `sentence-beam`."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ setup(
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    packages=find_packages(include=["pipelines*", "transforms*"]),
-    package_data={"transforms": ["py.typed"], "pipelines": ["py.typed"]},
+    packages=find_packages(include=["sentence_beam*", "pipelines*", "transforms*"]),
+    package_data={name: ["py.typed"] for name in ("sentence_beam", "pipelines", "transforms")},
     python_requires=">=3.11",
     install_requires=[
         "apache-beam>=2.76,<3",  # the pipeline; below 2.76 workers leak memory
@@ -58,7 +58,7 @@ setup(
     },
     entry_points={
         "console_scripts": [
-            "sentence-beam=pipelines.cli:run",
+            "sentence-beam=sentence_beam.__main__:run",
             "sentence-beam-worker=pipelines.worker:main",
         ]
     },

@@ -1,12 +1,15 @@
-"""The distribution: what is in it, that it works from a bare folder, and what an import costs."""
+"""The distribution: what is in it, that it works in an environment and a folder of its own, what an import costs."""
 
+import importlib
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -14,16 +17,15 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-import pipelines
-import transforms
-
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("sentence_beam", "pipelines", "transforms")
 SOURCES = (
     "setup.py",
     "pyproject.toml",
     "README.md",
     "LICENSE",
     "MANIFEST.in",
+    "sentence_beam",
     "pipelines",
     "transforms",
     "tests",
@@ -67,19 +69,43 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build("wheel", tree)
 
 
+@dataclass(frozen=True)
+class Environment:
+    """A Python environment with the distribution alone in it, and an empty folder; dependencies come from ours."""
+
+    folder: Path
+
+    @property
+    def packages(self) -> Path:
+        """Where packages are installed."""
+        (found,) = self.folder.glob("lib/python3*/site-packages")
+        return found
+
+    def run(self, program: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """One of its programs, in the empty folder."""
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
+        command = [str(self.folder / "bin" / program), *arguments]
+        return subprocess.run(command, cwd=self.place, env=variables, capture_output=True, text=True)
+
+    @property
+    def place(self) -> Path:
+        """The folder that programs run in."""
+        return self.folder / "place"
+
+
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the distribution alone in it; what it depends on comes from this environment."""
-    target = tmp_path_factory.mktemp("installed")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target)]
-    subprocess.run([*pip, str(wheel)], check=True, capture_output=True)
-    return target
-
-
-def run(installed: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """A command that finds the installed distribution first, outside of the checkout."""
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
-    return subprocess.run(command, cwd=installed.parent, env=environment, capture_output=True, text=True)
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """The wheel, installed."""
+    environment = Environment(tmp_path_factory.mktemp("environment"))
+    venv.create(environment.folder, symlinks=True)
+    environment.place.mkdir()
+    # A folder that a .pth file names is searched, but no .pth file in it is read: an editable install is not found.
+    folders = [path for path in sys.path if Path(path).name == "site-packages"]
+    (environment.packages / "dependencies.pth").write_text("\n".join(folders))
+    pip = [sys.executable, "-m", "pip", "--python", str(environment.folder / "bin" / "python")]
+    options = ["install", "--quiet", "--no-deps", "--no-index", "--ignore-installed"]
+    subprocess.run([*pip, *options, str(wheel)], check=True, capture_output=True)
+    return environment
 
 
 def python_files(names: list[str]) -> set[str]:
@@ -87,51 +113,59 @@ def python_files(names: list[str]) -> set[str]:
 
 
 def sources() -> set[str]:
-    packages = (ROOT / "pipelines", ROOT / "transforms")
-    return {path.relative_to(ROOT).as_posix() for package in packages for path in package.rglob("*.py")}
+    return {path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
 
 
-def test_the_sdist_holds_the_two_packages_and_no_other(sdist: Path) -> None:
+def test_the_sdist_holds_the_packages_and_no_other(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
     assert python_files(names) == sources()
     assert {"setup.py", "pyproject.toml", "README.md", "LICENSE"} <= set(names)
 
 
-def test_the_wheel_holds_the_two_packages_their_types_and_the_licence(wheel: Path) -> None:
+def test_the_wheel_holds_the_packages_their_types_and_the_licence(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert python_files(names) == sources()
-    assert {"pipelines/py.typed", "transforms/py.typed"} <= set(names)
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     assert any(name.endswith("/LICENSE") for name in names)
-    assert {name.split("/")[0] for name in names} == {"pipelines", "transforms", f"sentence_beam-{version()}.dist-info"}
+    assert {name.split("/")[0] for name in names} == {*PACKAGES, f"sentence_beam-{version()}.dist-info"}
 
 
-def test_the_version_is_said_once(wheel: Path, installed: Path) -> None:
-    code = "import importlib.metadata as m; print(m.version('sentence-beam'))"
-    assert run(installed, sys.executable, "-c", code).stdout.strip() == version()
+def test_the_version_is_said_once(installed: Environment) -> None:
+    code = "import importlib.metadata as m, sentence_beam; print(m.version('sentence-beam'), sentence_beam.__version__)"
+    assert installed.run("python", "-c", code).stdout.split() == [version(), version()]
     newest = re.search(r"^## ([0-9]\S*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf8"), re.MULTILINE)
     assert newest
     assert newest[1] == version()
 
 
-def test_the_command_works(installed: Path) -> None:
-    command = str(installed / "bin" / "sentence-beam")
-    assert "usage: sentence-beam COMMAND" in run(installed, command, "--help").stdout
-    done = run(installed, command, "files", "--store", "nowhere")
+@pytest.mark.parametrize("command", [("sentence-beam",), ("python", "-m", "sentence_beam")])
+def test_the_command_works(installed: Environment, command: tuple[str, ...]) -> None:
+    assert "usage: sentence-beam COMMAND" in installed.run(*command, "--help").stdout
+    done = installed.run(*command, "files", "--store", "nowhere")
     assert (done.returncode, done.stdout) == (2, "")
     assert "holds no store" in done.stderr
 
 
-def test_transforms_and_pipelines_are_of_this_distribution(installed: Path) -> None:
-    assert Path(transforms.__file__).parent == ROOT / "transforms"
-    assert Path(pipelines.__file__).parent == ROOT / "pipelines"
+@pytest.mark.slow
+def test_embed_and_search_work_in_an_empty_folder(installed: Environment) -> None:
+    (installed.place / "texts.txt").write_text("A dog runs through the park.\nThe bank raised its rates.\n")
+    made = installed.run("sentence-beam", "embed", "--input", "texts.txt", "--store", "store", "--index", "auto")
+    assert made.returncode == 0, made.stderr
+    found = installed.run("sentence-beam", "search", "--store", "store", "--query", "interest on a loan", "-k", "1")
+    assert found.returncode == 0, found.stderr
+    assert "texts.txt@29" in found.stdout
+
+
+def test_the_packages_are_of_this_distribution(installed: Environment) -> None:
+    for package in PACKAGES:
+        assert str(importlib.import_module(package).__file__) == str(ROOT / package / "__init__.py")
     code = (
-        "import importlib.metadata as m, pipelines, transforms\n"
-        "owners = m.packages_distributions()\n"
-        "print({*owners['transforms'], *owners['pipelines']}, transforms.__file__, pipelines.__file__)"
+        f"import importlib, importlib.metadata as m\nfor name in {PACKAGES}:\n"
+        "    print(set(m.packages_distributions()[name]), importlib.import_module(name).__file__)"
     )
-    files = [str(installed / package / "__init__.py") for package in ("transforms", "pipelines")]
-    assert run(installed, sys.executable, "-c", code).stdout.strip() == f"{{'sentence-beam'}} {' '.join(files)}"
+    found = installed.run("python", "-c", code).stdout.splitlines()
+    assert found == [f"{{'sentence-beam'}} {installed.packages / package / '__init__.py'}" for package in PACKAGES]
 
 
 def test_an_import_a_spec_and_a_space_load_neither_torch_nor_faiss() -> None:
@@ -154,10 +188,10 @@ def requirements(name: str, extras: set[str], path: list[str] | None = None) -> 
     return [r for r in asked if r.marker is None or any(r.marker.evaluate({"extra": e}) for e in {"", *extras})]
 
 
-def test_everything_that_is_installed_is_pinned_to_a_version_that_fits(installed: Path) -> None:
+def test_everything_that_is_installed_is_pinned_to_a_version_that_fits(installed: Environment) -> None:
     pins = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf8"), re.MULTILINE))
     pins = {canonicalize_name(name): pin for name, pin in pins.items()}
-    left, seen = requirements("sentence-beam", {"cpu", "dev", "docs"}, [str(installed)]), set()
+    left, seen = requirements("sentence-beam", {"cpu", "dev", "docs"}, [str(installed.packages)]), set()
     while left:
         wanted = left.pop()
         name = canonicalize_name(wanted.name)

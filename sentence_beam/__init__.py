@@ -1,0 +1,79 @@
+"""What people import: `from sentence_beam import Encoder, open_store, ...`.
+
+A name is looked up when it is first used, so that importing this package loads neither torch nor Beam.
+"""
+
+from typing import TYPE_CHECKING
+
+from sentence_beam.hidden import check_packages
+
+check_packages()
+
+if TYPE_CHECKING:
+    from transforms.beam import BuildIndex, Commit, Embed, Plan
+    from transforms.encoder import Encoder
+    from transforms.errors import (
+        DataGateError,
+        InputChangedError,
+        LedgerError,
+        MissingExtraError,
+        OptionError,
+        SentenceBeamError,
+        SpaceMismatchError,
+    )
+    from transforms.steps.job import EmbedJob, IndexRequest
+    from transforms.store import Store, open_store
+
+    __version__: str
+else:  # a checker that saw this function would take every name for one of the package's
+    _NAMES = {
+        "transforms.beam": ("BuildIndex", "Commit", "Embed", "Plan"),
+        "transforms.encoder": ("Encoder",),
+        "transforms.errors": (
+            "DataGateError",
+            "InputChangedError",
+            "LedgerError",
+            "MissingExtraError",
+            "OptionError",
+            "SentenceBeamError",
+            "SpaceMismatchError",
+        ),
+        "transforms.steps.job": ("EmbedJob", "IndexRequest"),
+        "transforms.store": ("Store", "open_store"),
+    }
+
+    def __getattr__(name):
+        import importlib
+        from importlib import metadata
+
+        if name == "__version__":
+            return metadata.version("sentence-beam")
+        module = next((module for module, names in _NAMES.items() if name in names), None)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(module), name)
+        return value
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
+
+__all__ = [
+    "BuildIndex",
+    "Commit",
+    "DataGateError",
+    "Embed",
+    "EmbedJob",
+    "Encoder",
+    "IndexRequest",
+    "InputChangedError",
+    "LedgerError",
+    "MissingExtraError",
+    "OptionError",
+    "Plan",
+    "SentenceBeamError",
+    "SpaceMismatchError",
+    "Store",
+    "__version__",
+    "open_store",
+]

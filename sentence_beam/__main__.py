@@ -1,0 +1,8 @@
+"""`python -m sentence_beam COMMAND`, which the console command `sentence-beam` runs too."""
+
+import sys
+
+from pipelines.cli import run
+
+if __name__ == "__main__":
+    sys.exit(run())

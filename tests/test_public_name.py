@@ -1,0 +1,115 @@
+"""The package that people import: its names, what importing it costs, and a user's packages of the same names as ours."""
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sentence_beam
+
+ROOT = Path(__file__).resolve().parents[1]
+HEAVY = {"torch", "apache_beam", "transformers", "faiss", "numpy", "pyarrow"}
+
+
+def python(*arguments: str, cwd: Path = ROOT, path: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=cwd, env={"PYTHONPATH": str(path)}, capture_output=True, text=True)
+
+
+# The names
+
+
+def declared() -> dict[str, str]:
+    """The names that a type checker sees, each with the module it is from."""
+    tree = ast.parse((ROOT / "sentence_beam" / "__init__.py").read_text(encoding="utf8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    ours = [node for node in imports if node.module and node.module.startswith("transforms.")]
+    return {alias.name: str(node.module) for node in ours for alias in node.names}
+
+
+def test_every_name_is_what_it_is_declared_to_be() -> None:
+    found = declared()
+    assert sorted({*found, "__version__"}) == sorted(sentence_beam.__all__)
+    for name, module in found.items():
+        assert getattr(sentence_beam, name) is getattr(importlib.import_module(module), name)
+    assert set(sentence_beam.__all__) <= set(dir(sentence_beam))
+
+
+def test_other_names_are_not_there() -> None:
+    assert not hasattr(sentence_beam, "nothing")
+    with pytest.raises(ImportError, match="cannot import name 'nothing'"):
+        exec("from sentence_beam import nothing")
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import sentence_beam; dir(sentence_beam)", HEAVY | {"transforms"}),
+        ("from sentence_beam import OptionError", HEAVY),
+        ("from sentence_beam import open_store", HEAVY - {"numpy", "pyarrow"}),
+        ("from sentence_beam import Plan, Embed, BuildIndex, Commit", {"torch", "transformers", "faiss"}),
+        ("from sentence_beam import Encoder", {"apache_beam", "faiss"}),
+    ],
+)
+def test_a_name_costs_what_it_needs(code: str, absent: set[str]) -> None:
+    done = python("-c", f"import sys; {code}; print(sorted({absent} & set(sys.modules)))")
+    assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.slow
+def test_a_type_checker_knows_the_names_and_no_others(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import sentence_beam as sb\nreveal_type(sb.open_store('s').search)\nsb.nothing\n")
+    done = python("-m", "mypy", str(program))
+    assert 'Revealed type is "def (texts: list[str]' in done.stdout
+    assert 'Module has no attribute "nothing"' in done.stdout
+
+
+# Packages of a user's own
+
+FORMS = {"package": "{name}/__init__.py", "module": "{name}.py", "subpackage": "{name}/storage/__init__.py"}
+PROGRAMS = {
+    "import": ("-c", "import sentence_beam"),
+    "from": ("-c", "import transforms, pipelines; from sentence_beam import Encoder"),
+    "command": ("-c", "from sentence_beam.__main__ import run; run()"),
+    "module": ("-m", "pipelines.embed", "--help"),
+}
+
+
+def make(folder: Path, name: str, form: str) -> Path:
+    """A user's package or module of that name; gives what Python finds."""
+    path = folder / FORMS[form].format(name=name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("")
+    return path if form == "module" else folder / name
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("form", ["package", "module"])
+@pytest.mark.parametrize("name", ["transforms", "pipelines"])
+def test_a_package_that_hides_ours_is_one_line(tmp_path: Path, name: str, form: str, program: str) -> None:
+    if (name, program) == ("pipelines", "module"):
+        pytest.skip("Python looks for embed in the user's package, and nothing of ours runs")
+    found = make(tmp_path, name, form)
+    done = python(*PROGRAMS[program], cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"sentence-beam: {found} hides sentence-beam's own {ROOT / name}; rename it")
+
+
+def test_a_folder_without_code_of_its_own_hides_nothing_that_is_installed(tmp_path: Path) -> None:
+    """Python prefers a package with an __init__.py, wherever it is."""
+    make(tmp_path, "transforms", "subpackage")
+    assert python("-c", "from sentence_beam import open_store", cwd=tmp_path).returncode == 0
+
+
+def test_what_a_program_catches_or_breaks_by_is_its_own_affair(tmp_path: Path) -> None:
+    make(tmp_path, "transforms", "package")
+    code = "try:\n    import sentence_beam\nexcept ImportError as error:\n    print(error)\n{}['x']"
+    done = python("-c", code, cwd=tmp_path)
+    assert "hides sentence-beam's own" in done.stdout
+    assert done.stderr.startswith("Traceback")
+    assert done.stderr.endswith("KeyError: 'x'\n")
