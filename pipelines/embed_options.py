@@ -31,6 +31,11 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     )
     vectors = p.add_argument_group("vectors (a store remembers them)")
     options.add_vector_options(vectors)
+    vectors.add_argument(
+        "--query-prompt",
+        metavar="STR",
+        help="text put before every query in searches (default: the store's, else the model's own for queries)",
+    )
     vectors.add_argument("--precision", choices=PRECISIONS, help="type of the stored vectors (default: float32)")
     out = p.add_argument_group("store")
     options.add_store(out, "--output")
@@ -47,6 +52,7 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
         metavar="none|auto|compact|FACTORY",
         help="FAISS index to build (default: as the store has it, else none)",
     )
+    options.add_metric(out)
     out.add_argument(
         "--max-rejects",
         type=options.fraction,

@@ -88,7 +88,8 @@ def export(store: Store, folder: Path) -> str | None:
         raise SpaceMismatchError(
             f"{remembered['model']} is not the model of {store.root} ({fields} differ); restore it there"
         )
-    return write_export(Export(files, space, remembered["pooler"], calibration), folder)
+    asked = remembered.get("query_prompt"), remembered.get("metric", "cosine")
+    return write_export(Export(files, space, remembered["pooler"], calibration, *asked), folder)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import apache_beam as beam
 
@@ -12,6 +13,8 @@ from pipelines.summary import index_lines
 from pipelines.writing import recorded, result_of, writing
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.corpus import InputFile
+from transforms.errors import OptionError
+from transforms.space import resolve_model
 from transforms.store import open_store
 from transforms.store.commit import Run
 from transforms.store.manifest import Manifest, read_manifest
@@ -31,12 +34,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="auto|compact|FACTORY",
         help="index to build (default: auto, by the number of rows)",
     )
-    p.add_argument(
-        "--metric",
-        choices=["ip", "l2"],
-        default="ip",
-        help="inner product (cosine where normalised), or squared distance (default: ip)",
-    )
+    options.add_metric(p)
     p.add_argument(
         "--target-recall",
         type=options.fraction,
@@ -64,9 +62,9 @@ def _index(argv: list[str]) -> int:
     engines.check_shared(beam_options, store=root)
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
-        run = run_like(manifest, run_id)
+        run = with_metric(run_like(manifest, run_id))
         record_plan(manifest, run_id)
-        request = IndexRequest(args.index, args.metric, args.target_recall, args.merge)
+        request = IndexRequest(args.index, args.metric or "auto", args.target_recall, args.merge)
         with recorded(run), writer.pipeline() as pipeline:
             units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(carried_units, root)
             record = (units,) | "Index" >> BuildIndex(run, request, args.merge)
@@ -78,6 +76,17 @@ def _index(argv: list[str]) -> int:
     print("\n".join(found or ["index       none: the store holds no rows"]))
     print(f"store       {root} (snapshot {run_id})")
     return 0
+
+
+def with_metric(run: Run) -> Run:
+    """The run with the metric of its model among its options; stores of earlier versions do not remember it."""
+    if "metric" in run.options:
+        return run
+    try:
+        metric = resolve_model(run.options["model"], run.options["revision"]).modules.metric
+    except OptionError:  # the model is elsewhere by now
+        metric = "cosine"
+    return replace(run, options={**run.options, "metric": metric})
 
 
 def run_like(manifest: Manifest, run_id: str) -> Run:

@@ -143,6 +143,16 @@ def add_store(
     group._option_string_actions.update(dict.fromkeys(aliases, store))
 
 
+def add_metric(group: argparse._ActionsContainer) -> None:
+    """The metric of an index; None stands for "not given"."""
+    group.add_argument(
+        "--metric",
+        choices=["auto", "cosine", "ip", "l2"],
+        help="cosine, inner product or squared distance; auto: that of the index there is, else what the model's "
+        "vectors are meant for, cosine where it says nothing (default: auto)",
+    )
+
+
 def add_vector_options(group: argparse._ArgumentGroup) -> None:
     """What decides the vectors; None stands for "not given"."""
     group.add_argument(

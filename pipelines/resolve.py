@@ -16,6 +16,7 @@ from transforms.corpus.files import overlaps
 from transforms.errors import OptionError, SpaceMismatchError
 from transforms.index.choose import check_request
 from transforms.space import DEFAULT_MODEL, Space, native_dtype, parse_pooler, resolve_model, resolve_space
+from transforms.space.st_modules import METRICS
 from transforms.steps.job import EmbedJob, IndexRequest
 from transforms.store import layout
 from transforms.store.calibrations import kept_calibration, read_calibration
@@ -45,7 +46,7 @@ DEFAULTS: dict[str, Any] = {
     "limit": None,
 }
 # Remembered too, but change no row beyond its rounding.
-GATES: dict[str, Any] = {"max_rejects": 0.01, "price_per_hour": None, "deterministic": False}
+GATES: dict[str, Any] = {"max_rejects": 0.01, "price_per_hour": None, "deterministic": False, "query_prompt": None}
 PACKAGES = ("sentence-beam", "apache-beam", "torch", "transformers", "tokenizers", "pyarrow", "faiss-cpu", "faiss-gpu")
 
 
@@ -85,6 +86,8 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run_id: str, lo
     calibration = _calibration(args, previous)
     space = _space(args, chosen, calibration)
     chosen["prompt"] = space.prompt
+    index = _index(args, previous)
+    chosen["metric"] = _metric(args, chosen, remembered, index)
     partition = args.partition or (previous.data["partition"] if previous else "file")
     _check_required(args.require_space, space)
     if previous is not None and not args.reembed:
@@ -124,7 +127,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run_id: str, lo
         text_limit=_memory() // 4 if local and partition == "content" else None,
         retried=not local,
     )
-    return Resolved(job, _index(args, previous), previous, calibration)
+    return Resolved(job, index, previous, calibration)
 
 
 def holding_lease(resolved: Resolved) -> Resolved:
@@ -322,10 +325,24 @@ def _memory() -> int:
 
 def _index(args: argparse.Namespace, previous: Manifest | None) -> IndexRequest | None:
     """The index asked for, or one like the last snapshot's."""
+    metric = args.metric or "auto"
     if args.index is not None:
         if args.index == "none":
             return None
         check_request(args.index)
-        return IndexRequest(args.index)
-    standing = previous.data["index"] if previous is not None else None
-    return IndexRequest(**standing["request"]) if standing else None
+        return IndexRequest(args.index, metric)
+    current = previous.data["index"] if previous is not None else None
+    request = IndexRequest(**current["request"]) if current else None
+    return replace(request, metric=args.metric) if request and args.metric else request
+
+
+def _metric(
+    args: argparse.Namespace, chosen: dict[str, Any], remembered: dict[str, Any], index: IndexRequest | None
+) -> str:
+    """The metric that vectors are compared by: asked for, remembered, or what the model was trained for."""
+    if args.metric not in (None, "auto"):
+        return str(args.metric)
+    if args.metric is None and "metric" in remembered:
+        return str(remembered["metric"])
+    modules = resolve_model(chosen["model"], chosen["revision"]).modules
+    return modules.metric if index is not None or modules.similarity in (None, *METRICS) else "cosine"

@@ -18,6 +18,9 @@ def parser() -> argparse.ArgumentParser:
     asked = p.add_mutually_exclusive_group(required=True)
     asked.add_argument("--query", action="append", metavar="TEXT", help="what to look for; repeat for more")
     asked.add_argument("--queries", metavar="FILE", help="text file with a query a line")
+    p.add_argument(
+        "--query-prompt", metavar="STR", help="text put before every query (default: the store's, else the model's own)"
+    )
     p.add_argument("-k", type=options.positive, default=10, metavar="K", help="rows for each query (default: 10)")
     p.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl instead of a table")
     p.add_argument("--exact", action="store_true", help="compare with every row, without the index")
@@ -37,9 +40,12 @@ def _search(argv: list[str]) -> int:
     args = command.parse(parser(), argv)
     check_output(args.output)
     store, queries = open_store(args.store, args.snapshot), args.query or read_queries(args.queries)
-    from transforms.search import Searcher
+    from transforms.search import NO_QUERY_PROMPT, Searcher
 
-    results = Searcher(store.manifest, args.model).search(queries, args.k, exact=args.exact)
+    searcher = Searcher(store.manifest, args.model, args.query_prompt)
+    results = searcher.search(queries, args.k, exact=args.exact)
+    if searcher.lacks_query_prompt:
+        print(f"note: {NO_QUERY_PROMPT}", file=sys.stderr)
     if args.output:
         write_results(args.output, queries, results)
         print(f"{sum(map(len, results))} rows for {len(queries)} queries in {args.output}")

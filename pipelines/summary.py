@@ -86,7 +86,8 @@ def index_lines(index: dict[str, Any] | None, before: dict[str, Any] | None) -> 
     """What the index is, and what became of the one that the last snapshot had."""
     if index is None:
         return []
-    lines = [f"index       {index['factory']}, {len(index['segments'])} segments{_recall(index['recall'])}"]
+    kind = f"{index['factory']}, {index['metric']}"
+    lines = [f"index       {kind}, {len(index['segments'])} segments{_recall(index['recall'])}"]
     if index == before:
         return lines
     change = index["change"]

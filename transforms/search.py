@@ -1,6 +1,7 @@
 """Search over a snapshot: the nearest rows of texts, by its index or exactly."""
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,13 +15,19 @@ from transforms.arrow import as_matrix
 from transforms.encoder import Encoder
 from transforms.errors import SentenceBeamError, SpaceMismatchError
 from transforms.index import SegmentedIndex, SegmentFile, exact_search, rerank
-from transforms.space import resolve_model
+from transforms.index.vectors import prepared, scored_by
+from transforms.space import ModelFiles, resolve_model
 from transforms.storage.cache import cached
 from transforms.store import locators
 from transforms.store.calibrations import kept_calibration
 from transforms.store.manifest import Manifest
 from transforms.store.shards import open_shard, read_shard, take_rows
 
+NO_QUERY_PROMPT = (
+    "the rows have a prompt and none is known for queries, which get none; say --query-prompt here, or in embed, which "
+    "remembers it"
+)
+_LOGGER = logging.getLogger(__name__)
 OWN_COLUMNS = {"embedding", "norm", "row_hash", "tokens", "truncated", "pooled"}
 
 
@@ -37,24 +44,25 @@ class Searcher:
     """A snapshot opened for search; model and index are loaded when first needed.
 
     `model` is the path of the snapshot's model on this machine, if not the path that the store was written with.
+    `query_prompt` stands before each query; None for the one that the store remembers, else the model's own.
     """
 
-    def __init__(self, manifest: Manifest, model: str | None = None):
+    def __init__(self, manifest: Manifest, model: str | None = None, query_prompt: str | None = None):
         self._manifest = manifest
         self._model = model
+        self._query_prompt = query_prompt
         self._units = [unit for unit in manifest.units if unit.path]
         self._numbers = {unit.path: number for number, unit in enumerate(self._units)}
 
     @cached_property
     def _encoder(self) -> Encoder:
-        """The snapshot's encoder, with the model's own prompt for queries where it has one."""
+        """The snapshot's encoder, with the prompt for queries."""
         space, remembered = self._manifest.space, self._manifest.data["options"]
-        model = self._model or remembered["model"]
-        files = resolve_model(model, None if self._model else remembered["revision"])
+        model, _ = self._files
         options = {name: remembered[name] for name in ("pooler", "max_tokens", "normalize", "truncate_dim", "dtype")}
         encoder = Encoder.load(
             model,
-            prompt=files.modules.prompts.get("query", space.prompt),
+            prompt=self.query_prompt or "",
             revision=remembered["revision"],
             calibration=kept_calibration(self._manifest.root, space.calibration) if space.calibration else "",
             **options,
@@ -67,27 +75,54 @@ class Searcher:
             )
         return encoder
 
+    @cached_property
+    def _files(self) -> tuple[str, ModelFiles]:
+        """The name of the snapshot's model on this machine, and its files."""
+        remembered = self._manifest.data["options"]
+        model = self._model or remembered["model"]
+        return model, resolve_model(model, None if self._model else remembered["revision"])
+
+    @cached_property
+    def query_prompt(self) -> str | None:
+        """The prompt for queries: given, remembered by the store, or the model's own; None where none is known."""
+        remembered = self._manifest.data["options"].get("query_prompt")
+        known = next((p for p in (self._query_prompt, remembered) if p is not None), None)
+        return self._files[1].modules.query_prompt if known is None else known
+
+    @property
+    def lacks_query_prompt(self) -> bool:
+        """Whether the rows have a prompt and none is known for queries, which get none then."""
+        return bool(self._manifest.space.prompt) and self.query_prompt is None
+
     def search(self, texts: list[str], k: int = 10, *, exact: bool = False) -> list[list[dict[str, Any]]]:
         """The k rows nearest to each text, best first: dicts of rank, score, id and kept columns."""
         if not texts or not self._units:
             return [[] for _ in texts]
+        if self.lacks_query_prompt:
+            _LOGGER.warning("%s: %s", self._manifest.root, NO_QUERY_PROMPT)
         hits = self.nearest(self._encoder.encode(texts), k, exact=exact)
         return self._described(hits)
 
     def nearest(self, queries: np.ndarray, k: int, *, exact: bool = False) -> Hits:
         """The k rows nearest to each query vector, float32 [q, dim]."""
+        queries = prepared(np.asarray(queries, np.float32), self._metric)
         return self._exact(queries, k) if exact or not self._manifest.data["index"] else self._indexed(queries, k)
 
+    @property
+    def _metric(self) -> str:
+        """The metric of the index; without one, that of the model."""
+        data = self._manifest.data
+        return str(data["index"]["metric"] if data["index"] else data["options"].get("metric", "cosine"))
+
     def _exact(self, queries: np.ndarray, k: int) -> Hits:
-        metric = (self._manifest.data["index"] or {}).get("metric", "ip")
-        scores, positions = exact_search(self._vectors(), queries, k, metric)
+        scores, positions = exact_search(self._vectors(), queries, k, scored_by(self._metric))
         return Hits(scores, np.where(positions >= 0, positions >> 32, -1), positions & 0xFFFFFFFF)
 
     def _vectors(self) -> Iterator[tuple[np.ndarray, int]]:
         for number, path in enumerate(self._manifest.shard_paths):
             start = number << 32
             for batch in read_shard(path, ["embedding"]):
-                yield as_matrix(batch.column(0)), start
+                yield prepared(as_matrix(batch.column(0)), self._metric), start
                 start += batch.num_rows
 
     @cached_property
@@ -110,7 +145,7 @@ class Searcher:
         index = self._manifest.data["index"]
         found = self._index.search(queries, max(k, index["rerank"]), nprobe=index["nprobe"] or None)
         if index["rerank"]:
-            found = rerank(queries, found, k, self._stored, index["metric"])
+            found = rerank(queries, found, k, self._stored, scored_by(self._metric))
         shard, row = self._located(found.segment, found.row)
         return Hits(found.scores[:, :k], shard[:, :k], row[:, :k])
 
@@ -133,7 +168,7 @@ class Searcher:
         for number in np.unique(shard):
             at = np.flatnonzero(shard == number)
             vectors[at] = as_matrix(self._rows(int(number), place[at], ["embedding"]).column(0).combine_chunks())
-        return vectors
+        return prepared(vectors, self._metric)
 
     def _rows(self, number: int, rows: np.ndarray, columns: list[str]) -> pa.Table:
         """Rows of one shard, in the order asked for."""

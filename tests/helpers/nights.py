@@ -53,6 +53,7 @@ class Nights:
     root: Path
     space: Space = field(default_factory=space_of)
     count: int = 0
+    options: dict[str, Any] = field(default_factory=lambda: {"limit": None})
 
     @property
     def manifest(self) -> Manifest:
@@ -101,7 +102,7 @@ class Nights:
         units = [self._unit(name, list(rows)) for name, rows in sorted(files.items())]
         run = Run(
             root=str(self.root), id=f"run{self.count}", space=self.space.to_json(), partition="file", unit_tokens=100,
-            globs=("/in/*",), options={"limit": None}, versions={}, started=now(),
+            globs=("/in/*",), options=self.options, versions={}, started=now(),
             previous=before.run if before else None, version=before.version if before else None,
         )  # fmt: skip
         planned = [

@@ -357,6 +357,34 @@ def test_queries_get_the_models_prompt_for_queries(run: Run, inputs: Path, store
     assert not np.allclose(found, scores[""], atol=1e-3)
 
 
+def test_a_store_remembers_the_prompt_for_queries(run: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(5))
+    options = ("--dtype", "float32", "--normalize", "--prompt", "a cat ")
+    embed = run("embed", "--input", inputs / "*", "--store", store, *options).ok
+    embed()
+    note = "none is known for queries"
+
+    def scores(*arguments: object) -> tuple[list[float], str]:
+        output = tmp_path / "o.jsonl"
+        outcome = run("search", "--store", store, "--query", "horse", "--output", output, *arguments)
+        assert outcome.status == 0
+        return [json.loads(line)["score"] for line in output.read_text().splitlines()], outcome.err
+
+    bare, said = scores()
+    assert note in said
+    assert len(said.strip().splitlines()) == 1
+    given, said = scores("--query-prompt", "the red dog ")
+    assert note not in said
+    assert not np.allclose(given, bare, atol=1e-4)
+    before = manifest_of(store)["space"]
+    run("embed", "--input", inputs / "*", "--store", store, "--query-prompt", "the red dog ").ok()
+    after = manifest_of(store)
+    assert after["space"] == before
+    assert after["work"]["carried"] == 5
+    assert scores() == (given, "")
+    assert scores("--query-prompt", "")[0] == bare
+
+
 def test_search_where_the_model_has_gone(run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
     own = save_tiny_model("bert", tmp_path / "own")
     write_lines(inputs / "a.txt", sentences(3))

@@ -17,7 +17,7 @@ from transforms.calibration.methods import AFFINE
 from transforms.space import ModelFiles, PoolerSpec, Space, parse_pooler
 from transforms.space.exported import EXPORTED, Exported
 from transforms.space.spec import PoolerPart
-from transforms.space.st_modules import POOLING_MODES, transformer_config
+from transforms.space.st_modules import METRICS, POOLING_MODES, transformer_config
 
 MODEL, CALIBRATION = "model", "calibration"
 _COPIED = (".json", ".safetensors", ".txt", ".model", ".jinja")
@@ -28,12 +28,17 @@ _NAMES = {ours: theirs for theirs, ours in POOLING_MODES.items()}
 
 @dataclass(frozen=True)
 class Export:
-    """The encoder to export: a model's files, the space of its vectors, the pooler's SPEC, and the calibration."""
+    """The encoder to export: a model's files, the space of its vectors, the pooler's SPEC, and the calibration.
+
+    `query_prompt` is the store's, if it remembers one, `metric` that by which its vectors are compared.
+    """
 
     files: ModelFiles
     space: Space
     pooler: str
     calibration: Calibration | None
+    query_prompt: str | None = None
+    metric: str = "cosine"
 
 
 def write_export(export: Export, folder: Path) -> str | None:
@@ -159,7 +164,10 @@ def _prompts(export: Export) -> dict[str, Any]:
     if prompt:
         default = next((name for name, text in prompts.items() if text == prompt), "document")
         prompts[default] = prompt
-    return {"prompts": prompts, "default_prompt_name": default, "similarity_fn_name": "cosine"}
+    if export.query_prompt is not None:
+        prompts["query"] = export.query_prompt
+    similarity = next(name for name, metric in METRICS.items() if metric == export.metric)
+    return {"prompts": prompts, "default_prompt_name": default, "similarity_fn_name": similarity}
 
 
 def _write_config(folder: Path, said: Mapping[str, Any]) -> None:

@@ -29,7 +29,7 @@ class IndexPlan:
     """What will be trained and built; JSON-able with `dataclasses.asdict`."""
 
     factory: str  # faiss factory string
-    metric: str  # ip or l2
+    metric: str  # ip or l2, by which faiss scores
     dim: int
     nlist: int  # coarse lists; 0 without IVF
     train_rows: int  # rows the training sample should have; 0 where nothing is trained
@@ -38,16 +38,18 @@ class IndexPlan:
     segment_rows: int  # most rows in one segment
 
 
-def choose_index(n_rows: int, dim: int, index: str = "auto", *, metric: str = "ip") -> IndexPlan:
+def choose_index(n_rows: int, dim: int, index: str = "auto", *, metric: str = "ip", unit: bool = True) -> IndexPlan:
     """The plan for `n_rows` vectors of `dim` components.
 
     `index`: `auto` (Flat below 20 000 rows, `IVF,SQ8` above), `compact` (`IVF,RaBitQ` with exact re-rank) or a faiss
-    factory string of the allowed kinds. Raises OptionError for any other string, for one faiss refuses, and for one
-    that needs more rows than there are.
+    factory string of the allowed kinds. Where rows are not of length 1 (`unit`), `auto` takes SQbf16: SQ8 cuts the
+    range of a sample into steps, and one long row would leave one step for all others. Raises OptionError for any other
+    string, for one faiss refuses, and for one that needs more rows than there are.
     """
     check_metric(metric)
     if index in ("auto", "compact"):
-        return plan_for(_automatic(n_rows, "SQ8" if index == "auto" else "RaBitQ"), n_rows, dim, metric)
+        codec = "RaBitQ" if index == "compact" else "SQ8" if unit else "SQbf16"
+        return plan_for(_automatic(n_rows, codec), n_rows, dim, metric)
     plan = plan_for(index, n_rows, dim, metric)
     _check_with_faiss(plan)
     if plan.nlist > n_rows:

@@ -8,14 +8,34 @@ import numpy as np
 
 from transforms.errors import OptionError
 
-METRICS = ("ip", "l2")
+METRICS = ("ip", "l2")  # those of faiss; cosine is ip over vectors of length 1
+UNIT = 1e-5  # rounding within which a squared length counts as 1
 
 
 def check_metric(metric: str) -> str:
     """The metric itself where it is `ip` or `l2`; else OptionError."""
     if metric not in METRICS:
-        raise OptionError(f"--metric: {metric!r} is unknown; use ip (cosine on normalized vectors) or l2")
+        raise OptionError(f"--metric: {metric!r} is unknown; use cosine, ip or l2")
     return metric
+
+
+def scored_by(metric: str) -> str:
+    """The metric, ip or l2, that scores are computed by: ip for cosine."""
+    return "ip" if metric == "cosine" else check_metric(metric)
+
+
+def prepared(vectors: np.ndarray, metric: str) -> np.ndarray:
+    """Vectors float32 [n, d] as an index of this metric holds and is asked for them: for cosine of length 1.
+
+    Rows that have that length already, up to rounding, stay as they are, and so does a zero row.
+    """
+    if metric != "cosine":
+        return vectors
+    squared = squared_lengths(vectors)
+    other = (np.abs(squared - 1) > UNIT) & (squared > 0)
+    if not other.any():
+        return vectors
+    return np.where(other[:, None], vectors / np.sqrt(np.where(other, squared, 1))[:, None], vectors)
 
 
 def faiss_metric(faiss: Any, metric: str) -> int:

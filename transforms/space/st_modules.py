@@ -30,6 +30,8 @@ _BOOLEANS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
+# What a model's vectors were trained to be compared by, as sentence-transformers names it -> the index's metric.
+METRICS = {"cosine": "cosine", "dot": "ip", "dot_product": "ip", "euclidean": "l2"}
 ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "Sigmoid", "SiLU")
 
 
@@ -59,6 +61,24 @@ class StModules:
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str | None = None
     truncate_dim: int | None = None
+    similarity: str | None = None
+
+    @property
+    def metric(self) -> str:
+        """The metric that the model's vectors are meant for: ip, cosine or l2; cosine where it says nothing.
+
+        Raises OptionError for a similarity that no index has.
+        """
+        if self.similarity is None:
+            return "cosine"
+        if self.similarity not in METRICS:
+            raise OptionError(f"the model's similarity is {self.similarity}, which no index has; say --metric")
+        return METRICS[self.similarity]
+
+    @property
+    def query_prompt(self) -> str | None:
+        """The model's own prompt for queries; None where it has none of that name."""
+        return self.prompts.get("query")
 
 
 def read_modules(root: Path) -> StModules:
@@ -168,4 +188,5 @@ def _prompts(root: Path) -> dict[str, Any]:
     default = config.get("default_prompt_name")
     if default is not None and default not in prompts:
         raise OptionError(f"{root}: default_prompt_name {default!r} is not among its prompts ({', '.join(prompts)})")
-    return {"prompts": prompts, "default_prompt": default, "truncate_dim": config.get("truncate_dim")}
+    known = {"prompts": prompts, "default_prompt": default, "truncate_dim": config.get("truncate_dim")}
+    return {**known, "similarity": config.get("similarity_fn_name")}

@@ -24,6 +24,7 @@ from transforms.index import (
 )
 from transforms.index.segment import SegmentWriter
 from transforms.index.upkeep import imbalance
+from transforms.index.vectors import scored_by
 from transforms.steps import held_out
 from transforms.steps.index_files import (
     RECALL_FILES,
@@ -60,13 +61,14 @@ class IndexJob:
     plan: IndexPlan
     rows: int
     request: IndexRequest
+    metric: str
     why: str
     update: IndexUpdateJob | None = None
 
     @property
     def folder(self) -> Folder:
         """The files that the steps read and write."""
-        return Folder(self.root, self.run, PREFIX)
+        return Folder(self.root, self.run, PREFIX, self.metric)
 
     @property
     def held_out_below(self) -> int:
@@ -116,15 +118,16 @@ class BuildWork:
 
 
 def begin(
-    job: IndexUpdateJob, shards: list[ShardRows], request: IndexRequest, why: str, after: bool
+    job: IndexUpdateJob, shards: list[ShardRows], request: IndexRequest, why: str, *, unit: bool, after: bool
 ) -> list[TrainingGroup]:
     """The groups of a build: shards in their order, cut into segments of even size.
 
-    `why` says in one line why an index that exists is not updated; `after` that an update of it was tried first.
+    `why` says in one line why an index that exists is not updated, `unit` that all rows are of length 1, `after` that
+    an update was tried first.
     """
     rows = sum(n for _, n in shards)
-    plan = choose_index(rows, job.dim, request.index, metric=request.metric)
-    found = IndexJob(job.root, job.run, plan, rows, request, why, job if after else None)
+    plan = choose_index(rows, job.dim, request.index, metric=scored_by(job.metric), unit=unit)
+    found = IndexJob(job.root, job.run, plan, rows, request, job.metric, why, job if after else None)
     cut = packed(shards, lambda shard: shard[1], most_rows(plan, rows, request.merge))
     return [
         TrainingGroup(found, ShardGroup(number, tuple(path for path, _ in part))) for number, part in enumerate(cut)
@@ -238,7 +241,7 @@ def index_entry(job: IndexJob, trained: Trained, built: list[Segment]) -> dict[s
     return {
         "request": asdict(job.request),
         "factory": job.plan.factory,
-        "metric": job.plan.metric,
+        "metric": job.metric,
         "nprobe": nprobe,
         "rerank": job.plan.rerank,
         "rows": sum(segment.rows for segment in listed),

@@ -17,6 +17,7 @@ from transforms import storage
 from transforms.arrow import as_hashes, as_matrix
 from transforms.index import Candidates, ExactNeighbours, IndexPlan, SegmentedIndex, SegmentFile
 from transforms.index.segment import list_sizes
+from transforms.index.vectors import prepared
 from transforms.store import layout, locators
 from transforms.store.lease import kept_alive
 from transforms.store.shards import read_shard
@@ -89,11 +90,12 @@ class RowBlock:
 
 @dataclass(frozen=True)
 class Folder:
-    """The store and the run's folder in it, where files of one purpose share a prefix."""
+    """The store and the run's folder in it, where files of one purpose share a prefix; `metric` is the index's."""
 
     root: str
     run: str
     prefix: str
+    metric: str
 
     def scratch(self, name: str) -> str:
         """Path of a file that one step leaves for another."""
@@ -140,13 +142,17 @@ class Folder:
         deleted = locator.column("shard").null_count
         return replace(segment, deleted=deleted, locator=path, locator_sha256=sha256)
 
+    def vectors(self, column: pa.FixedSizeListArray) -> np.ndarray:
+        """The vectors of a shard's column as the index holds them, float32 [n, d]."""
+        return prepared(as_matrix(column), self.metric)
+
     def blocks(self, shards: Iterable[str]) -> Iterator[RowBlock]:
         """The rows of some shards (paths relative to the store), block by block."""
         for shard in shards:
             start = 0
             for batch in read_shard(self.stored(shard), ["id", "row_hash", "embedding"]):
                 ids, hashes, vectors = batch.columns
-                yield RowBlock(shard, start, as_matrix(vectors), as_hashes(hashes), ids, hashes)
+                yield RowBlock(shard, start, self.vectors(vectors), as_hashes(hashes), ids, hashes)
                 start += batch.num_rows
 
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 from transforms import storage
 from transforms.index import IndexPlan
 from transforms.index.choose import plan_for
+from transforms.index.vectors import scored_by
 from transforms.steps import matching
 from transforms.steps.held_out import KnownQueries
 from transforms.steps.index_files import RECALL_FILES, Folder, Segment
@@ -36,7 +37,8 @@ class IndexUpdate:
     """What is known before any row is read.
 
     `current` is the manifest's entry of the index to update, `added` the shards that it does not know, in groups,
-    `removed` those that are gone, `shards` all that the new snapshot has. `merge` asks for one segment.
+    `removed` those that are gone, `shards` all that the new snapshot has. `merge` asks for one segment;
+    `unit` says that all rows in the index are of length 1.
     """
 
     current: dict[str, Any]
@@ -46,6 +48,7 @@ class IndexUpdate:
     removed: list[str]
     buckets: int
     merge: bool
+    unit: bool
 
     @property
     def rows(self) -> int:
@@ -54,8 +57,8 @@ class IndexUpdate:
 
     @property
     def metric(self) -> str:
-        """The index's metric, ip or l2."""
-        return str(self.current["metric"])
+        """The metric that scores are computed by, ip or l2."""
+        return scored_by(self.current["metric"])
 
     @cached_property
     def segments(self) -> dict[int, Segment]:
@@ -80,16 +83,17 @@ class IndexUpdate:
 
 @dataclass(frozen=True)
 class IndexUpdateJob:
-    """Store, run and dimension: where the steps of an update find everything else."""
+    """Store, run, dimension and the index's metric: where the steps of an update find everything else."""
 
     root: str
     run: str
     dim: int
+    metric: str
 
     @property
     def folder(self) -> Folder:
         """The files that the steps read and write."""
-        return Folder(self.root, self.run, "update")
+        return Folder(self.root, self.run, "update", self.metric)
 
     def update(self) -> IndexUpdate:
         """The update that `begin` put on record."""

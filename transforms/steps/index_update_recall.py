@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import storage
-from transforms.arrow import as_hashes, as_keys, as_matrix
+from transforms.arrow import as_hashes, as_keys
 from transforms.index import Candidates, ExactNeighbours
 from transforms.index.recall import recall_among, recall_of
 from transforms.index.segment import flat_vectors
@@ -119,7 +119,7 @@ def _search(job: IndexUpdateJob, exact: ExactNeighbours, locator: pa.Table, targ
         local = np.flatnonzero(shards == number)
         if len(local):
             vectors = take_rows(job.folder.stored(name), row[local], ["embedding"]).column(0).combine_chunks()
-            exact.add(as_matrix(vectors), local + (target << 32))
+            exact.add(job.folder.vectors(vectors), local + (target << 32))
     return exact
 
 
@@ -138,7 +138,7 @@ def retrain(job: IndexUpdateJob, why: str) -> list[TrainingGroup]:
     """The groups of an index to be trained and built instead of the update."""
     update = job.update()
     shards = [(path, rows) for path, rows in update.shards]
-    return index_build.begin(job, shards, IndexRequest(**update.request), why, after=True)
+    return index_build.begin(job, shards, IndexRequest(**update.request), why, unit=update.unit, after=True)
 
 
 def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[dict[str, Any], str | None]:

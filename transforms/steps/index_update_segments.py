@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import storage
-from transforms.arrow import as_matrix
 from transforms.index import SegmentFile, train
 from transforms.index.choose import plan_for
 from transforms.index.segment import SegmentWriter
@@ -190,7 +189,7 @@ def _new_vectors(
         found = take_rows(job.folder.stored(shard), rows, ["id", "row_hash", "embedding"]).combine_chunks()
         ids, hashes, vectors = (column.chunk(0) for column in found.columns)
         locator.add(shard, rows, ids, hashes)
-        waiting.append(as_matrix(vectors))
+        waiting.append(job.folder.vectors(vectors))
         if sum(map(len, waiting)) >= BLOCK_ROWS:
             yield np.concatenate(waiting)
             waiting = []

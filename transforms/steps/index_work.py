@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from transforms import storage
@@ -44,13 +44,15 @@ def _work(
     run: Run, units: list[UnitRecord], request: IndexRequest, merge: bool
 ) -> Iterator[RowsToRead | TrainingGroup | IndexRecord]:
     shards = [(unit.path, unit.rows) for unit in units if unit.path]
-    job = IndexUpdateJob(run.root, run.id, Space.from_json(run.space).dim)
-    before = last_with_index(run)
+    space, before = Space.from_json(run.space), last_with_index(run)
+    metric = metric_of(request, run, before)
+    unit = space.normalize or metric == "cosine"
+    job = IndexUpdateJob(run.root, run.id, space.dim, metric)
     why = why_retrain(run, before, request, sum(rows for _, rows in shards))
     if why is not None or before is None:
-        yield from index_build.begin(job, shards, request, why or "", after=False)
+        yield from index_build.begin(job, shards, request, why or "", unit=unit, after=False)
         return
-    update = _update(before, shards, request, merge)
+    update = _update(before, shards, request, merge, unit)
     in_lists = sum(segment.kind != HELD_OUT for segment in update.segments.values())
     if update.added or update.removed or (merge and in_lists > 1):
         yield from ((job, *read) for read in index_update.begin(job, update))
@@ -58,7 +60,9 @@ def _work(
         yield IndexRecord(before.data["index"])
 
 
-def _update(before: Manifest, shards: list[tuple[str, int]], request: IndexRequest, merge: bool) -> IndexUpdate:
+def _update(
+    before: Manifest, shards: list[tuple[str, int]], request: IndexRequest, merge: bool, unit: bool
+) -> IndexUpdate:
     """The update that brings an index from its snapshot to these shards."""
     old, new = {unit.path: unit.rows for unit in before.units if unit.path}, dict(shards)
     added = [shard for shard in shards if shard[0] not in old]
@@ -73,7 +77,22 @@ def _update(before: Manifest, shards: list[tuple[str, int]], request: IndexReque
         removed=removed,
         buckets=1 + rows // BUCKET_ROWS,
         merge=merge,
+        unit=unit,
     )
+
+
+def metric_of(request: IndexRequest, run: Run, before: Manifest | None) -> str:
+    """The metric of a run's index: asked for, else that of the index there is, else what the model says."""
+    if request.metric != "auto":
+        return request.metric
+    if before is not None and before.data["index"]:
+        return str(before.data["index"]["metric"])
+    return str(run.options.get("metric", "cosine"))
+
+
+def _compared_alike(a: str, b: str, space: Space) -> bool:
+    """Whether two metrics rank the rows of a space alike: over rows of length 1, inner product is the cosine."""
+    return a == b or (space.normalize and {a, b} == {"cosine", "ip"})
 
 
 def buckets_to_match(
@@ -112,7 +131,9 @@ def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: 
         return "everything was embedded anew"
     if before.data.get("ranges") != run.ranges:
         return "the vectors are stored between other bounds"
-    if replace(request, merge=False) != replace(IndexRequest(**current["request"]), merge=False):
+    last = IndexRequest(**current["request"])
+    same_metric = _compared_alike(metric_of(request, run, before), current["metric"], before.space)
+    if (request.index, request.target_recall) != (last.index, last.target_recall) or not same_metric:
         return "another index was asked for"
     if "queries" not in current:
         return "the last one was built by an earlier version"

@@ -158,7 +158,7 @@ def test_an_index_probed_everywhere_is_brute_force_and_finds_every_row(store: St
 
 def test_the_index_is_described_and_its_recall_was_measured_on_rows_left_out(store: Store) -> None:
     index = store.manifest.data["index"]
-    assert (index["factory"], index["metric"], index["rows"]) == ("IVF8,Flat", "ip", 343)
+    assert (index["factory"], index["metric"], index["rows"]) == ("IVF8,Flat", "cosine", 343)
     kinds = [segment["kind"] for segment in index["segments"]]
     assert kinds.count("held-out") == 1
     recall = index["recall"]

@@ -71,5 +71,12 @@ def test_more_lists_than_rows_are_refused() -> None:
 
 
 def test_an_unknown_metric_is_refused() -> None:
-    with pytest.raises(OptionError, match="cosine"):
-        choose_index(10, 16, metric="cosine")
+    with pytest.raises(OptionError, match="manhattan.*use cosine, ip or l2"):
+        choose_index(10, 16, metric="manhattan")
+
+
+@pytest.mark.parametrize(
+    ("unit", "index", "codec"), [(True, "auto", "SQ8"), (False, "auto", "SQbf16"), (False, "compact", "RaBitQ")]
+)
+def test_codes_of_rows_of_any_length_do_not_depend_on_a_samples_extremes(unit: bool, index: str, codec: str) -> None:
+    assert choose_index(100_000, 64, index, unit=unit).factory.endswith(f",{codec}")
