@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.pages import BESIDE, DEPLOY, DOCS, ROOT, Block, Page, names, tables
 
+import sentence_beam
 from pipelines import beam_flags, embed_options
 from pipelines.cli import COMMANDS, main
 from transforms import errors
@@ -302,6 +303,14 @@ def test_a_store_holds_what_the_tables_say(made: Path) -> None:
         assert set(names(next(row[1] for row in fields if names(row[0]) == [group]))) == set(data[group])
     said = names(next(row[1] for row in fields if names(row[0]) == ["shards"]))
     assert set(said) == set(data["shards"][0])
+
+
+def test_the_page_of_python_lists_exactly_the_public_names() -> None:
+    public, *members = tables(BY_NAME["docs/api.md"].text)
+    assert sorted(name for row in public for name in names(row[0])) == sorted(sentence_beam.__all__)
+    for name in (name for table in members for row in table for name in names(row[0])):
+        kind, _, member = name.partition(".")
+        assert hasattr(getattr(sentence_beam, kind), member), name
 
 
 def test_exit_statuses_are_those_there_are() -> None:
