@@ -215,6 +215,6 @@ def _time(started: str) -> str:
 def _day(started: str) -> str:
     """A day as an axis names it; what is no time stays as it is."""
     try:
-        return f"{datetime.fromisoformat(started.replace('Z', '+00:00')):%d %b %Y}"
+        return f"{datetime.fromisoformat(started):%d %b %Y}"
     except ValueError:
         return started

@@ -51,6 +51,6 @@ def in_order(run: str, started: str) -> tuple[str, str, str]:
 
 def _moment(run: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(start_of(run).replace("Z", "+00:00"))
+        return datetime.fromisoformat(start_of(run))
     except ValueError:  # no id, or no date
         return None

@@ -77,4 +77,4 @@ def timestamp(time: str) -> float:
     >>> timestamp("1970-01-02T00:00:00.500Z")
     86400.5
     """
-    return datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp()
+    return datetime.fromisoformat(time).timestamp()
