@@ -25,7 +25,7 @@ def pairs(run: Run, model: Path) -> Run:
 def found(pairs: Run, path: Path, *arguments: object) -> list[dict[str, Any]]:
     """The pairs, by a file."""
     out = path.parent / "pairs.jsonl"
-    pairs("--input", path, "--store", out, *arguments).ok()
+    pairs("--input", path, "--output", out, *arguments).ok()
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     out.unlink()
     return rows
@@ -75,7 +75,7 @@ def test_several_files_and_formats_with_rejected_rows(pairs: Run, inputs: Path) 
     write_lines(inputs / "b.txt.gz", texts[3:6])
     write_jsonl(inputs / "c.jsonl", [{"text": text} for text in [*texts[6:], " "]])
     out = inputs.parent / "pairs.parquet"
-    outcome = pairs("--input", inputs / "*", "-k", 99, "--store", out).ok()
+    outcome = pairs("--input", inputs / "*", "-k", 99, "--output", out).ok()
     assert "36 pairs in" in outcome.out
     assert "9 rows with 9 texts, 2 rejected" in outcome.out
     table = pq.read_table(out)
@@ -107,7 +107,7 @@ def test_very_many_texts_go_through_an_index(pairs: Run, inputs: Path, monkeypat
 def test_mistakes_are_one_line(pairs: Run, run: Run, inputs: Path) -> None:
     path = write_lines(inputs / "a.txt", ["one", "two"])
     pairs("--input", inputs / "*.parquet").failed(2, "no file matches")
-    pairs("--input", path, "--store", inputs / "x.csv").failed(2, "--store")
+    pairs("--input", path, "--output", inputs / "x.csv").failed(2, "--output")
     pairs("--input", path, "-k", 0).failed(2, "-k")
     run("pairs", "--input", path, "--model", inputs / "none").failed(2, "none")
     parquet = write_parquet(inputs / "b.parquet", ["one"])
