@@ -45,8 +45,8 @@ def line(state: progress.Progress, seconds: float) -> str:
     >>> line(progress.Progress(rows=1200, tokens=30000, expected=90000), 10.0)
     '1,200 rows, 3,000 tokens/s, about 20s left'
     """
-    if state.told:
-        return state.told
+    if state.message:
+        return state.message
     if not state.tokens or seconds <= 0:
         return "planning" if not state.expected else "loading the model"
     speed = state.tokens / seconds

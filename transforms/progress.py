@@ -14,13 +14,13 @@ _lock = threading.Lock()
 class Progress:
     """Rows and tokens that went through the model, and tokens that the plan expects (estimated).
 
-    `told` is what other work than embedding says of itself.
+    `message` is what other work than embedding says of itself.
     """
 
     rows: int = 0
     tokens: int = 0
     expected: int = 0
-    told: str = ""
+    message: str = ""
 
 
 _state = Progress()
@@ -44,7 +44,7 @@ def tell(text: str) -> None:
     """Say how far other work is."""
     global _state
     with _lock:
-        _state = replace(_state, told=text)
+        _state = replace(_state, message=text)
 
 
 def current() -> Progress:

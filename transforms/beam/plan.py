@@ -57,7 +57,7 @@ class Plan(beam.PTransform):
 
 
 class Planned(NamedTuple):
-    """What a plan gives."""
+    """The three outputs of a plan."""
 
     spans: beam.PCollection
     carried: beam.PCollection

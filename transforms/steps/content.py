@@ -41,7 +41,7 @@ class ToCount:
 
 @dataclass(frozen=True)
 class ToRead:
-    """Spans to be read into buckets; the `first` of a run also stands for the buckets that no row falls into."""
+    """Spans to be read into buckets; the `first` of a run also brings the buckets that no row falls into."""
 
     spans: tuple[Span, ...]
     buckets: Buckets

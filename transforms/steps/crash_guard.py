@@ -1,7 +1,7 @@
 """A guard around work that may kill its process: it is repeated in a process of its own, so that nothing else dies.
 
-An engine tries work again when a worker dies, and again, and gives up without saying what killed them. So whoever
-begins an element leaves a mark, and whoever finds one begins more carefully.
+An engine tries work again when a worker dies, and again, and gives up without saying what killed them. So a worker that
+begins an element leaves a mark, and one that finds a mark begins with this guard.
 """
 
 import multiprocessing

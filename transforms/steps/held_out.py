@@ -89,7 +89,7 @@ class KnownQueries:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "KnownQueries":
-        """What `to_bytes` gave."""
+        """The queries that a file from `to_bytes` holds."""
         table = table_of(data)
         depth = int(table.schema.metadata[b"depth"])
         hashes = as_hashes(table.column("row_hash").combine_chunks())

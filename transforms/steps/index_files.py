@@ -102,21 +102,21 @@ class Folder:
         return storage.join(self.root, layout.scratch(self.run, f"{self.prefix}-{name}"))
 
     def leave(self, name: str, array: np.ndarray) -> None:
-        """Leave an array."""
+        """Leave an array in the run's folder for a later step."""
         sink = io.BytesIO()
         np.save(sink, array, allow_pickle=False)
         self.put(name, sink.getvalue())
 
     def put(self, name: str, data: bytes) -> None:
-        """Leave some bytes."""
+        """Leave bytes in the run's folder for a later step."""
         put(self.scratch(name), data)
 
     def take(self, name: str) -> np.ndarray:
-        """An array that was left."""
+        """The array that an earlier step left under a name."""
         return np.load(io.BytesIO(self.read(name)), allow_pickle=False)
 
     def read(self, name: str) -> bytes:
-        """Bytes that were left."""
+        """The bytes that an earlier step left under a name."""
         return storage.read_bytes(self.scratch(name))
 
     def stored(self, path: str) -> str:

@@ -1,4 +1,4 @@
-"""What every worker of a run is told: plain values that pickle small."""
+"""The jobs that workers get: plain values that pickle small."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,7 +41,7 @@ class EmbedJob:
 
     @property
     def root(self) -> str:
-        """The store."""
+        """The path of the store."""
         return self.run.root
 
 
