@@ -41,6 +41,8 @@ OPTIONS = {
     "--partition": "inputs.md#partitions",
     "--unit-tokens": "inputs.md#units",
     "--index": "search.md#build-an-index",
+    "--metric": "search.md#metric",
+    "--query-prompt": "search.md#prompts-of-queries",
     "--max-rejects": "inputs.md#rejected-rows",
     "--max-drift": "exactness.md#the-canary",
     "--deterministic": "exactness.md#the-same-vectors-again",

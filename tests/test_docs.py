@@ -243,7 +243,14 @@ def test_what_a_store_remembers_is_said() -> None:
 def remembered() -> set[str]:
     from pipelines.resolve import DEFAULTS, GATES
 
-    elsewhere = {"calibration", "dtype", "partition", "unit_tokens", "index"}  # in the manifest, under other names
+    elsewhere = {
+        "calibration",
+        "dtype",
+        "partition",
+        "unit_tokens",
+        "index",
+        "metric",
+    }  # in the manifest, under other names
     return {*DEFAULTS, *GATES, *elsewhere} - {"limit"}
 
 
