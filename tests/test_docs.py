@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.pages import BESIDE, DEPLOY, DOCS, ROOT, Block, Page, names, tables
+from test_layering import LAYERS
 
 import sentence_beam
 from pipelines import beam_flags, embed_options
@@ -350,6 +351,12 @@ def test_files_and_modules_that_are_named_are_there(page: Page) -> None:
     for name in MODULE.findall(page.text):
         path = ROOT / name.replace(".", "/")
         assert path.is_dir() or path.with_suffix(".py").is_file(), f"{page.name}: {name} is no module"
+
+
+def test_the_layers_are_those_that_hold_in_their_order() -> None:
+    (table,) = tables(BY_NAME["docs/architecture.md"].section("## Layers"))
+    listed = [Path(name).stem for row in table for name in names(row[0]) if name.startswith("transforms/")]
+    assert listed == LAYERS
 
 
 def test_readme_is_short() -> None:
