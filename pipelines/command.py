@@ -7,6 +7,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from pipelines.cli import INTERRUPTED
 from pipelines.options import check_text
@@ -16,7 +17,7 @@ from transforms.imports import uncollected
 DEBUG = "SENTENCE_BEAM_DEBUG"
 
 
-def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+def own_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace]:
     """Our options, for a command that runs no pipeline; flags that are not ours are Beam's, for its filesystems.
 
     Raises OptionError on a flag that neither knows.
@@ -25,31 +26,41 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Name
     try:
         args, rest = parser.parse_known_args(argv)
         if not rest:
-            return args
+            return (args,)
     except OptionError:
         pass  # Beam's flags are among what it may be about
     with uncollected():
         from pipelines import beam_flags  # importing Beam takes two seconds
 
-    return beam_flags.parse(parser, argv)[0]
+    return (beam_flags.parse(parser, argv)[0],)
 
 
-def run_command(name: str, job: Callable[[list[str]], int], argv: Sequence[str] | None) -> int:
-    """Run a command; whatever goes wrong is one line on stderr and an exit status.
+def main(
+    parser: Callable[[], argparse.ArgumentParser],
+    job: Callable[..., None],
+    parse: Callable[..., tuple[Any, ...]] = own_flags,
+) -> Callable[..., int]:
+    """The `main` of a command: arguments (None: those of the process) -> exit status; `job` takes what `parse` gives.
 
-    The environment variable SENTENCE_BEAM_DEBUG shows the traceback too.
+    Whatever goes wrong is one line on stderr; the environment variable SENTENCE_BEAM_DEBUG shows the traceback too.
     """
-    quiet_logs()
-    try:
-        return job(list(sys.argv[1:] if argv is None else argv))
-    except BrokenPipeError:  # `| head` took what it wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (Exception, KeyboardInterrupt) as error:
-        if os.environ.get(DEBUG):
-            traceback.print_exc()
-        print(f"sentence-beam {name}: {_one_line(error)}", file=sys.stderr)
-        return error.exit_code if isinstance(error, SentenceBeamError) else 1
+
+    def run(argv: Sequence[str] | None = None) -> int:
+        options = parser()
+        quiet_logs()
+        try:
+            job(*parse(options, list(sys.argv[1:] if argv is None else argv)))
+            return 0
+        except BrokenPipeError:  # `| head` took what it wanted
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except (Exception, KeyboardInterrupt) as error:
+            if os.environ.get(DEBUG):
+                traceback.print_exc()
+            print(f"{options.prog}: {_one_line(error)}", file=sys.stderr)
+            return error.exit_code if isinstance(error, SentenceBeamError) else 1
+
+    return run
 
 
 def _one_line(error: BaseException) -> str:

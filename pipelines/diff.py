@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -23,13 +23,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    return command.run_command("diff", _diff, argv)
-
-
-def _diff(argv: list[str]) -> int:
-    args = command.parse(parser(), argv)
+def _diff(args: argparse.Namespace) -> None:
     check_output(args.output, (".parquet",))
     old, new = (open_store(args.store, run).manifest for run in (args.old, args.new))
     counts: Counter[str] = Counter()
@@ -41,8 +35,9 @@ def _diff(argv: list[str]) -> int:
 
     write_tables(args.output, SCHEMA, counted())
     print(f"{counts['added']:,} added, {counts['changed']:,} changed, {counts['deleted']:,} deleted in {args.output}")
-    return 0
 
+
+main = command.main(parser, _diff)
 
 if __name__ == "__main__":
     sys.exit(main())

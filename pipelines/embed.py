@@ -2,9 +2,9 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
 
 import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines
 from pipelines.embed_options import parser
@@ -21,17 +21,12 @@ from transforms.store.run_ids import new_run
 from transforms.store.runs import Result
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    return command.run_command("embed", _embed, argv)
-
-
-def _embed(argv: list[str]) -> int:
-    args, beam_options = beam_flags.parse(parser(), argv)
+def _embed(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
     if args.dry_run:
         from pipelines.plan import show
 
-        return show(args, beam_options)
+        show(args, beam_options)
+        return
     root = storage.absolute(args.store)
     run_id = new_run(root)
     engines.check_shared(beam_options, input=args.input[0], store=root)
@@ -44,7 +39,6 @@ def _embed(argv: list[str]) -> int:
         result = run_embed(holding_lease(resolved), args, writer)
     if result is not None:
         print_summary(resolved, result)
-    return 0
 
 
 def run_embed(resolved: Resolved, args: argparse.Namespace, writer: Writer) -> Result | None:
@@ -76,6 +70,8 @@ def build(
         known.append(units | "DuplicateIds" >> CountDuplicateIds(job.run))
     return tuple(known) | "Commit" >> Commit(job.run, raises)
 
+
+main = command.main(parser, _embed, beam_flags.parse)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,7 +5,7 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -81,13 +81,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    return command.run_command("evaluate", _evaluate, argv)
-
-
-def _evaluate(argv: list[str]) -> int:
-    args = command.parse(parser(), argv)
+def _evaluate(args: argparse.Namespace) -> None:
     if args.output:
         check_file(args.output)
     tasks = read_tasks(args.task)
@@ -100,7 +94,6 @@ def _evaluate(argv: list[str]) -> int:
         write(args.output, rows)
         if grid:
             heat_map.draw(args.output, rows, [task.name for task in tasks], grid)
-    return 0
 
 
 def read_tasks(words: list[str]) -> list[Task]:
@@ -220,6 +213,8 @@ def write(path: str, rows: list[dict[str, Any]]) -> None:
     with open(path, "w", encoding="utf8") as f:
         f.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
+
+main = command.main(parser, _evaluate)
 
 if __name__ == "__main__":
     sys.exit(main())

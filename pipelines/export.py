@@ -5,7 +5,6 @@ import os
 import shutil
 import sys
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
 
 from pipelines import command, options
@@ -31,13 +30,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    return command.run_command("export", _export, argv)
-
-
-def _export(argv: list[str]) -> int:
-    args = command.parse(parser(), argv)
+def _export(args: argparse.Namespace) -> None:
     store, output = open_store(args.store), check_output(args.output)
     temporary = output.with_name(f"{output.name}.tmp-{uuid.uuid4().hex}")
     temporary.mkdir(parents=True)
@@ -54,7 +47,6 @@ def _export(argv: list[str]) -> int:
         print(f'            SentenceTransformer("{output}")')
     else:
         print(f"            not with sentence-transformers: {unfit}")
-    return 0
 
 
 def check_output(path: str) -> Path:
@@ -91,6 +83,8 @@ def export(store: Store, folder: Path) -> str | None:
     asked = remembered.get("query_prompt"), remembered.get("metric", "cosine")
     return write_export(Export(files, space, remembered["pooler"], calibration, *asked), folder)
 
+
+main = command.main(parser, _export)
 
 if __name__ == "__main__":
     sys.exit(main())

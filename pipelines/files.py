@@ -3,7 +3,6 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
 
 from pipelines import command, options
 from transforms import storage
@@ -24,20 +23,13 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    return command.run_command("files", _files, argv)
-
-
-def _files(argv: list[str]) -> int:
-    args = command.parse(parser(), argv)
+def _files(args: argparse.Namespace) -> None:
     paths = open_store(args.store, args.snapshot).manifest.shard_paths
     if args.link is None:
         sys.stdout.writelines(f"{path}\n" for path in paths)
     else:
         link(paths, args.link)
         print(f"{len(paths)} shards linked in {args.link}")
-    return 0
 
 
 def link(paths: list[str], folder: str) -> None:
@@ -58,6 +50,8 @@ def link(paths: list[str], folder: str) -> None:
     for path in paths:
         os.symlink(path, os.path.join(folder, os.path.basename(path)))
 
+
+main = command.main(parser, _files)
 
 if __name__ == "__main__":
     sys.exit(main())

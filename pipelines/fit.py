@@ -3,7 +3,6 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -65,21 +64,16 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    return command.run_command("fit", _fit, argv)
-
-
-def _fit(argv: list[str]) -> int:
-    args, beam_options = beam_flags.parse(parser(), argv)
+def _fit(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
     if args.method in METHODS:
         _refuse(args, "store", "sample")
         if args.input is None:
             raise OptionError(f"--method {args.method} counts the tokens of a corpus; name its files by --input")
-        return _fit_tokens(args, beam_options)
+        _fit_tokens(args, beam_options)
+        return
     spec = _spec(args.method)
     _refuse(args, "model", "revision", "format", "text_column")
-    return _fit_calibration(args, spec, _store(args), beam_options)
+    _fit_calibration(args, spec, _store(args), beam_options)
 
 
 def _spec(method: str) -> CalibrationSpec:
@@ -96,7 +90,7 @@ def _refuse(args: argparse.Namespace, *names: str) -> None:
             raise OptionError(f"--{name.replace('_', '-')} has no meaning with --method {args.method}; leave it out")
 
 
-def _fit_tokens(args: argparse.Namespace, beam_options: PipelineOptions) -> int:
+def _fit_tokens(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
     model = args.model or DEFAULT_MODEL
     tokenizer = tokenizer_digest(resolve_model(model, args.revision))
     files = list_inputs(args.input, args.format or "auto")
@@ -109,7 +103,6 @@ def _fit_tokens(args: argparse.Namespace, beam_options: PipelineOptions) -> int:
     print(f"tokens      {found['distinct']:,} of the vocabulary were seen")
     print(f"statistics  {output} ({found['digest'][:16]})")
     print(f"use         --pooler {POOLERS[args.method]}:{output}")
-    return 0
 
 
 def list_inputs(globs: list[str], file_format: str) -> list[InputFile]:
@@ -132,7 +125,7 @@ def _store(args: argparse.Namespace) -> Store:
 
 def _fit_calibration(
     args: argparse.Namespace, spec: CalibrationSpec, store: Store, beam_options: PipelineOptions
-) -> int:
+) -> None:
     engines.check_shared(beam_options, store=store.root, output=storage.absolute(args.output))
     shards, output = store.manifest.shard_paths, storage.absolute(args.output)
     if not shards:
@@ -149,7 +142,6 @@ def _fit_calibration(
     print(f"calibration {output} ({found['digest'][:16]})")
     print(f"picture     {_picture(found, output)}")
     print(f"use         --calibration {output}")
-    return 0
 
 
 def calibration_job(store: Store, spec: CalibrationSpec, sample: int | None, run: str, output: str) -> FitJob:
@@ -228,6 +220,8 @@ def run_fit(
         raise Problem(result.message, result.exit_code).error()
     return dict(result.figures)
 
+
+main = command.main(parser, _fit, beam_flags.parse)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 
 from pipelines import command, options
@@ -26,13 +25,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    return command.run_command("history", _history, argv)
-
-
-def _history(argv: list[str]) -> int:
-    args = command.parse(parser(), argv)
+def _history(args: argparse.Namespace) -> None:
     check_output(args.output)
     current = open_store(args.store).manifest
     kept = {run: "kept" for run in snapshots(current.root)} | {current.run: "current"}
@@ -44,7 +37,6 @@ def _history(argv: list[str]) -> int:
     else:
         rows = [cells(night, state) for night, state in zip(found, states, strict=True)]
         print("\n".join(aligned(HEADS, rows, RIGHT)))
-    return 0
 
 
 def cells(night: RunSummary, state: str) -> tuple[str, ...]:
@@ -61,6 +53,8 @@ def cells(night: RunSummary, state: str) -> tuple[str, ...]:
         night.message,
     )
 
+
+main = command.main(parser, _history)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,10 +2,11 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options
 from pipelines.resolve import versions
@@ -50,13 +51,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    return command.run_command("index", _index, argv)
-
-
-def _index(argv: list[str]) -> int:
-    args, beam_options = beam_flags.parse(parser(), argv)
+def _index(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
     root = open_store(args.store).root
     run_id = new_run(root)
     engines.check_shared(beam_options, store=root)
@@ -71,11 +66,10 @@ def _index(argv: list[str]) -> int:
             _ = (units, record) | "Commit" >> Commit(run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
     if result is None:
-        return 0
+        return
     found = index_lines(result.index, manifest.data["index"])
     print("\n".join(found or ["index       none: the store holds no rows"]))
     print(f"store       {root} (snapshot {run_id})")
-    return 0
 
 
 def with_metric(run: Run) -> Run:
@@ -129,6 +123,8 @@ def record_plan(manifest: Manifest, run_id: str) -> None:
         planned.append(PlannedFile(InputFile(**names, **known), carried=units))
     write_plan(manifest.root, run_id, planned, manifest.buckets)
 
+
+main = command.main(parser, _index, beam_flags.parse)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,7 +3,7 @@
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,13 +58,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    return command.run_command("pairs", _pairs, argv)
-
-
-def _pairs(argv: list[str]) -> int:
-    args = command.parse(parser(), argv)
+def _pairs(args: argparse.Namespace) -> None:
     check_output(args.output)
     with watched(sys.stderr), tempfile.TemporaryDirectory() as folder:
         collection = read(args)
@@ -79,7 +73,6 @@ def _pairs(argv: list[str]) -> int:
     print(
         f"\n{len(collection.ids):,} rows with {len(collection.texts):,} texts, {collection.rejected:,} rejected; {how}"
     )
-    return 0
 
 
 def read(args: argparse.Namespace) -> Collection:
@@ -187,6 +180,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         lines.append(f"{'':14}{row['id_2']:<{width}}  {excerpt(row['text_2'])}")
     return "\n".join(line.rstrip() for line in lines)
 
+
+main = command.main(parser, _pairs)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,8 +5,9 @@ import random
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -94,19 +95,9 @@ class Prediction:
         return self.pace.time_for(self.plan.tokens) if self.pace else 0.0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    return command.run_command("plan", _plan, argv)
-
-
-def _plan(argv: list[str]) -> int:
-    return show(*beam_flags.parse(parser("plan"), argv))
-
-
-def show(args: argparse.Namespace, beam_options: PipelineOptions) -> int:
+def show(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
     """Print the plan of a run that is not started; nothing is written."""
     print("\n".join(lines(predict(args, beam_options))))
-    return 0
 
 
 def predict(args: argparse.Namespace, beam_options: PipelineOptions) -> Prediction:
@@ -230,6 +221,8 @@ def lines(found: Prediction) -> list[str]:
         f"space       {resolved.space.id[:16]} ({resolved.space.dim} dimensions)",
     ]
 
+
+main = command.main(partial(parser, "plan"), show, beam_flags.parse)
 
 if __name__ == "__main__":
     sys.exit(main())

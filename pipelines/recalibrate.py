@@ -2,10 +2,11 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options
 from pipelines.index import record_plan, run_like
@@ -39,13 +40,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    return command.run_command("recalibrate", _recalibrate, argv)
-
-
-def _recalibrate(argv: list[str]) -> int:
-    args, beam_options = beam_flags.parse(parser(), argv)
+def _recalibrate(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
     store = open_store(args.store)
     root, run_id = store.root, new_run(store.root)
     engines.check_shared(beam_options, store=root)
@@ -62,7 +57,6 @@ def _recalibrate(argv: list[str]) -> int:
         result = result_of(root, run_id, writer)
     if result is not None:
         print("\n".join(summary(result, calibration, root)))
-    return 0
 
 
 def recalibrated(manifest: Manifest, run_id: str, calibration: Calibration) -> Run:
@@ -99,6 +93,8 @@ def summary(result: Result, calibration: Calibration, root: str) -> list[str]:
         f"store       {root} (snapshot {result.run})",
     ]
 
+
+main = command.main(parser, _recalibrate, beam_flags.parse)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
 
 from pipelines import command, options
 from pipelines.output import check_output
@@ -24,21 +23,16 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    return command.run_command("report", _report, argv)
-
-
-def _report(argv: list[str]) -> int:
-    args = command.parse(parser(), argv)
+def _report(args: argparse.Namespace) -> None:
     check_output(args.output, (".html",))
     root = open_store(args.store).root
     found = run_summaries(root, known_summaries(root))
     with open(args.output, "w", encoding="utf8") as f:
         f.write(page(root, found))
     print(f"{len(found)} runs in {args.output}")
-    return 0
 
+
+main = command.main(parser, _report)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from pipelines import command, options
@@ -31,13 +30,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    return command.run_command("search", _search, argv)
-
-
-def _search(argv: list[str]) -> int:
-    args = command.parse(parser(), argv)
+def _search(args: argparse.Namespace) -> None:
     check_output(args.output)
     store, queries = open_store(args.store, args.snapshot), args.query or read_queries(args.queries)
     from transforms.search import NO_QUERY_PROMPT, Searcher
@@ -52,7 +45,6 @@ def _search(argv: list[str]) -> int:
     else:
         text = store.manifest.data["options"].get("text_column", "text")
         print("\n\n".join(table(query, rows, text) for query, rows in zip(queries, results, strict=True)))
-    return 0
 
 
 def read_queries(path: str) -> list[str]:
@@ -93,6 +85,8 @@ def write_results(path: str, queries: list[str], results: list[list[dict[str, An
     rows = [{"query": query, **row} for query, found in zip(queries, results, strict=True) for row in found]
     write_rows(path, rows)
 
+
+main = command.main(parser, _search)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,6 +5,8 @@ import sys
 import time
 from collections.abc import Sequence
 
+from apache_beam.options.pipeline_options import PipelineOptions
+
 from pipelines import beam_flags, command, options
 from pipelines.summary import amount
 from pipelines.writing import writing
@@ -33,24 +35,17 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    return command.run_command("vacuum", _vacuum, argv)
-
-
-def _vacuum(argv: list[str]) -> int:
-    args, beam_options = beam_flags.parse(parser(), argv)
+def _vacuum(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
     root = open_store(args.store).root
     older_than = OLDER_THAN if args.older_than is None and args.keep is None else args.older_than
     if args.dry_run:
         lease.check(root)
         print("\n".join(lines(find_rubbish(root, args.keep or 1, older_than, time.time()), "would be removed")))
-        return 0
+        return
     with writing(root, new_run(), beam_options):
         rubbish = find_rubbish(root, args.keep or 1, older_than, time.time())
         remove(rubbish)
     print("\n".join(lines(rubbish, "removed")))
-    return 0
 
 
 def lines(rubbish: Rubbish, what: str) -> list[str]:
@@ -70,6 +65,8 @@ def _named(runs: Sequence[str]) -> str:
 def _files(number: int, size: int) -> str:
     return f"{number:,} file{'' if number == 1 else 's'}, {amount(size)}"
 
+
+main = command.main(parser, _vacuum, beam_flags.parse)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
 
 from pipelines import command, options
 from transforms.errors import SentenceBeamError
@@ -18,13 +17,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
-    return command.run_command("verify", _verify, argv)
-
-
-def _verify(argv: list[str]) -> int:
-    args = command.parse(parser(), argv)
+def _verify(args: argparse.Namespace) -> None:
     manifest = open_store(args.store, args.snapshot).manifest
     found = list(faults(manifest))
     for fault in found:
@@ -35,8 +28,9 @@ def _verify(argv: list[str]) -> int:
     parts = f"{len(index['segments'])} index segments" if index else "no index"
     print(f"{manifest.root}: snapshot {manifest.run} is whole: {manifest.data['rows']['written']:,} rows in "
           f"{len(manifest.shard_paths):,} shards, {parts}")  # fmt: skip
-    return 0
 
+
+main = command.main(parser, _verify)
 
 if __name__ == "__main__":
     sys.exit(main())
