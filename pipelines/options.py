@@ -78,37 +78,29 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def fraction(text: str) -> float:
-    """A number from 0 to 1."""
+def _number(text: str, most: float, what: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 to 1")
+    if not 0 <= value <= most or math.isinf(value):
+        raise argparse.ArgumentTypeError(f"{text} is not {what}")
     return value
+
+
+def fraction(text: str) -> float:
+    """A number from 0 to 1."""
+    return _number(text, 1, "a number from 0 to 1")
 
 
 def distance(text: str) -> float:
     """A cosine distance: a number from 0 to 2."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 2:
-        raise argparse.ArgumentTypeError(f"{text} is not a cosine distance, a number from 0 to 2")
-    return value
+    return _number(text, 2, "a cosine distance, a number from 0 to 2")
 
 
 def price(text: str) -> float:
     """An amount of money, zero or more."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not an amount of money (as in 1.20)")
-    return value
+    return _number(text, math.inf, "an amount of money (as in 1.20)")
 
 
 def names(text: str) -> tuple[str, ...]:

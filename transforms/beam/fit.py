@@ -1,9 +1,8 @@
 """FitCalibration: shards of a store -> a calibration of their pooled vectors."""
 
-from collections.abc import Iterable
-
 import apache_beam as beam
 
+from transforms.beam.graph import MergeAll
 from transforms.steps.fit import FitJob, fit
 from transforms.steps.gather import Gathered, GatherJob, gather
 
@@ -34,28 +33,5 @@ class Gather(beam.PTransform):
             parts
             | "Spread" >> beam.Reshuffle()
             | "Read" >> beam.Map(gather, self._job)
-            | "Merge" >> beam.CombineGlobally(MergeGatheredFn())
+            | "Merge" >> beam.CombineGlobally(MergeAll(Gathered()))
         )
-
-
-class MergeGatheredFn(beam.CombineFn):
-    """Merges what was gathered of parts, in any order."""
-
-    def create_accumulator(self) -> Gathered:
-        """Nothing gathered yet: no moments, no samples, no problem."""
-        return Gathered()
-
-    def add_input(self, total: Gathered, part: Gathered) -> Gathered:
-        """The total and a part together."""
-        return total.merge(part)
-
-    def merge_accumulators(self, accumulators: Iterable[Gathered]) -> Gathered:
-        """What all accumulators hold together."""
-        total = Gathered()
-        for part in accumulators:
-            total = total.merge(part)
-        return total
-
-    def extract_output(self, total: Gathered) -> Gathered:
-        """The total as it is."""
-        return total

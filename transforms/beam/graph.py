@@ -1,6 +1,7 @@
 """What the graphs of all jobs share: outputs by type, everything in one list, one collection of several."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import apache_beam as beam
@@ -60,6 +61,29 @@ class Merge(beam.PTransform):
             return parts | "Flatten" >> beam.Flatten()
         apart = [part | f"Apart{i}" >> beam.Reshuffle() for i, part in enumerate(parts)]
         return apart | "Flatten" >> beam.Flatten()
+
+
+class MergeAll(beam.CombineFn):
+    """Merges values that have `merge`, in any order; `nothing` is the value of no input."""
+
+    def __init__(self, nothing: Any):
+        self._nothing = nothing
+
+    def create_accumulator(self) -> Any:
+        """The value of no input."""
+        return self._nothing
+
+    def add_input(self, total: Any, value: Any) -> Any:
+        """The total and one value more."""
+        return total.merge(value)
+
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        """All totals together."""
+        return reduce(self.add_input, accumulators, self._nothing)
+
+    def extract_output(self, total: Any) -> Any:
+        """The total as it is."""
+        return total
 
 
 def check_worker(run: Run) -> None:

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 
-from transforms.beam.graph import PROBLEMS, Merge, flat_map
+from transforms.beam.graph import PROBLEMS, Merge, MergeAll, flat_map
 from transforms.errors import SentenceBeamError
-from transforms.steps.quantize import Measured, keep, measure, merge_measured, quantize_unit
+from transforms.steps.quantize import Measured, keep, measure, quantize_unit
 from transforms.store.commit import Run
 from transforms.store.lease import Renewal
 from transforms.store.records import Problem, UnitRecord
@@ -45,7 +45,7 @@ class Quantize(beam.PTransform):
             units
             | "SpreadRanges" >> beam.Reshuffle()
             | "Measure" >> beam.Map(measure, self._run.root)
-            | "Merge" >> beam.CombineGlobally(merge_measured)
+            | "Merge" >> beam.CombineGlobally(MergeAll(Measured()))
         )
         fitted = measured | "Keep" >> flat_map(keep, self._run, outputs={Problem: PROBLEMS}, main="ranges")
         made = (

@@ -1,10 +1,11 @@
 """FitTokenStatistics: files of a corpus -> spans -> counts -> one file of statistics."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
 
+from transforms.beam.graph import MergeAll
 from transforms.corpus import Span
 from transforms.steps.token_statistics import Counted, CountJob, SpanCounter, plan_spans, write_statistics
 from transforms.store.records import Problem
@@ -24,7 +25,7 @@ class FitTokenStatistics(beam.PTransform):
             | "PlanFile" >> beam.FlatMap(plan_spans, self._job.text_column)
             | "SpreadSpans" >> beam.Reshuffle()
             | "CountSpan" >> beam.ParDo(CountSpanFn(self._job))
-            | "Add" >> beam.CombineGlobally(AddCountedFn())
+            | "Add" >> beam.CombineGlobally(MergeAll(Counted()))
             | "Write" >> beam.Map(write_statistics, self._job)
         )
 
@@ -40,26 +41,3 @@ class CountSpanFn(beam.DoFn):
 
     def process(self, span: Span | Problem) -> Iterator[Counted]:
         yield from self._counter.count(span)
-
-
-class AddCountedFn(beam.CombineFn):
-    """Adds statistics of parts of a corpus: integers, so that neither order nor split matters."""
-
-    def create_accumulator(self) -> Counted:
-        """The statistics of no text."""
-        return Counted()
-
-    def add_input(self, total: Counted, part: Counted) -> Counted:
-        """The statistics of the total and a part."""
-        return total.add(part)
-
-    def merge_accumulators(self, accumulators: Iterable[Counted]) -> Counted:
-        """The statistics of all accumulators together."""
-        total = Counted()
-        for part in accumulators:
-            total = total.add(part)
-        return total
-
-    def extract_output(self, total: Counted) -> Counted:
-        """The total as it is."""
-        return total

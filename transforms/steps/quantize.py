@@ -3,7 +3,7 @@
 Ranges travel, vectors do not: every shard is read once for its ranges, and once more to be written again.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,14 +54,6 @@ def _ranges(path: str) -> Ranges:
     parts = [Ranges.of(as_matrix(batch.column(0))) for batch in read_shard(path, ["embedding"])]
     total = parts[0]
     for part in parts[1:]:
-        total = total.merge(part)
-    return total
-
-
-def merge_measured(parts: Iterable[Measured]) -> Measured:
-    """The ranges of all shards together."""
-    total = Measured()
-    for part in parts:
         total = total.merge(part)
     return total
 

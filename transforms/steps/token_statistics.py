@@ -48,7 +48,7 @@ class Counted:
     rejected: int = 0
     problem: Problem | None = None
 
-    def add(self, other: "Counted") -> "Counted":
+    def merge(self, other: "Counted") -> "Counted":
         """The counts of both parts; of two problems the one whose message sorts first."""
         known = [counted.statistics for counted in (self, other) if counted.statistics is not None]
         statistics = reduce(operator.add, known) if known else None

@@ -11,7 +11,8 @@ from helpers import eager
 from helpers.corpora import write_lines, write_parquet
 from helpers.tiny_models import tiny_tokenizer
 
-from transforms.beam.token_statistics import AddCountedFn, CountSpanFn, FitTokenStatistics
+from transforms.beam.graph import MergeAll
+from transforms.beam.token_statistics import CountSpanFn, FitTokenStatistics
 from transforms.corpus import InputFile, match_inputs
 from transforms.encoder.load import load_statistics
 from transforms.pooling import TokenStatistics
@@ -96,10 +97,10 @@ def test_another_tokenizer_on_a_worker_is_a_problem(job: CountJob, files: list[I
 
 def test_counts_are_added_and_the_first_problem_by_name_stays() -> None:
     parts = [Counted(TokenStatistics("tfidf", "t", i, np.array([i, 1])), rejected=i) for i in range(1, 4)]
-    (total,) = eager.run(beam.CombineGlobally(AddCountedFn()), parts)
+    (total,) = eager.run(beam.CombineGlobally(MergeAll(Counted())), parts)
     assert (total.statistics.documents, total.statistics.counts.tolist(), total.rejected) == (6, [6, 3], 6)
     (failed,) = eager.run(
-        beam.CombineGlobally(AddCountedFn()), [*parts, *(Counted(problem=Problem(m, 1)) for m in "ba")]
+        beam.CombineGlobally(MergeAll(Counted())), [*parts, *(Counted(problem=Problem(m, 1)) for m in "ba")]
     )
     assert failed.problem == Problem("a", 1)
-    assert eager.run(beam.CombineGlobally(AddCountedFn()), []) == [Counted()]
+    assert eager.run(beam.CombineGlobally(MergeAll(Counted())), []) == [Counted()]

@@ -8,7 +8,8 @@ import pytest
 from apache_beam.testing.util import assert_that
 from helpers.vector_shards import write_shard, write_shards
 
-from transforms.beam.fit import Gather, MergeGatheredFn
+from transforms.beam.fit import Gather
+from transforms.beam.graph import MergeAll
 from transforms.calibration.moments import Moments
 from transforms.steps.fit import parts_of
 from transforms.steps.gather import Gathered, GatherJob, gather, take_sample
@@ -23,7 +24,7 @@ def job_of(folder: Path, name: str = "s", want: int = 50, normalized: bool = Fal
 
 def gathered(shards: list[str], job: GatherJob) -> Gathered:
     """All shards, part by part, merged by the combiner."""
-    merge = MergeGatheredFn()
+    merge = MergeAll(Gathered())
     return merge.extract_output(merge.merge_accumulators([gather(part, job) for part in parts_of(shards)]))
 
 
@@ -48,7 +49,7 @@ def test_one_shard_and_fifty_give_numpys_covariance(tmp_path, normalized):
 
 
 def test_accumulators_merge_in_any_grouping(tmp_path):
-    job, merge = job_of(tmp_path), MergeGatheredFn()
+    job, merge = job_of(tmp_path), MergeAll(Gathered())
     parts = [gather(part, job) for part in parts_of(write_shards(tmp_path, ROWS, 7, normalized=False))]
     whole, nothing = Moments.of(ROWS), merge.create_accumulator()
     groupings = [
