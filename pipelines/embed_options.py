@@ -16,11 +16,7 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     p = options.command(name, WHAT[name])
     what = p.add_argument_group("input (a store remembers format and columns)")
     what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to embed; repeat for more")
-    what.add_argument(
-        "--format",
-        choices=["auto", "parquet", "text", "jsonl"],
-        help="format of all inputs (default: auto, by file name)",
-    )
+    what.add_argument("--format", choices=options.FORMATS, help=options.FORMAT)
     what.add_argument("--text-column", metavar="NAME", help="column with the text (default: text)")
     what.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
     what.add_argument(

@@ -58,12 +58,7 @@ def parser() -> argparse.ArgumentParser:
     p = options.command("evaluate", "Score poolers on tasks of sentence pairs with human similarity scores.")
     task = "tab-separated score, sentence1, sentence2; repeat for more"
     p.add_argument("--task", action="append", required=True, metavar="NAME=PATH[,PATH]", help=task)
-    p.add_argument(
-        "--model",
-        default=DEFAULT_MODEL,
-        metavar="MODEL",
-        help="minilm, a local directory, or a Hugging Face id (default: minilm)",
-    )
+    p.add_argument("--model", default=DEFAULT_MODEL, metavar="MODEL", help=options.MODEL)
     p.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
     pooler = f"repeat for more; {EVERY_HEAD} is every head (default: auto)"
     p.add_argument("--pooler", action="append", metavar="SPEC", help=pooler)

@@ -55,11 +55,7 @@ def parser() -> argparse.ArgumentParser:
         help="of a corpus: whose tokenizer counts; a pooler refuses statistics of another one (default: minilm)",
     )
     p.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
-    p.add_argument(
-        "--format",
-        choices=["auto", "parquet", "text", "jsonl"],
-        help="of a corpus: format of all inputs (default: auto, by file name)",
-    )
+    p.add_argument("--format", choices=options.FORMATS, help=f"of a corpus: {options.FORMAT}")
     p.add_argument("--text-column", metavar="COLUMN", help="of a corpus: column with the text (default: text)")
     return p
 

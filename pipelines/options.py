@@ -11,6 +11,9 @@ from transforms.errors import OptionError
 
 RUNNER = "FnApiRunner"
 SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+FORMATS = ("auto", "parquet", "text", "jsonl")
+FORMAT = "format of all inputs (default: auto, by file name)"
+MODEL = "minilm, a local directory, or a Hugging Face id (default: minilm)"
 DEVICE = "where the model runs (default: auto, every GPU that the process sees, else the CPU)"
 TOKENS_PER_BATCH = (
     "tokens in one forward pass, padding included (default: 65536 on a GPU; on a CPU 2048 where nothing is padded, "
@@ -147,12 +150,7 @@ def add_metric(group: argparse._ActionsContainer) -> None:
 
 def add_vector_options(group: argparse._ArgumentGroup) -> None:
     """What decides the vectors; None stands for "not given"."""
-    group.add_argument(
-        "--model",
-        type=filled,
-        metavar="MODEL",
-        help="minilm, a local directory, or a Hugging Face id (default: minilm)",
-    )
+    group.add_argument("--model", type=filled, metavar="MODEL", help=MODEL)
     group.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
     group.add_argument(
         "--pooler", metavar="SPEC", help="how token states become a vector (default: auto, the model's own)"

@@ -40,12 +40,7 @@ def parser() -> argparse.ArgumentParser:
     p = options.command("pairs", "Find the most similar pairs of texts in a collection.")
     what = p.add_argument_group("input")
     what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to read; repeat for more")
-    what.add_argument(
-        "--format",
-        choices=["auto", "parquet", "text", "jsonl"],
-        default="auto",
-        help="format of all inputs (default: auto, by file name)",
-    )
+    what.add_argument("--format", choices=options.FORMATS, default="auto", help=options.FORMAT)
     what.add_argument("--text-column", default="text", metavar="NAME", help="column with the text (default: text)")
     what.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
     options.add_vector_options(p.add_argument_group("vectors"))

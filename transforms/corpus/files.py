@@ -7,9 +7,9 @@ import hashlib
 import io
 import lzma
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import zstandard
 
@@ -25,7 +25,6 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
-COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
 WILDCARD = re.compile(r"[*?\[]")
 
 
@@ -110,7 +109,7 @@ def compression_of(relative: str, file_format: str) -> str:
 
 
 def _suffix(relative: str) -> str:
-    return next((suffix for suffix in COMPRESSIONS if relative.endswith(suffix)), "")
+    return next((suffix for suffix in _READERS if relative.endswith(suffix)), "")
 
 
 def is_utf8(text: str | None) -> bool:
@@ -165,19 +164,6 @@ def open_unchanged(file: InputFile) -> Iterator[BinaryIO]:
     check_unchanged(file)
 
 
-def decompressed(file: InputFile, raw: BinaryIO) -> BinaryIO:
-    """A sequential reader of a file's uncompressed bytes."""
-    if file.compression == ".gz":
-        return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
-    if file.compression == ".bz2":
-        return cast(BinaryIO, bz2.BZ2File(raw))
-    if file.compression == ".xz":
-        return cast(BinaryIO, lzma.LZMAFile(raw))
-    if file.compression == ".zst":
-        return cast(BinaryIO, _ZstdReader(raw))
-    return raw
-
-
 class _ZstdReader(io.RawIOBase):
     """zstd frames one after the other; a truncated last frame raises EOFError, as gzip's reader does."""
 
@@ -209,3 +195,11 @@ class _ZstdReader(io.RawIOBase):
         data = self._frame.decompress(block)
         self._left = self._frame.unused_data if self._frame.eof else b""
         return data
+
+
+_READERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".zst": _ZstdReader, ".bz2": bz2.open, ".xz": lzma.open}
+
+
+def decompressed(file: InputFile, raw: BinaryIO) -> BinaryIO:
+    """A sequential reader of a file's uncompressed bytes."""
+    return cast(BinaryIO, _READERS[file.compression](raw)) if file.compression else raw

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from transforms.calibration import Calibration
 from transforms.corpus import Columns, Rejected, Span, UnitRows, read_span
 from transforms.corpus.rows import EXCERPT
 from transforms.space import row_hashes
@@ -22,7 +23,6 @@ from transforms.store.shards import Vectors, unit_digest
 from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
 
 if TYPE_CHECKING:
-    from transforms.calibration import Calibration
     from transforms.encoder import Embedded, Encoder, Tokenized
 
 UNITS_BEING_WRITTEN = 2
@@ -119,7 +119,7 @@ class UnitEmbedder:
         return self.store.write(unit, vectors, late, count(inverse, item.found, status, embedded))
 
 
-def calibration_of(job: EmbedJob) -> "Calibration | None":
+def calibration_of(job: EmbedJob) -> Calibration | None:
     """The calibration that a run applies."""
     return read_calibration(job.calibration) if job.calibration else None
 

@@ -3,15 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from transforms.calibration import Calibration
 from transforms.space import Space
 from transforms.store.shards import Vectors
-
-if TYPE_CHECKING:
-    from transforms.calibration import Calibration
 
 
 @dataclass(frozen=True)
@@ -19,10 +16,10 @@ class Finisher:
     """The last stage of a space, from pooled to final vectors; its calibration is read when it is first needed."""
 
     space: Space
-    read_calibration: "Callable[[], Calibration | None]"
+    read_calibration: Callable[[], Calibration | None]
 
     @cached_property
-    def _calibration(self) -> "Calibration | None":
+    def _calibration(self) -> Calibration | None:
         return self.read_calibration()
 
     def finish(self, vectors: Vectors) -> tuple[np.ndarray, Vectors]:

@@ -119,12 +119,11 @@ def write_statistics(counted: Counted, job: CountJob) -> FitResult:
 
 
 def _result(counted: Counted, job: CountJob) -> FitResult:
-    problem, statistics = counted.problem, counted.statistics
-    if problem is None and (statistics is None or statistics.documents == 0):
-        problem = Problem.of(OptionError("--input holds no row with text; check --input and --text-column"))
-    if problem is not None or statistics is None:
-        found = problem or Problem.of(OptionError("nothing was counted"))
-        return FitResult(job.run, found.exit_code, found.message, {"rejected": counted.rejected})
+    statistics = counted.statistics
+    if counted.problem is not None or statistics is None or statistics.documents == 0:
+        empty = OptionError("--input holds no row with text; check --input and --text-column")
+        problem = counted.problem or Problem.of(empty)
+        return FitResult(job.run, problem.exit_code, problem.message, {"rejected": counted.rejected})
     figures = {
         "documents": statistics.documents,
         "rejected": counted.rejected,

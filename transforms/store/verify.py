@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -25,13 +25,14 @@ def faults(manifest: Manifest) -> Iterator[str]:
     for unit in manifest.units:
         yield from _unit_faults(manifest, unit)
     yield from _ledger_faults(manifest)
-    yield from _ranges_faults(manifest)
+    if manifest.data.get("ranges") is not None:
+        yield from _reading_fault(kept_ranges, manifest.root, manifest.data["ranges"])
     if manifest.data["index"]:
         yield from _index_faults(manifest)
     if manifest.space.calibration:
-        yield from _calibration_faults(manifest.root, manifest.space.calibration)
+        yield from _reading_fault(kept_calibration, manifest.root, manifest.space.calibration)
     if manifest.data.get("canary"):
-        yield from _canary_faults(CanaryFile(manifest.root, **manifest.data["canary"]))
+        yield from _reading_fault(CanaryFile(manifest.root, **manifest.data["canary"]).read)
     snapshot = storage.join(manifest.root, layout.snapshot(manifest.run))
     if storage.storage_of(snapshot).stat(snapshot) is None:
         yield f"{snapshot}: the snapshot's own manifest is missing; copy manifest.json there"
@@ -100,25 +101,10 @@ def _ledger_faults(manifest: Manifest) -> Iterator[str]:
             yield f"ledger: unit {unit} is listed {count} times"
 
 
-def _calibration_faults(root: str, digest: str) -> Iterator[str]:
+def _reading_fault(read: Callable[..., object], *arguments: Any) -> Iterator[str]:
+    """The fault by which a file of the store cannot be read, if it has one."""
     try:
-        kept_calibration(root, digest)
-    except SentenceBeamError as error:
-        yield str(error)
-
-
-def _canary_faults(file: CanaryFile) -> Iterator[str]:
-    try:
-        file.read()
-    except SentenceBeamError as error:
-        yield str(error)
-
-
-def _ranges_faults(manifest: Manifest) -> Iterator[str]:
-    entry = manifest.data.get("ranges")
-    try:
-        if entry is not None:
-            kept_ranges(manifest.root, entry)
+        read(*arguments)
     except SentenceBeamError as error:
         yield str(error)
 
