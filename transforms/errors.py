@@ -17,6 +17,10 @@ class MissingExtraError(OptionError):
     """An optional dependency that is not installed; the message holds the pip line that installs it."""
 
 
+class UnfitModelError(OptionError):
+    """A model that cannot run as it is asked to; in float32 it may be able to."""
+
+
 class InputChangedError(SentenceBeamError):
     """An input file is no longer the one that was planned."""
 

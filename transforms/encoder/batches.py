@@ -78,13 +78,14 @@ class Batch:
         return Batch(self.rows[places], ids, self.lengths[places], types, masks, texts - count)
 
 
-def plan_batches(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
+def plan_batches(tokenized: Tokenized, budget: int, equal: bool = False) -> Iterator[Batch]:
     """Batches of at most `budget` tokens, padding included (or one text), over all texts that have a token.
 
-    Longest first, equal lengths in input order: the plan depends on the texts' lengths alone.
+    Longest first, equal lengths in input order: the plan depends on the texts' lengths alone. `equal`: texts of a batch
+    are of one length.
     """
     whole = _longest_first(tokenized)
-    for start, stop in pairwise(cut_rows(whole.lengths, budget)):
+    for start, stop in pairwise(cut_rows(whole.lengths, budget, equal)):
         yield whole.part(slice(start, stop))
 
 
@@ -112,12 +113,14 @@ def _longest_first(tokenized: Tokenized) -> Batch:
     return Batch(order, tokenized.ids[tokens].astype(np.int64), lengths[order], types, masks)
 
 
-def cut_rows(lengths: np.ndarray, budget: int) -> list[int]:
+def cut_rows(lengths: np.ndarray, budget: int, equal: bool = False) -> list[int]:
     """Bounds of batches of rows sorted longest first: the first row of every batch, and the number of rows."""
+    ends = np.append(np.flatnonzero(np.diff(lengths)) + 1, len(lengths)) if equal else [len(lengths)]
     cuts = [0]
-    while cuts[-1] < len(lengths):
-        start = cuts[-1]
-        cuts.append(min(len(lengths), start + max(1, budget // int(lengths[start]))))
+    for end in ends:
+        while cuts[-1] < end:
+            start = cuts[-1]
+            cuts.append(min(int(end), start + max(1, budget // int(lengths[start]))))
     return cuts
 
 

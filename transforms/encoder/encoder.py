@@ -16,8 +16,9 @@ from transforms.encoder.forward import Forward, PooledBatch, Replica
 from transforms.encoder.layer_hooks import TIME_FIRST
 from transforms.encoder.load import load_layers, load_model, load_tables
 from transforms.encoder.output import finish
+from transforms.encoder.probe import Together
 from transforms.encoder.tokenize import TextTokenizer, Tokenized
-from transforms.errors import OptionError
+from transforms.errors import OptionError, UnfitModelError
 from transforms.pooling.build import Lexicon, build_pooler
 from transforms.pooling.states import ModelShape, Status
 from transforms.pooling.token_statistics import TokenStatistics
@@ -69,12 +70,12 @@ class Encoder:
         shape = ModelShape(files.layers, files.hidden, files.embedding, files.has_pooler_head, files.heads)
         spec = PoolerSpec.from_json(space.pooler)
         self._pooler = build_pooler(spec, shape, self._lexicon(spec, tables or {}))
-        replicas = [self._replica(files, shape, device) for device in devices]
-        pads = replicas[0].forward.pads
+        replicas = [self._replica(files, device) for device in devices]
+        self._together = replicas[0].forward.together
         self.deterministic = deterministic
-        self.tokens_per_batch = _budget(tokens_per_batch, self.device, pads)
+        self.tokens_per_batch = _budget(tokens_per_batch, self.device, self._together)
         if deterministic:
-            self.tokens_per_batch = _budget_alike(tokens_per_batch, self.device, files.family)
+            self.tokens_per_batch = _budget_alike(tokens_per_batch, self.device, self._together, files.family)
         self._alone = replicas[0]
         on_cores = len(replicas) == 1 and self.device.type == "cpu"
         self._cores = Cores() if on_cores else None
@@ -101,12 +102,12 @@ class Encoder:
     ) -> "Encoder":
         """An encoder for `minilm`, a local directory or a hub id.
 
-        `pooler` auto: the model's own modules, mean where it has none; `dtype` auto: what the device computes natively;
-        `normalize` None: what the modules say for auto, True for every other pooler; `calibration` a folder that `fit`
-        made, or what was read from one, "" for none, also where an export has one. It must have been fitted on vectors
-        pooled as these are, but for the prompt, since queries may have one of their own. `deterministic`: a text's
-        vector is the same to the bit whatever its neighbours and the number of threads. A folder that `export` made
-        has its own values for what is not given.
+        `pooler` auto: the model's own modules, mean where it has none; `dtype` auto: what the device computes natively
+        and the model can; `normalize` None: what the modules say for auto, True for every other pooler; `calibration` a
+        folder that `fit` made, or what was read from one, "" for none, also where an export has one. It must have been
+        fitted on vectors pooled as these are, but for the prompt, since queries may have one of their own.
+        `deterministic`: a text's vector is the same to the bit whatever its neighbours and the number of threads. A
+        folder that `export` made has its own values for what is not given.
         Raises `OptionError` for options or files that do not work.
         """
         places, files = resolve_devices(device), resolve_model(model, revision)
@@ -114,28 +115,52 @@ class Encoder:
         given |= {"max_tokens": max_tokens, "normalize": normalize, "truncate_dim": truncate_dim}
         said = files.as_exported({**given, "dtype": dtype, "calibration": calibration})
         fitted, pooler = _loaded(said.pop("calibration")), said["pooler"]
-        space = resolve_space(
-            files,
-            **{**said, "dtype": resolve_dtype(said["dtype"], places[0].type)},
-            calibration=fitted.digest if fitted else None,
-            calibrated_dim=fitted.dim if fitted else None,
-        )
-        if fitted is not None:
-            prompt = fitted.info["fitted_on"]["space"]["prompt"]
-            check_space(fitted.info, replace(space, prompt=prompt), fitted.info["method"])
-        return cls(files, space, places, tokens_per_batch, load_tables(parse_pooler(pooler)), fitted, deterministic)
+        tables = load_tables(parse_pooler(pooler))
+
+        def make(dtype: str) -> "Encoder":
+            space = resolve_space(
+                files,
+                **{**said, "dtype": dtype},
+                calibration=fitted.digest if fitted else None,
+                calibrated_dim=fitted.dim if fitted else None,
+            )
+            if fitted is not None:
+                prompt = fitted.info["fitted_on"]["space"]["prompt"]
+                check_space(fitted.info, replace(space, prompt=prompt), fitted.info["method"])
+            return cls(files, space, places, tokens_per_batch, tables, fitted, deterministic)
+
+        native = resolve_dtype(said["dtype"], places[0].type, files.family)
+        try:
+            return make(native)
+        except UnfitModelError:
+            if said["dtype"] != "auto" or native == "float32":
+                raise
+        return make("float32")
 
     @property
     def dim(self) -> int:
         """The width of the final vectors."""
         return self.space.dim
 
-    def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """The final vectors [n, dim] float32 in input order; an empty text is its special tokens alone."""
-        return self.embed(self.tokenize(texts)).vectors
+    def encode(self, texts: str | Sequence[str]) -> np.ndarray:
+        """The final vectors [n, dim] float32 in input order; of one text that is no list, [dim].
+
+        An empty text is its special tokens alone. Raises `OptionError` with the place of an item that is no text or
+        that has no token.
+        """
+        if isinstance(texts, str):
+            return self.encode([texts])[0]
+        tokenized = self.tokenize(texts)
+        empty = np.flatnonzero(tokenized.lengths == 0)
+        if len(empty):
+            raise OptionError(f"text {empty[0]}: {texts[empty[0]]!r} has no token here; leave it out")
+        return self.embed(tokenized).vectors
 
     def tokenize(self, texts: Sequence[str]) -> Tokenized:
-        """The token ids of the texts, packed; may run in another thread beside `embed`."""
+        """The token ids of the texts, packed; may run in another thread beside `embed`.
+
+        Raises `OptionError` with the place of an item that is no text.
+        """
         return self._tokenizer(texts)
 
     def embed(self, tokenized: Tokenized, progress: Progress | None = None) -> Embedded:
@@ -151,8 +176,7 @@ class Encoder:
         pooled = torch.zeros((rows, self._pooled_dim()), dtype=torch.float32)
         status = torch.full((rows,), int(Status.ZERO), dtype=torch.uint8)
         stats = BatchStats()
-        plan = plan_alike if self.deterministic else plan_batches
-        batches = list(plan(tokenized, self.tokens_per_batch))
+        batches = list(self._plan(tokenized))
         for batch, done in zip(batches, self._run(batches), strict=True):
             places = torch.from_numpy(done.rows)
             pooled[places], status[places] = done.vectors, done.status
@@ -172,10 +196,17 @@ class Encoder:
             return self._cores.map(self._alone, batches)
         return map(self._alone, batches)
 
-    def _replica(self, files: ModelFiles, shape: ModelShape, device: torch.device) -> Replica:
+    def _plan(self, tokenized: Tokenized) -> Iterator[Batch]:
+        if self.deterministic:
+            return plan_alike(tokenized, self.tokens_per_batch)
+        if self._together is Together.ALONE:
+            return plan_batches(tokenized, 1)
+        return plan_batches(tokenized, self.tokens_per_batch, equal=self._together is Together.EQUAL)
+
+    def _replica(self, files: ModelFiles, device: torch.device) -> Replica:
         model = load_model(files, self.space.dtype, device)
         layers = load_layers(files.modules.layers if "then" in self.space.pooler else (), device)
-        return Replica(device, Forward(model, self._tokenizer, self._pooler.needs, shape), self._pooler, layers)
+        return Replica(device, Forward(files, model, self._tokenizer, self._pooler.needs), self._pooler, layers)
 
     def _lexicon(self, spec: PoolerSpec, tables: Mapping[str, TokenStatistics]) -> Lexicon:
         reads_pieces = any(part.name == "remove-biases" for part in spec.parts)
@@ -192,16 +223,18 @@ def _loaded(calibration: str | Path | Calibration | None) -> Calibration | None:
     return calibration
 
 
-def _budget(tokens_per_batch: int | None, device: torch.device, pads: bool) -> int:
+def _budget(tokens_per_batch: int | None, device: torch.device, together: Together) -> int:
     if tokens_per_batch is None:
-        return TOKENS_PER_BATCH[device.type] if pads or device.type != "cpu" else TOKENS_PER_PACKED_BATCH
+        packed = together is Together.PACKED and device.type == "cpu"
+        return TOKENS_PER_PACKED_BATCH if packed else TOKENS_PER_BATCH[device.type]
     if tokens_per_batch < 1:
         raise OptionError(f"tokens per batch {tokens_per_batch}: give 1 or more")
     return tokens_per_batch
 
 
-def _budget_alike(tokens_per_batch: int | None, device: torch.device, family: str) -> int:
+def _budget_alike(tokens_per_batch: int | None, device: torch.device, together: Together, family: str) -> int:
     if tokens_per_batch is not None:
         raise OptionError(f"tokens per batch {tokens_per_batch}: deterministic batches have a size of their own")
     # where texts lie side by side in memory, a text's place among them decides how its sums are rounded
-    return 1 if family in TIME_FIRST else TOKENS_PER_ALIKE_BATCH[device.type]
+    alone = together is Together.ALONE or family in TIME_FIRST
+    return 1 if alone else TOKENS_PER_ALIKE_BATCH[device.type]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,50 +10,45 @@ from torch import Tensor, nn
 
 from transforms.encoder import bert, varlen
 from transforms.encoder.batches import Batch, BatchStats
-from transforms.encoder.layer_hooks import LayerHooks, LayerStates
+from transforms.encoder.layer_hooks import LayerStates
 from transforms.encoder.packed import PackedRunner
-from transforms.encoder.padded import PaddedRunner
+from transforms.encoder.padded import ByLength, PaddedRunner
+from transforms.encoder.probe import Probe, Runner, Together
 from transforms.encoder.template import BareTemplateStates
 from transforms.encoder.tokenize import TextTokenizer
 from transforms.encoder.transfer import to_device
 from transforms.encoder.varlen import VarlenRunner
+from transforms.errors import OptionError
 from transforms.pooling.pooler import Needs, Pooler
-from transforms.pooling.states import BareMask, ModelShape, TokenStates
+from transforms.pooling.states import BareMask, TokenStates
+from transforms.space.model_files import ModelFiles
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory")
 
 
-class Runner(Protocol):
-    """A pass over a model's blocks: `PackedRunner`, `VarlenRunner` or `PaddedRunner`."""
-
-    @property
-    def pads(self) -> bool:
-        """Whether texts are padded to the longest of their batch."""
-
-    def run(self, batch: Batch) -> LayerStates:
-        """The states [N, H] of the layers and the own attention [N] of the heads that the pooler needs."""
-
-
 class Forward:
-    """A model's forward pass as far as a pooler needs it; its results are packed token states."""
+    """A model's forward pass as far as a pooler needs it; its results are packed token states.
 
-    def __init__(self, model: Any, tokenizer: TextTokenizer, needs: Needs, shape: ModelShape) -> None:
+    `together`: which texts may share a batch. Raises `UnfitModelError` where the model cannot run, or not twice alike.
+    """
+
+    def __init__(self, files: ModelFiles, model: Any, tokenizer: TextTokenizer, needs: Needs) -> None:
+        _check_vocabulary(files, model, tokenizer)
+        models = ByLength(model)
         self._device = next(model.parameters()).device
         self._embedding: nn.Module = model.get_input_embeddings()
         self._raw = needs.raw
         self._prompt_tokens = tokenizer.prompt_tokens
-        self._special = _lookup_table(tokenizer.special_ids, model.get_input_embeddings().num_embeddings)
+        self._special = _lookup_table(tokenizer.special_ids, embedding_rows(model))
         self._head = pooler_head(model) if needs.pooler_head else None
-        self._runner = _make_runner(model, tokenizer, needs, shape.layers) if needs.layers or needs.heads else None
+        self._runner: Runner | None = None
+        self.together = Together.PACKED
+        if needs.layers or needs.heads:
+            self._runner, self.together = _make_runner(files, models, tokenizer, needs)
         self._bare = None
         if needs.bare_mask and tokenizer.template is not None:
             self._bare_length = len(tokenizer.template.bare.ids)
-            self._bare = BareTemplateStates(model, tokenizer.template.bare)
-
-    @property
-    def pads(self) -> bool:
-        """Whether padding tokens are computed."""
-        return self._runner is not None and self._runner.pads
+            self._bare = BareTemplateStates(models.shortest, tokenizer.template.bare)
 
     def __call__(self, batch: Batch) -> TokenStates:
         """The token states of the batch's texts, in its order."""
@@ -78,11 +73,18 @@ class Forward:
         return None if self._bare is None else self._bare(batch.lengths - self._bare_length)
 
 
-def _make_runner(model: Any, tokenizer: TextTokenizer, needs: Needs, layers: int) -> Runner:
-    """The padding-free pass for the BERT family where it agrees with the model's own, else the model's own."""
-    padded = PaddedRunner(model, LayerHooks(model, needs, layers), tokenizer)
-    unpadded = _unpadded(model, needs) if model.config.model_type in bert.FAMILIES else None
-    return unpadded if unpadded is not None and _agree(padded, unpadded) else padded
+def _make_runner(files: ModelFiles, models: ByLength, tokenizer: TextTokenizer, needs: Needs) -> tuple[Runner, Together]:
+    """A pass over the blocks, and which texts may share a batch.
+
+    The pass without padding for the BERT family where it agrees with the model's own, else that one.
+    """
+    model: Any = models.shortest
+    padded = PaddedRunner(models, needs, files.layers, tokenizer)
+    probe = Probe(padded, tokenizer.plain_ids(embedding_rows(model)), files)
+    unpadded = _unpadded(model, needs) if files.family in bert.FAMILIES else None
+    if unpadded is not None and probe.agrees(unpadded):
+        return unpadded, Together.PACKED
+    return padded, probe.together()
 
 
 def _unpadded(model: Any, needs: Needs) -> Runner | None:
@@ -91,21 +93,25 @@ def _unpadded(model: Any, needs: Needs) -> Runner | None:
     return VarlenRunner(model, needs) if varlen.available(model) else None
 
 
-@torch.inference_mode()
-def _agree(one: Runner, other: Runner) -> bool:
-    """Whether both runners give the same for a batch of two texts, of three and two tokens."""
-    batch = Batch(np.arange(2), np.arange(2, 7), np.array([3, 2]))
-    mine, theirs = one.run(batch), other.run(batch)
-    # bfloat16 rounds to 3 digits; a wrong layer, activation or position is off by far more
-    same = [torch.allclose(mine.layers[key], theirs.layers[key], rtol=0.05, atol=0.05) for key in mine.layers]
-    return all(same + [torch.allclose(mine.heads[key], theirs.heads[key], atol=5e-3) for key in mine.heads])
+def _check_vocabulary(files: ModelFiles, model: Any, tokenizer: TextTokenizer) -> None:
+    known, rows = tokenizer.vocabulary, embedding_rows(model)
+    if known > rows:
+        raise OptionError(
+            f"{files.folder}: the tokenizer has ids up to {known - 1}, the model {rows} token embeddings; "
+            "save the model again after resize_token_embeddings"
+        )
+
+
+def embedding_rows(model: Any) -> int:
+    """How many token ids the model knows."""
+    return model.get_input_embeddings().weight.shape[0]
 
 
 def pooler_head(model: Any) -> Callable[[Tensor], Tensor]:
-    """The tanh pooler, a function [B, H] -> [B, H]: BERT keeps its tanh inside the module, ALBERT beside it."""
+    """The tanh pooler, a function [B, H] -> [B, H]; BERT keeps its tanh inside, ALBERT and BigBird beside it."""
     pooler = model.pooler
     if isinstance(pooler, nn.Linear):
-        activation = model.pooler_activation
+        activation = model.pooler_activation if hasattr(model, "pooler_activation") else model.activation
         return lambda first: activation(pooler(first.to(pooler.weight.dtype)))
     return lambda first: pooler(first.to(pooler.dense.weight.dtype).unsqueeze(1))
 
@@ -148,7 +154,7 @@ class Replica:
                 raise
         else:
             vectors, status = (part.to("cpu", non_blocking=True) for part in (vectors, result.status))
-            return PooledBatch(batch.rows, vectors, status, batch.stats(self.forward.pads))
+            return PooledBatch(batch.rows, vectors, status, batch.stats(self.forward.together is Together.PADDED))
         # outside of the handler, so that the failed pass's tensors are free
         _release_memory(self.device)
         return _joined(*(self(half) for half in batch.halves()))

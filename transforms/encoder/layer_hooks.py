@@ -1,7 +1,7 @@
 """Hooks that read the hidden states of chosen layers and heads, and stop the model after the deepest of them."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from transforms.encoder.own_attention import listen
-from transforms.errors import OptionError
+from transforms.errors import SentenceBeamError, UnfitModelError, first_line
 from transforms.pooling.pooler import Needs
 
 TIME_FIRST = frozenset(("xlnet",))  # families whose states are [T, B, H] inside
@@ -48,17 +48,16 @@ class LayerHooks:
     layer or head asked for is run. Threads may pass at the same time.
     """
 
-    def __init__(self, model: nn.Module, needs: Needs, layers: int) -> None:
+    def __init__(self, models: Sequence[nn.Module], needs: Needs, layers: int) -> None:
         self._needs, self._layers = needs, layers
         # where each is found: attention of block l comes between layers l - 1 and l
         places = [2 * layer for layer in needs.layers] + [2 * block - 1 for block, _ in needs.heads]
         self._deepest = max(places)
         self._pass = _Pass()
-        self._time_first = model.config.model_type in TIME_FIRST  # type: ignore[union-attr, operator]
-        expected = _expected_heads(model, needs)
+        model: Any = models[-1]
+        self._time_first = model.config.model_type in TIME_FIRST
         if needs.layers != {layers} or needs.heads:
-            self._hook(_find_blocks(model, layers))
-        self._check(model, expected)
+            self._hook_and_check(models)
 
     def run(self, model: nn.Module, inputs: dict[str, Tensor]) -> LayerStates:
         """The states [B, T, H] of each needed layer, and the own attention [B, T] float32 of each needed head."""
@@ -70,7 +69,26 @@ class LayerHooks:
         found = self._pass.end()
         if self._time_first:
             found = LayerStates({layer: state.transpose(0, 1) for layer, state in found.layers.items()}, found.heads)
-        return found if last is None else LayerStates({**found.layers, self._layers: last}, found.heads)
+        # Longformer and BigBird fill texts up inside to whole windows
+        width = inputs["input_ids"].shape[1]
+        layers = {layer: state[:, :width] for layer, state in found.layers.items()}
+        heads = {head: own[:, :width] for head, own in found.heads.items()}
+        return LayerStates(layers if last is None else {**layers, self._layers: last}, heads)
+
+    def _hook_and_check(self, models: Sequence[nn.Module]) -> None:
+        """Raises `OptionError` where a model's blocks cannot be read."""
+        model = models[-1]
+        name = type(model).__name__
+        try:
+            expected = _expected_heads(model, self._needs)
+            for each in models:
+                self._hook(_find_blocks(each, self._layers))
+            self._check(model, expected)
+        except SentenceBeamError:
+            raise
+        except Exception as error:  # models raise every kind for what they do not have
+            reason = first_line(error)
+            raise UnfitModelError(f"{name}: its blocks cannot be read ({reason}); use mean or another pooler") from None
 
     def _hook(self, blocks: nn.ModuleList) -> None:
         wanted = {block for block, _ in self._needs.heads}
@@ -112,21 +130,16 @@ class LayerHooks:
         self._pass.start()
         layers = model(**inputs, output_hidden_states=True).hidden_states
         self._deepest = deepest
-        _check_finite(model, [*layers, *heads.values()])
         found = self.run(model, inputs)
         for layer in self._needs.layers:
             if len(layers) != self._layers + 1 or not torch.allclose(found.layers[layer], layers[layer], atol=1e-3):
-                raise OptionError(f"{type(model).__name__}: no layer {layer} to read; use a pooler of the last layer")
+                raise UnfitModelError(
+                    f"{type(model).__name__}: no layer {layer} to read; use a pooler of the last layer"
+                )
         for (block, head), expected in heads.items():
             # bfloat16 rounds scores to 3 digits; another head or a missing bias is off by far more
             if not torch.allclose(found.heads[block, head], expected, rtol=0.05, atol=5e-3):
-                raise OptionError(f"{type(model).__name__}: head {block}-{head} cannot be read; use another pooler")
-
-
-def _check_finite(model: Any, states: list[Tensor]) -> None:
-    if not all(bool(torch.isfinite(state).all()) for state in states):
-        narrow = "the embedding matrix holds NaN" if model.dtype == torch.float32 else "say --dtype float32"
-        raise OptionError(f"{model.name_or_path}: its states are not finite in {model.dtype}; {narrow}")
+                raise UnfitModelError(f"{type(model).__name__}: head {block}-{head} cannot be read; use another pooler")
 
 
 def _probe(model: nn.Module) -> dict[str, Tensor]:
@@ -148,8 +161,7 @@ def _expected_heads(model: Any, needs: Needs) -> dict[tuple[int, int], Tensor]:
 
 
 def _vocabulary(model: nn.Module) -> int:
-    embeddings: Any = model.get_input_embeddings()  # type: ignore[operator]
-    return embeddings.num_embeddings
+    return model.get_input_embeddings().weight.shape[0]  # type: ignore[operator]
 
 
 def _find_blocks(model: nn.Module, layers: int) -> nn.ModuleList:
@@ -158,5 +170,5 @@ def _find_blocks(model: nn.Module, layers: int) -> nn.ModuleList:
     shared = [module for name, module in lists.items() if name.endswith("albert_layer_groups")]
     found = shared or [module for module in lists.values() if len(module) == layers]
     if not found:
-        raise OptionError(f"{type(model).__name__}: its blocks were not found; use a pooler of the last layer")
+        raise UnfitModelError(f"{type(model).__name__}: its blocks were not found; use a pooler of the last layer")
     return found[0]

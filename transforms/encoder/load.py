@@ -1,8 +1,10 @@
 """Loading from a model's folder: its weights, the layers after its pooling, and a pooler's token statistics."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -20,7 +22,13 @@ from transforms.space.st_modules import StLayer
 from transforms.space.token_table import read_table
 
 _TORCH_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_FLOAT32_ONLY = frozenset(("xlnet",))  # its masks and positions are float32 whatever its weights are
+# Encoder-decoders that want a text to decode beside the one they encode: of these the encoder alone is run.
+_WITH_DECODER = frozenset(
+    ("blenderbot", "blenderbot-small", "longt5", "m2m_100", "marian", "nllb-moe", "pegasus", "pegasus_x", "prophetnet")
+    + ("switch_transformers",)
+)
+# Masks, positions and frequencies that old checkpoints hold and models compute.
+_COMPUTED = re.compile(r"\.(position_ids|inv_freq|masked_bias|attn\.bias|attention\.bias)$")
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "Identity": lambda x: x,
     "Tanh": torch.tanh,
@@ -34,15 +42,12 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module:
     """The model in eval mode on `device`, of an encoder-decoder the encoder alone.
 
-    Raises `OptionError` where its weights are damaged, not finite or do not cover the architecture, or where the
-    architecture does not compute in this dtype.
+    Raises `OptionError` where its weights are damaged, not finite or do not fit the architecture.
     """
-    if dtype != "float32" and files.family in _FLOAT32_ONLY:
-        raise OptionError(f"{files.folder}: {files.family} computes in float32 alone; say --dtype float32")
     try:
         with quiet_transformers():
             config = AutoConfig.from_pretrained(files.folder, local_files_only=True, trust_remote_code=False)
-            # of an encoder-decoder (T5) only the encoder is wanted
+            # of T5 and its kin there is a class without the decoder
             kind = AutoModelForTextEncoding if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
             model, report = kind.from_pretrained(
                 files.folder,
@@ -58,13 +63,44 @@ def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module
     missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
     if missing:
         raise OptionError(f"{files.folder}: the weights lack {missing[0]}; it would be random, fetch the model again")
+    left_out = sorted(key for key in report["unexpected_keys"] if _belongs(model, key))
+    if left_out:
+        raise OptionError(
+            f"{files.folder}: the weights hold {left_out[0]}, which this version of transformers leaves out of "
+            f"{files.family}: its vectors would be others; use another model"
+        )
+    model = model.get_encoder() if files.family in _WITH_DECODER else model
     _check_finite(files, model)
+    _keep_no_cache(model.config)
     return model.to(device).eval()
 
 
-def _check_finite(files: ModelFiles, model: nn.Module) -> None:
+def _keep_no_cache(config: Any) -> None:
+    """Keys and values are for a text that goes on."""
+    for part in (config, *(getattr(config, name, None) for name in type(config).sub_configs)):
+        if hasattr(part, "use_cache"):
+            part.use_cache = False
+
+
+def _belongs(model: nn.Module, key: str) -> bool:
+    """Whether a weight that was not loaded lies inside one of the model's blocks.
+
+    Heads above the blocks, blocks that config.json leaves out, the other half of an encoder-decoder, and tables that
+    are computed again do not.
+    """
+    modules, place = dict(model.named_modules()), key.removeprefix(f"{model.base_model_prefix}.")
+    while place and place not in modules:
+        place = place.rpartition(".")[0]
+    in_block = any(part.isdigit() for part in place.split("."))
+    return in_block and not isinstance(modules[place], nn.ModuleList) and not _COMPUTED.search(key)
+
+
+def _check_finite(files: ModelFiles, model: Any) -> None:
     """Refuse NaN or infinity in weights, except in the embedding matrix, where a row spoils only some texts."""
-    embedding = model.get_input_embeddings().weight  # type: ignore[operator]
+    try:
+        embedding = model.get_input_embeddings().weight
+    except (NotImplementedError, AttributeError):
+        raise OptionError(f"{files.folder}: {files.family} has no token embeddings; use another model") from None
     for name, weight in model.named_parameters():
         if weight is not embedding and "pooler" not in name and not bool(torch.isfinite(weight).all()):
             narrow = "" if weight.dtype == torch.float32 else " or say --dtype float32"

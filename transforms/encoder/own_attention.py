@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from transforms.errors import OptionError
+from transforms.errors import UnfitModelError
 
 NAME = "sentence_beam_own_attention"
 # A function that is called whenever a block attends, with a function head (from 1) -> own attention [B, T].
@@ -45,7 +45,7 @@ def listen(block: nn.Module, listener: Listener, time_first: bool = False) -> No
         attention.register_forward_hook(lambda _, __, output: _read(output[-1].permute(order), listener))
         return
     if not hasattr(attention, "config"):
-        raise OptionError(f"{type(block).__name__}: its attention cannot be read; use a pooler without heads")
+        raise UnfitModelError(f"{type(block).__name__}: its attention cannot be read; use a pooler without heads")
     usual = attention.config._attn_implementation
     attention.config = copy.copy(attention.config)
     attention.config._attn_implementation = NAME
@@ -59,7 +59,7 @@ def _attention_of(block: nn.Module) -> nn.Module:
     named = [module for module in block.modules() if "Attention" in type(module).__name__]
     innermost = [module for module in named if not any(part in named for part in list(module.modules())[1:])]
     if len(innermost) != 1:
-        raise OptionError(f"{type(block).__name__}: its attention was not found; use a pooler without heads")
+        raise UnfitModelError(f"{type(block).__name__}: its attention was not found; use a pooler without heads")
     return innermost[0]
 
 

@@ -32,8 +32,6 @@ ROWS_STEP = 64
 class PackedRunner:
     """A pass over the BERT family's blocks on a CPU: the states of layers and own attention of heads, no padding."""
 
-    pads = False
-
     def __init__(self, model: Any, needs: Needs) -> None:
         self._weights = BertWeights(model, needs)
         self._scratch = threading.local()  # batches may run side by side

@@ -1,5 +1,10 @@
-"""The forward pass of any architecture: texts padded to the longest of their batch."""
+"""The forward pass of any architecture: texts padded on the right to the longest of their batch.
 
+Padding on the right leaves every token at the position that it has alone, whatever side the tokenizer pads.
+"""
+
+import copy
+import inspect
 from typing import Any
 
 import numpy as np
@@ -9,30 +14,36 @@ from transforms.encoder.batches import Batch
 from transforms.encoder.layer_hooks import LayerHooks, LayerStates
 from transforms.encoder.tokenize import TextTokenizer
 from transforms.encoder.transfer import to_device
+from transforms.pooling.pooler import Needs
 
 
 class PaddedRunner:
     """A pass through the model's own code: the states of layers and own attention of heads, padding taken out."""
 
-    pads = True
+    def __init__(self, models: "ByLength", needs: Needs, layers: int, tokenizer: TextTokenizer) -> None:
+        weight = next(models.shortest.parameters())
+        self._models, self._tokenizer, self._device, self.dtype = models, tokenizer, weight.device, weight.dtype
+        self._takes = inspect.signature(models.shortest.forward).parameters
+        self._hooks = LayerHooks(models.all, needs, layers)
 
-    def __init__(self, model: nn.Module, hooks: LayerHooks, tokenizer: TextTokenizer) -> None:
-        self._model, self._hooks, self._tokenizer = model, hooks, tokenizer
-        self._device = next(model.parameters()).device
+    @property
+    def takes_padding(self) -> bool:
+        """Whether the model can be told which tokens are padding, and attends alike to texts of all lengths."""
+        return "attention_mask" in self._takes and len(self._models.all) == 1
 
     def run(self, batch: Batch) -> LayerStates:
         """The states [N, H] of the needed layers and own attention [N] of the needed heads, text after text."""
         inputs, real = self._inputs(batch)
-        found = self._hooks.run(self._model, inputs)
+        found = self._hooks.run(self._models(batch.width), inputs)
         layers = {layer: _real(state.flatten(0, 1), real) for layer, state in found.layers.items()}
         return LayerStates(layers, {head: _real(own.flatten(), real) for head, own in found.heads.items()})
 
-    def _inputs(self, batch: Batch) -> tuple[dict[str, Tensor], Tensor | None]:
+    def _inputs(self, batch: Batch) -> tuple[dict[str, Any], Tensor | None]:
         """The model's inputs, and the places of the real tokens among the padded ones (None: all are real)."""
         shape = (len(batch.rows), batch.width)
-        real = _real_places(batch.lengths, self._tokenizer.pads_left)
+        real = _real_places(batch.lengths)
         inputs = {"input_ids": _spread(batch.ids, real, shape, self._tokenizer.pad_id)}
-        if self._tokenizer.gives_types:
+        if self._tokenizer.gives_types and "token_type_ids" in self._takes:
             types = np.zeros_like(batch.ids) if batch.types is None else batch.types
             inputs["token_type_ids"] = _spread(types, real, shape, self._tokenizer.pad_type)
         if real is not None:
@@ -41,17 +52,47 @@ class PaddedRunner:
         return moved, None if real is None else to_device(real, self._device)
 
 
+class ByLength:
+    """The model for texts of a length, one for all lengths but in one family.
+
+    BigBird attends fully to short texts and sparsely to long ones, and at its first short text it would change over for
+    good: it is kept in both forms, which share their weights.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.all: tuple[nn.Module, ...] = (model,)
+        self._longest_in_full = 0
+        if getattr(model.config, "attention_type", "") == "block_sparse":
+            full = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
+            _attend_fully(full)
+            self.all = (model, full)
+            self._longest_in_full = (5 + 2 * model.config.num_random_blocks) * model.config.block_size
+
+    @property
+    def shortest(self) -> nn.Module:
+        """The model for the shortest texts."""
+        return self.all[-1]
+
+    def __call__(self, width: int) -> nn.Module:
+        """The model for texts of so many tokens."""
+        return self.shortest if width <= self._longest_in_full else self.all[0]
+
+
+def _attend_fully(model: Any) -> None:
+    for part in model.modules():
+        if hasattr(part, "set_attention_type"):
+            part.set_attention_type("original_full")
+
+
 def _real(flat: Tensor, real: Tensor | None) -> Tensor:
     return flat if real is None else flat.index_select(0, real)
 
 
-def _real_places(lengths: np.ndarray, left: bool) -> np.ndarray | None:
+def _real_places(lengths: np.ndarray) -> np.ndarray | None:
     width = int(lengths[0])
     if int(lengths[-1]) == width:
         return None
-    columns = np.arange(width)
-    mask = columns >= width - lengths[:, None] if left else columns < lengths[:, None]
-    return np.flatnonzero(mask)
+    return np.flatnonzero(np.arange(width) < lengths[:, None])
 
 
 def _spread(values: np.ndarray, real: np.ndarray | None, shape: tuple[int, int], padding: int) -> np.ndarray:

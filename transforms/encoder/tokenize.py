@@ -69,7 +69,6 @@ class TextTokenizer:
         self._rewrite = _make_rewrite(pooler, self._tokenizer)
         self.prompt_tokens = self._count_prompt_tokens(set(wrapped.all_special_ids))
         self.special_ids = np.array(sorted(set(wrapped.all_special_ids)), dtype=np.int64)
-        self.pads_left = wrapped.padding_side == "left"
         self.pad_id = wrapped.pad_token_id or 0
         self.pad_type = wrapped.pad_token_type_id
         self.gives_types = "token_type_ids" in wrapped.model_input_names
@@ -81,7 +80,18 @@ class TextTokenizer:
             self._truncate(wrapped.truncation_side)
 
     def __call__(self, texts: Sequence[str]) -> Tokenized:
-        """The token ids of every text, with the prompt before it; an empty text gives the special tokens alone."""
+        """The token ids of every text, with the prompt before it; an empty text gives the special tokens alone.
+
+        Raises `OptionError` with the place of an item that is no text.
+        """
+        _check_strings(texts)
+        try:
+            return self._tokenize(texts)
+        except (TypeError, UnicodeEncodeError):
+            _check_unicode(texts)
+            raise
+
+    def _tokenize(self, texts: Sequence[str]) -> Tokenized:
         if self.template is not None:
             return _packed(self.template(list(texts)))
         prompted = [self._prompt + text for text in texts] if self._prompt else list(texts)
@@ -94,6 +104,12 @@ class TextTokenizer:
             counts[row] += sum(len(rest) - self._specials for rest in encodings[row].overflowing)
         ids = _flat((encoding.ids for encoding in encodings), np.int32, int(offsets[-1]))
         return Tokenized(ids, offsets, counts, counts > lengths, self._types(encodings, int(offsets[-1])))
+
+    def plain_ids(self, rows: int) -> np.ndarray:
+        """A few ids below `rows` of tokens that are not special, int64; of any where all are."""
+        ids = np.arange(min(rows, len(self.special_ids) + 100))
+        plain = np.setdiff1d(ids, self.special_ids)
+        return plain if len(plain) else ids
 
     @property
     def pieces(self) -> tuple[str, ...]:
@@ -127,6 +143,21 @@ class TextTokenizer:
         if self._limit <= self._specials:
             raise OptionError(f"max tokens {self._limit}: {self._specials} special tokens need room; give more")
         self._tokenizer.enable_truncation(self._limit, stride=0, direction=direction)
+
+
+def _check_strings(texts: Sequence[str]) -> None:
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise OptionError(f"text {place} is of type {type(text).__name__}; give str")
+
+
+def _check_unicode(texts: Sequence[str]) -> None:
+    for place, text in enumerate(texts):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            at = f"{text[error.start]!r} at character {error.start}"
+            raise OptionError(f"text {place} is no Unicode text: {at} is half of a surrogate pair") from None
 
 
 def _load(files: ModelFiles) -> PreTrainedTokenizerBase:

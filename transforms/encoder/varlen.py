@@ -34,8 +34,6 @@ def available(model: Any) -> bool:
 class VarlenRunner:
     """A pass over the BERT family's blocks on a GPU: the states of layers and own attention of heads, no padding."""
 
-    pads = False
-
     def __init__(self, model: Any, needs: Needs) -> None:
         self._weights = BertWeights(model, needs)
 

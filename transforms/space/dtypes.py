@@ -8,6 +8,8 @@ from pathlib import Path
 from transforms.errors import OptionError
 
 DTYPES = ("float32", "bfloat16", "float16")
+# Families whose masks, positions or transforms are float32 whatever their weights are.
+FLOAT32_ONLY = frozenset(("xlnet", "deberta", "mra", "fnet"))
 _CPU_FLAGS = {"x86_64": ("avx512_bf16", "amx_bf16"), "AMD64": ("avx512_bf16", "amx_bf16"), "aarch64": ("bf16",)}
 
 
@@ -20,12 +22,17 @@ def native_dtype(device: str = "auto") -> str:
     return "float32"
 
 
-def resolve_dtype(dtype: str, device: str = "auto") -> str:
-    """The dtype itself, or for `auto` the native one of the machine; `OptionError` for any other word."""
+def resolve_dtype(dtype: str, device: str = "auto", family: str = "") -> str:
+    """The dtype itself, or for `auto` the native one of the machine, where a model of this family can.
+
+    Raises `OptionError` for any other word, and for a dtype that the family does not have.
+    """
     if dtype == "auto":
-        return native_dtype(device)
+        return "float32" if family in FLOAT32_ONLY else native_dtype(device)
     if dtype not in DTYPES:
         raise OptionError(f"dtype {dtype!r} is not known; allowed: auto, {', '.join(DTYPES)}")
+    if dtype != "float32" and family in FLOAT32_ONLY:
+        raise OptionError(f"dtype {dtype}: {family} computes in float32 alone; say --dtype float32")
     return dtype
 
 

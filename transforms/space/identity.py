@@ -136,7 +136,7 @@ def resolve_space(
         normalize=(files.modules.normalize if auto else True) if normalize is None else normalize,
         truncate_dim=truncate_dim,
         precision=precision,
-        dtype=resolve_dtype(dtype),
+        dtype=resolve_dtype(dtype, family=files.family),
         dim=truncate_dim or full,
     )
 

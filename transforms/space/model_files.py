@@ -23,8 +23,14 @@ _POOLER_WEIGHT = re.compile(r"(^|\.)pooler(\.dense)?\.weight$")
 # Families whose position ids start after the padding id: so many positions of the table are never reached.
 _POSITION_OFFSET_FAMILIES = frozenset(
     ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "longformer", "data2vec-text")
-    + ("mpnet", "xmod", "ibert", "esm")
+    + ("mpnet", "xmod", "ibert", "esm", "luke", "lilt", "layoutlmv3", "markuplm")
 )
+# What config.json calls the length of the position table where it is not max_position_embeddings.
+_LENGTH_NAMES = {
+    **dict.fromkeys(("gpt2", "gpt-sw3", "gpt_bigcode", "gptj", "codegen", "openai-gpt", "ctrl"), "n_positions"),
+    "mpt": "max_seq_len",
+    "led": "max_encoder_position_embeddings",
+}
 
 
 @dataclass(frozen=True)
@@ -52,27 +58,29 @@ class ModelFiles:
     @property
     def hidden(self) -> int:
         """The width of a hidden state."""
-        return self._number("hidden_size", "d_model", "dim", "n_embd")
+        return self._number("hidden_size", "d_model", "dim", "n_embd", "emb_dim")
 
     @property
     def embedding(self) -> int:
         """The width of a row of the token-embedding matrix."""
-        return int(self.config.get("embedding_size") or self.hidden)
+        return int(self.config.get("embedding_size") or self.config.get("input_embedding_size") or self.hidden)
 
     @property
     def layers(self) -> int:
         """The number of transformer blocks."""
-        return self._number("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+        names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+        return self._number(*names, "encoder_layers", "num_encoder_layers")
 
     @property
     def heads(self) -> int:
-        """The number of attention heads of a block."""
-        return self._number("num_attention_heads", "n_heads", "n_head", "num_heads")
+        """The number of attention heads of a block; 0 where config.json names none."""
+        names = ("num_attention_heads", "n_heads", "n_head", "num_heads", "attention_heads", "encoder_attention_heads")
+        return next((int(self.config[name]) for name in names if isinstance(self.config.get(name), int)), 0)
 
     @property
     def position_limit(self) -> int | None:
         """The most tokens that the position table can hold; None where positions are relative or unbounded."""
-        limit = self.config.get("max_position_embeddings")
+        limit = self.config.get(_LENGTH_NAMES.get(self.family, "max_position_embeddings"))
         if not isinstance(limit, int) or limit <= 0 or self.family == "xlnet":
             return None
         if self.family in _POSITION_OFFSET_FAMILIES:

@@ -120,7 +120,7 @@ def test_blocks_above_the_deepest_layer_are_not_run(tiny, family, pooler, blocks
 def test_albert_stops_its_loop_early(tiny):
     encoder = Encoder.load(str(tiny["albert"]), pooler="mean:layer=1", dtype="float32", device="cpu")
     calls = []
-    model = encoder._alone.forward._runner._model
+    model = encoder._alone.forward._runner._models.shortest
     model.encoder.albert_layer_groups[0].register_forward_pre_hook(lambda *_: calls.append(1))
     encoder.encode(["the dog"])
     assert len(calls) == 1
