@@ -15,7 +15,15 @@ from transforms.corpus.buckets import Buckets
 from transforms.corpus.files import overlaps
 from transforms.errors import OptionError, SpaceMismatchError
 from transforms.index.choose import check_request
-from transforms.space import DEFAULT_MODEL, Space, native_dtype, parse_pooler, resolve_model, resolve_space
+from transforms.space import (
+    DEFAULT_MODEL,
+    FLOAT32_ONLY,
+    Space,
+    native_dtype,
+    parse_pooler,
+    resolve_model,
+    resolve_space,
+)
 from transforms.space.st_modules import METRICS
 from transforms.steps.job import EmbedJob, IndexRequest
 from transforms.store import layout
@@ -77,7 +85,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run_id: str, lo
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
     chosen["model"] = _full_path(chosen["model"])
     chosen["pooler"] = _with_full_paths(chosen["pooler"])
-    chosen["dtype"] = _dtype(args, previous, local)
+    chosen["dtype"] = _dtype(args, previous, local, resolve_model(chosen["model"], chosen["revision"]).family)
     if chosen["deterministic"] and args.tokens_per_batch is not None:
         raise OptionError("--tokens-per-batch: deterministic batches have a size of their own; leave it out")
     check_keep_columns(tuple(chosen["keep_columns"]))
@@ -183,11 +191,13 @@ def _full_path(model: str) -> str:
     return os.path.abspath(model) if os.path.isdir(model) else model
 
 
-def _dtype(args: argparse.Namespace, previous: Manifest | None, local: bool) -> str:
+def _dtype(args: argparse.Namespace, previous: Manifest | None, local: bool, family: str) -> str:
     if args.dtype not in (None, "auto"):
         return args.dtype
     if previous is not None:
         return previous.space.dtype
+    if family in FLOAT32_ONLY:
+        return "float32"
     if args.accelerator:
         return "bfloat16"
     if not local:

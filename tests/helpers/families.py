@@ -1,12 +1,14 @@
 """A tiny model with random weights of every family of transformers' `AutoModel` that takes token ids."""
 
 import inspect
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import nn
 from transformers import CONFIG_MAPPING, MODEL_MAPPING, PreTrainedConfig, PreTrainedTokenizerFast
@@ -38,7 +40,8 @@ _SIZES: dict[str, Any] = {
         ("mamba_n_heads", "n_mamba_heads", "num_encoder_attention_heads", "num_decoder_attention_heads"), 4
     ),
     **dict.fromkeys(("mamba_d_state", "state_size", "mamba_d_head", "mamba_dt_rank", "time_step_rank"), 16),
-    **dict.fromkeys(("sliding_window", "window_size", "local_attention", "attention_window", "index_topk"), 8),
+    **dict.fromkeys(("sliding_window", "window_size", "local_attention", "attention_window"), 8),
+    "index_topk": LONGEST,  # of more tokens than that, rounding alone decides which of nearly equal ones are seen
     **dict.fromkeys(("chunk_size", "mamba_chunk_size", "attention_chunk_size"), 8),
     **dict.fromkeys(("n_group", "topk_group", "num_expert_group"), 1),
     **dict.fromkeys(("hidden_size_per_layer_input", "pronunciation_embed_dim", "shape_embed_dim"), 8),
@@ -59,30 +62,45 @@ def text_families() -> list[str]:
 
 def _takes_token_ids(name: str) -> bool:
     try:
-        return "input_ids" in inspect.signature(_model_class(name).forward).parameters
+        return "input_ids" in inspect.signature(model_class(name).forward).parameters
     except (ImportError, ValueError):
         return False
 
 
-def _model_class(name: str) -> Any:
+def model_class(name: str) -> Any:
+    """The class that `AutoModel` takes for a family, of an encoder-decoder with one for its encoder that one."""
     if name in MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES:
         return getattr(transformers, MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES[name])
     found = MODEL_MAPPING[CONFIG_MAPPING[name]]
     return found[0] if isinstance(found, list | tuple) else found
 
 
-def save_family(name: str, folder: Path, padding_side: str = "right") -> Path:
+def save_family(name: str, folder: Path) -> None:
     """A model of the family and its tokenizer, saved by transformers; `NotMadeError` where that cannot be."""
-    tokenizer = word_tokenizer(padding_side)
+    tokenizer = word_tokenizer()
     try:
-        model = make_model(name)
-        model.save_pretrained(folder)
+        make_model(name).save_pretrained(folder)
     except NotMadeError:
         raise
-    except Exception as error:
+    except Exception as error:  # configs raise every kind for sizes that do not fit each other
         raise NotMadeError(f"{type(error).__name__}: {first_line(error)}") from error
     tokenizer.save_pretrained(folder)
-    return folder
+
+
+def save_config_alone(name: str, folder: Path) -> None:
+    """The family's config and a tokenizer, with weights that are none."""
+    try:
+        tiny_config(name).save_pretrained(folder)
+    except Exception as error:
+        raise NotMadeError(f"{type(error).__name__}: {first_line(error)}") from error
+    word_tokenizer().save_pretrained(folder)
+    save_file({"none": torch.zeros(1)}, folder / "model.safetensors")
+
+
+def turn_padding(folder: Path, side: str) -> None:
+    """Have the folder's tokenizer pad on this side."""
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "padding_side": side}))
 
 
 def first_line(error: BaseException) -> str:
@@ -93,7 +111,7 @@ def first_line(error: BaseException) -> str:
 def make_model(name: str, **changes: Any) -> nn.Module:
     """A seeded random model in eval mode."""
     config = tiny_config(name, **changes)
-    kind = _model_class(name)
+    kind = model_class(name)
     with torch.device("meta"):
         size = sum(weight.numel() for weight in kind._from_config(config).parameters())
     if size > MOST_PARAMETERS:
@@ -125,7 +143,7 @@ def _shrunk(kind: type[PreTrainedConfig], sizes: Mapping[str, Any], always: Any 
     return kind(**{**inner, **named})
 
 
-def word_tokenizer(padding_side: str = "right") -> PreTrainedTokenizerFast:
+def word_tokenizer() -> PreTrainedTokenizerFast:
     """One token a word, `<s>` before and `</s>` behind a text."""
     vocabulary = {token: number for number, token in enumerate([*SPECIAL, *WORDS])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
@@ -135,9 +153,7 @@ def word_tokenizer(padding_side: str = "right") -> PreTrainedTokenizerFast:
     )
     names = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
     names |= {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, padding_side=padding_side, model_max_length=LONGEST - 4, **names
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=LONGEST - 4, **names)
 
 
 # What some families want besides, or in another way; None: as the family has it.
@@ -157,10 +173,15 @@ OWN: dict[str, dict[str, Any]] = {
     "deberta-v2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False},
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 1},
     "dots3_note_text": {"rope_parameters": None},
-    "falcon_h1": {**_MAMBA, "mamba_d_ssm": None},
+    "falcon_h1": {**_MAMBA, "mamba_d_ssm": 128},
     "funnel": {"num_hidden_layers": None, "n_layer": None, "num_layers": None, "block_sizes": [1, 1, 1], "d_head": 16},
     "gemma3n_text": {"num_kv_shared_layers": 1, "layer_types": ["sliding_attention", "full_attention"] * 2}
-    | {"num_hidden_layers": 4, "laurel_rank": 4, "vocab_size_per_layer_input": 41, "activation_sparsity_pattern": 0.0}
+    | {
+        "num_hidden_layers": 4,
+        "laurel_rank": 4,
+        "vocab_size_per_layer_input": 41,
+        "activation_sparsity_pattern": [0.0] * 4,
+    }
     | {"layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]},
     "gemma4_text": {"vocab_size_per_layer_input": 41, "global_head_dim": 16},
     "gemma4_unified_text": {"vocab_size_per_layer_input": 41, "global_head_dim": 16},
@@ -172,6 +193,7 @@ OWN: dict[str, dict[str, Any]] = {
     "gptj": {"rotary_dim": 8},
     "granitemoehybrid": {**_MAMBA, **_HYBRID},
     "hunyuan_vl_text": {"head_dim": 16},
+    "hrm_text": {"initializer_range": 0.05},
     "ibert": {"max_position_embeddings": LONGEST + 2},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "kimi_linear": _HYBRID,
@@ -181,13 +203,13 @@ OWN: dict[str, dict[str, Any]] = {
         "max_decoder_position_embeddings": LONGEST,
     },
     "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv"], "num_dense_layers": 1},
+    "layoutlmv3": {"coordinate_size": 10, "shape_size": 12},
+    "lilt": {"hidden_size": 48},
     "longformer": {"attention_window": [8, 8, 8]},
     "longt5": {"local_radius": 3, "global_block_size": 4},
     "luke": {"entity_vocab_size": 10, "entity_emb_size": 8},
     "mamba2": {"num_heads": 4, "head_dim": 32, "n_groups": 1},
-    "mra": {"max_position_embeddings": 128, "approx_mode": "full"},
     "neomme": {"embedding_rank": 8, "sliding_window": None},
-    "nystromformer": {"num_landmarks": 8, "segment_means_seq_len": 64},
     "prophetnet": {"num_hidden_layers": None, "n_layer": None, "num_layers": None},
     "qwen2_vl_text": _SECTIONS,
     "qwen2_5_vl_text": _SECTIONS,

@@ -73,7 +73,9 @@ class Forward:
         return None if self._bare is None else self._bare(batch.lengths - self._bare_length)
 
 
-def _make_runner(files: ModelFiles, models: ByLength, tokenizer: TextTokenizer, needs: Needs) -> tuple[Runner, Together]:
+def _make_runner(
+    files: ModelFiles, models: ByLength, tokenizer: TextTokenizer, needs: Needs
+) -> tuple[Runner, Together]:
     """A pass over the blocks, and which texts may share a batch.
 
     The pass without padding for the BERT family where it agrees with the model's own, else that one.

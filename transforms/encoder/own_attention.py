@@ -39,7 +39,7 @@ def listen(block: nn.Module, listener: Listener, time_first: bool = False) -> No
     `time_first`, [T, T, B, heads]. Raises `OptionError` where neither is possible.
     """
     attention: Any = _attention_of(block)
-    if "output_attentions" in inspect.signature(attention.forward).parameters:
+    if not _is_exchangeable(attention) and "output_attentions" in inspect.signature(attention.forward).parameters:
         attention.register_forward_pre_hook(_ask_for_probabilities, with_kwargs=True)
         order = (2, 3, 0, 1) if time_first else (0, 1, 2, 3)
         attention.register_forward_hook(lambda _, __, output: _read(output[-1].permute(order), listener))
@@ -52,6 +52,12 @@ def listen(block: nn.Module, listener: Listener, time_first: bool = False) -> No
     attention.own_attention_of = (listener, usual)
     if NAME not in ALL_ATTENTION_FUNCTIONS:
         ALL_ATTENTION_FUNCTIONS.register(NAME, _listen_and_attend)
+
+
+def _is_exchangeable(attention: nn.Module) -> bool:
+    """Whether the module looks its attention function up in the library's table, whatever else it takes."""
+    names = inspect.unwrap(type(attention).forward).__code__.co_names
+    return "ALL_ATTENTION_FUNCTIONS" in names and hasattr(attention, "config")
 
 
 def _attention_of(block: nn.Module) -> nn.Module:
@@ -80,12 +86,23 @@ def _listen_and_attend(module: Any, query: Tensor, key: Tensor, value: Tensor, m
 
     def of_head(head: int) -> Tensor:
         parts = [_added(part, head - 1) for part in (mask, bias) if part is not None]
+        parts += [_later_hidden(query.shape[2], query.device)] if _hides_later(module, mask, kwargs) else []
         added = reduce(torch.add, parts) if parts else None
         return own_attention(query[:, head - 1], key[:, head - 1], scaling, added)
 
     listener(of_head)
     eager: Any = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
     return ALL_ATTENTION_FUNCTIONS.get_interface(usual, eager)(module, query, key, value, mask, **kwargs)
+
+
+def _hides_later(module: Any, mask: Any, kwargs: Any) -> bool:
+    """Whether tokens see none after them although no mask says so: some functions are told so by a flag."""
+    told = kwargs.get("is_causal")
+    return mask is None and bool(getattr(module, "is_causal", False) if told is None else told)
+
+
+def _later_hidden(tokens: int, device: torch.device) -> Tensor:
+    return torch.full((tokens, tokens), -torch.inf, device=device).triu(1)
 
 
 def _added(part: Tensor, head: int) -> Tensor:

@@ -54,7 +54,7 @@ class PackedRunner:
             short = length <= _SHORT
             part = qkv[start:stop].float() if short else qkv[start:stop]
             query, key, value = part.view(texts, length, 3, self._weights.heads, -1).permute(2, 0, 3, 1, 4)
-            attended = _attend_short(query, key, value) if short else F.scaled_dot_product_attention(query, key, value)
+            attended = (_attend_short if short else _attend_long)(query, key, value)
             mixed[start:stop].view(texts, length, self._weights.heads, -1).copy_(attended.transpose(1, 2))
         return mixed
 
@@ -63,6 +63,11 @@ class PackedRunner:
         if memory is None or memory.shape[0] < rows:
             memory = self._scratch.mixed = torch.zeros(rows, columns, dtype=dtype)
         return memory[:rows]
+
+
+def _attend_long(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """softmax(q k' / sqrt(d)) v; each [n, heads, T, d], by the fused kernel."""
+    return F.scaled_dot_product_attention(query, key, value)
 
 
 def _attend_short(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from transforms.space.model_files import ModelFiles
 
 # Between them they reach every branch of the passes without padding: widths below that of a register, below and above
 # the length at which attention changes, and a run of two texts of one length.
-LENGTHS = (50, 20, 5, 5, 2)
+LENGTHS = (50, 20, 5, 5)
 # How far rounding takes a state, as a part of the text's largest one; a wrong position or branch goes ten times as far.
 _ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-8}
 _ROUNDING_16_BIT = 0.05
@@ -92,8 +92,9 @@ class Probe:
         return found
 
     def _unfit(self, reason: str) -> UnfitModelError:
-        narrow = "use another model" if self._runner.dtype == torch.float32 else "say --dtype float32"
-        return UnfitModelError(f"{self._files.folder}: {self._files.family}: {reason}; {narrow}")
+        dtype = self._runner.dtype
+        mend = "; use another model" if dtype == torch.float32 else f" in {dtype}; say --dtype float32"
+        return UnfitModelError(f"{self._files.folder}: {self._files.family}: {reason}{mend}")
 
     def _batch(self, lengths: Sequence[int]) -> Batch:
         """Texts of these lengths, cut to the model's positions, no two alike."""

@@ -27,7 +27,7 @@ class ModelOptions:
         """The space of the vectors of `encoder(pooler)`, before any calibration."""
         files = resolve_model(self.model, self.revision)
         said = files.as_exported({"pooler": pooler, "prompt": None, "max_tokens": self.max_tokens})
-        dtype = resolve_dtype(self.dtype, resolve_device(self.device).type)
+        dtype = resolve_dtype(self.dtype, resolve_device(self.device).type, files.family)
         return resolve_space(files, **said, normalize=False, dtype=dtype)
 
     def encoder(self, pooler: str) -> Encoder:

@@ -1,6 +1,6 @@
 """Embedding spaces: everything that a vector depends on, and its hash. Standard library only."""
 
-from transforms.space.dtypes import DTYPES, native_dtype, resolve_dtype
+from transforms.space.dtypes import DTYPES, FLOAT32_ONLY, native_dtype, resolve_dtype
 from transforms.space.hashing import canonical_json, row_hash, row_hashes, sha256_file, sha256_text
 from transforms.space.identity import Space, resolve_space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
@@ -9,6 +9,7 @@ from transforms.space.spec import PoolerPart, PoolerSpec, parse_pooler
 __all__ = [
     "DEFAULT_MODEL",
     "DTYPES",
+    "FLOAT32_ONLY",
     "ModelFiles",
     "PoolerPart",
     "PoolerSpec",

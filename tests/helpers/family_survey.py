@@ -1,0 +1,196 @@
+"""Every family through the encoder, against the library's own model one text at a time, and the table of what came out.
+
+`python tests/helpers/family_survey.py FAMILY ...` prints the verdicts of some families.
+"""
+
+import copy
+import inspect
+import sys
+import tempfile
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from helpers.families import (
+    WORDS,
+    NotMadeError,
+    first_line,
+    model_class,
+    save_config_alone,
+    save_family,
+    text_families,
+    turn_padding,
+)
+from transformers import AutoTokenizer
+
+from transforms.encoder import Encoder
+from transforms.encoder.probe import Together
+from transforms.errors import OptionError
+
+LENGTHS = (3, 1, 28, 10, 0, 10, 50, 16, 58, 85, 3)
+TEXTS = [" ".join(WORDS[(7 * row + k * k) % len(WORDS)] for k in range(n)) for row, n in enumerate(LENGTHS)]
+TOLERANCE = 1e-5
+SHARING = {
+    Together.PACKED: "without padding",
+    Together.PADDED: "padded",
+    Together.EQUAL: "texts of one length",
+    Together.ALONE: "one text a batch",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a family: `equal`, `wrong`, `refused` or `not made`; the reason, or how its texts share a batch.
+
+    `dtype` is what `--dtype auto` comes to where a processor computes in bfloat16.
+    """
+
+    family: str
+    result: str
+    detail: str
+    dtype: str = ""
+
+
+def survey(family: str) -> Verdict:
+    """Make the family and compare; texts of all lengths in batches and alone, its tokenizer padding on both sides."""
+    with tempfile.TemporaryDirectory() as root:
+        folder = Path(root) / family
+        try:
+            save_family(family, folder)
+        except NotMadeError as error:
+            return _refused_by_config(family, folder, str(error))
+        try:
+            expected = reference(family, folder)
+        except Exception as error:  # models raise every kind for inputs that they miss
+            return _without_reference(family, folder, error)
+        return _compare(family, folder, expected)
+
+
+def _compare(family: str, folder: Path, expected: np.ndarray) -> Verdict:
+    sharing = ""
+    for side in ("left", "right"):
+        turn_padding(folder, side)
+        try:
+            encoder = load(folder)
+        except OptionError as error:
+            return Verdict(family, "refused", reason(error, folder))
+        worst = max(error_of(vectors, expected) for vectors in several_ways(encoder))
+        sharing = SHARING[encoder._together]
+        if worst > TOLERANCE:
+            return Verdict(family, "wrong", f"{sharing}, {side}: {worst:.0e}")
+    return Verdict(family, "equal", sharing, _narrow(folder, sharing))
+
+
+def load(folder: Path, dtype: str = "float32", **options: object) -> Encoder:
+    """A mean pooler on the CPU, vectors as long as they are."""
+    return Encoder.load(str(folder), pooler="mean", dtype=dtype, device="cpu", normalize=False, **options)
+
+
+def several_ways(encoder: Encoder) -> list[np.ndarray]:
+    """The vectors of all texts: together, in smaller batches, and one text at a time."""
+    together = encoder.encode(TEXTS)
+    encoder.tokens_per_batch = 120
+    smaller = encoder.encode(TEXTS)
+    return [together, smaller, np.stack([encoder.encode(text) for text in TEXTS])]
+
+
+def reference(family: str, folder: Path) -> np.ndarray:
+    """The mean of the last states by transformers, each text alone and unpadded, with all inputs it has a name for.
+
+    BigBird changes with the texts that it has seen: every text gets a model of its own.
+    """
+    model = model_class(family).from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    takes = inspect.signature(model.forward).parameters
+    vectors = []
+    for text in TEXTS:
+        inputs = {name: value for name, value in tokenizer(text, return_tensors="pt").items() if name in takes}
+        with torch.inference_mode():
+            vectors.append(_states(copy.deepcopy(model), inputs).double().mean(0).numpy())
+    return np.stack(vectors)
+
+
+def _states(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    try:
+        return model(**inputs).last_hidden_state[0]
+    except Exception:
+        if not model.config.is_encoder_decoder:
+            raise
+        return model.get_encoder()(**inputs).last_hidden_state[0]
+
+
+def error_of(found: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference, as a part of the largest component; infinite where a number is none."""
+    error = np.abs(found - expected).max() / np.abs(expected).max()
+    return float(error) if np.isfinite(error) else np.inf
+
+
+def _narrow(folder: Path, sharing: str) -> str:
+    """The dtype by default where there is bfloat16; that one has to share batches as float32 does."""
+    try:
+        encoder = load(folder, "bfloat16")
+    except OptionError:
+        return "float32"
+    assert SHARING[encoder._together] == sharing, (
+        f"{folder.name}: {encoder._together} in bfloat16, {sharing} in float32"
+    )
+    assert np.isfinite(encoder.encode(TEXTS)).all()
+    return "bfloat16"
+
+
+def _refused_by_config(family: str, folder: Path, why: str) -> Verdict:
+    """A model that is too much to make may be refused for what its config.json says."""
+    try:
+        save_config_alone(family, folder)
+        load(folder)
+    except OptionError as error:
+        if "config.json" in str(error):
+            return Verdict(family, "refused", reason(error, folder))
+    except NotMadeError:
+        pass
+    return Verdict(family, "not made", why)
+
+
+def _without_reference(family: str, folder: Path, error: Exception) -> Verdict:
+    """A model that transformers cannot run on a text alone has to be refused."""
+    try:
+        load(folder)
+    except OptionError as refusal:
+        return Verdict(family, "refused", reason(refusal, folder))
+    return Verdict(family, "wrong", f"transformers cannot run it ({first_line(error)}), the encoder does")
+
+
+def reason(error: Exception, folder: Path) -> str:
+    """The message without the folder's name."""
+    return first_line(error).replace(str(folder), "").lstrip("/: ")
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    """All verdicts as the rows of three Markdown tables."""
+    lines = [f"Surveyed with transformers {transformers.__version__}: {len(verdicts)} families.", ""]
+    parts = (("equal", "batches", "`--dtype auto`"), ("refused", "because", ""), ("not made", "because", ""))
+    for result, second, third in parts:
+        rows = sorted((v for v in verdicts if v.result == result), key=lambda v: v.family)
+        lines += [f"## {result.capitalize()} ({len(rows)})", ""]
+        lines += [f"| family | {second} |" + (f" {third} |" if third else ""), "|---" * (3 if third else 2) + "|"]
+        for row in rows:
+            lines.append(f"| `{row.family}` | {_cell(row.detail)} |" + (f" {row.dtype} |" if third else ""))
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore")
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    for name in sys.argv[1:] or text_families():
+        print(*vars(survey(name)).values(), sep="\t", flush=True)
