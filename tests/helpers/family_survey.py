@@ -115,12 +115,15 @@ def reference(family: str, folder: Path) -> np.ndarray:
 
 
 def _states(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The last states; of an encoder-decoder that wants more than a text the encoder's, without a cache if need be."""
     try:
         return model(**inputs).last_hidden_state[0]
     except Exception:
-        if not model.config.is_encoder_decoder:
+        if model.config.is_encoder_decoder:
+            return model.get_encoder()(**inputs).last_hidden_state[0]
+        if not getattr(model.config, "use_cache", False):
             raise
-        return model.get_encoder()(**inputs).last_hidden_state[0]
+        return model(**inputs, use_cache=False).last_hidden_state[0]
 
 
 def error_of(found: np.ndarray, expected: np.ndarray) -> float:

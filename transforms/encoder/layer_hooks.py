@@ -130,6 +130,7 @@ class LayerHooks:
         self._pass.start()
         layers = model(**inputs, output_hidden_states=True).hidden_states
         self._deepest = deepest
+        _check_finite(model, [*layers, *heads.values()])
         found = self.run(model, inputs)
         for layer in self._needs.layers:
             if len(layers) != self._layers + 1 or not torch.allclose(found.layers[layer], layers[layer], atol=1e-3):
@@ -140,6 +141,12 @@ class LayerHooks:
             # bfloat16 rounds scores to 3 digits; another head or a missing bias is off by far more
             if not torch.allclose(found.heads[block, head], expected, rtol=0.05, atol=5e-3):
                 raise UnfitModelError(f"{type(model).__name__}: head {block}-{head} cannot be read; use another pooler")
+
+
+def _check_finite(model: Any, states: list[Tensor]) -> None:
+    if not all(bool(torch.isfinite(state).all()) for state in states):
+        mend = "; use another model" if model.dtype == torch.float32 else f" in {model.dtype}; say --dtype float32"
+        raise UnfitModelError(f"{model.name_or_path}: its states are not finite{mend}")
 
 
 def _probe(model: nn.Module) -> dict[str, Tensor]:

@@ -56,7 +56,7 @@ class Probe:
     @torch.inference_mode()
     def together(self) -> Together:
         """Which texts the model's own pass may take at once; `UnfitModelError` where it takes none."""
-        mixed, equal = self._batch((5, 2)), self._batch((5, 5))
+        mixed, equal = self._batch((50, 5, 2)), self._batch((5, 5))
         alone = self._alone(mixed)
         if self._runner.takes_padding and self._takes(mixed, alone):
             return Together.PADDED

@@ -144,7 +144,7 @@ def test_a_text_without_a_token_is_an_error_with_its_place(tmp_path):
     assert np.abs(encoder.encode(["dog", "cat"])).max() > 0
 
 
-@pytest.mark.parametrize("family", ["deberta", "mra", "fnet", "xlnet"])
+@pytest.mark.parametrize("family", sorted(dtypes.FLOAT32_ONLY))
 def test_a_family_without_bfloat16_runs_in_float32_unless_bfloat16_is_asked_for(tmp_path, monkeypatch, family):
     save_family(family, tmp_path)
     monkeypatch.setattr(dtypes, "native_dtype", lambda device="auto": "bfloat16")
@@ -164,7 +164,9 @@ def test_a_model_that_fails_in_bfloat16_is_loaded_in_float32_unless_bfloat16_is_
 
     monkeypatch.setattr(PaddedRunner, "run", fails)
     assert _load(tiny["albert"], dtype="auto").space.dtype == "float32"
-    with pytest.raises(OptionError, match=r"albert: it cannot run \(mat1 .* dtype\) in torch.bfloat16; say --dtype float32$"):
+    with pytest.raises(
+        OptionError, match=r"albert: it cannot run \(mat1 .* dtype\) in torch.bfloat16; say --dtype float32$"
+    ):
         _load(tiny["albert"], dtype="bfloat16")
 
 
