@@ -1,5 +1,6 @@
 """Night after night: what is carried, what is embedded anew, what a store remembers, and inputs that move meanwhile."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -340,6 +341,28 @@ def test_a_file_that_goes_between_listing_and_planning(
     _once_before(monkeypatch, "transforms.steps.footers.kept_types", path.unlink)
     embed(inputs / "*").failed(1, path)
     assert manifest_of(store) is None
+
+
+def test_rows_of_a_folder_that_cannot_be_listed_are_not_taken_for_deleted(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (inputs / "deep").mkdir()
+    write_lines(inputs / "a.txt", sentences(5))
+    write_lines(inputs / "deep" / "b.txt", sentences(5, 5))
+    embed(inputs / "**.txt").ok()
+    before, scan = (store / "manifest.json").read_bytes(), os.scandir
+
+    def stale(path: object) -> object:
+        if path == str(inputs / "deep"):
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), path)
+        return scan(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", stale)
+        embed(inputs / "**.txt").failed(1, inputs / "deep", "cannot be looked at (Stale file handle)")
+    assert (store / "manifest.json").read_bytes() == before
+    embed(inputs / "**.txt").ok()
+    check_ledger(store, 10, carried=10)
 
 
 def test_after_a_change_the_next_run_keeps_the_units_of_the_other_files(

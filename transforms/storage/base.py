@@ -39,14 +39,18 @@ class Storage(Protocol):
     def match(self, pattern: str) -> list[Entry]:
         """The files that a glob names, sorted by path; `*` stays inside a folder, `**` does not.
 
-        Raises SentenceBeamError for a link to nothing that a glob names: it would be left out unnoticed.
+        Linked folders are followed, but not back into a folder above. Raises SentenceBeamError for what would be left
+        out unnoticed: a link to nothing that a glob names, a folder that cannot be listed.
         """
 
     def below(self, folder: str) -> list[Entry]:
-        """All files below a folder, sorted by path, in one listing; checksums and versions where a listing has them."""
+        """All files below a folder, sorted by path, in one listing; checksums and versions where a listing has them.
+
+        Raises SentenceBeamError where a folder cannot be listed: only what is known not to be there is left out.
+        """
 
     def stat(self, path: str) -> Entry | None:
-        """The file's entry, or None where there is no file."""
+        """The file's entry, or None where there is no file. Raises SentenceBeamError where that cannot be known."""
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
         """A seekable binary reader of the bytes as stored (nothing decompressed); `entry` is the file's, if known.
@@ -87,6 +91,18 @@ def names_of(pattern: str) -> re.Pattern[str]:
     (False, True)
     """
     return re.compile("".join(_translated(found[0], found[1]) for found in GLOB.finditer(pattern)), re.DOTALL)
+
+
+def folders_of(pattern: str) -> re.Pattern[str]:
+    """The folders, each with a final slash, that names of a glob can be in, as a regular expression.
+
+    >>> folders = folders_of("a/*/c.txt")
+    >>> bool(folders.fullmatch("a/b/")), bool(folders.fullmatch("a/b/c/"))
+    (True, False)
+    """
+    pieces = [(found[0], _translated(found[0], found[1])) for found in GLOB.finditer(pattern)]
+    ends = [i for i, (piece, _) in enumerate(pieces, 1) if piece in ("/", "?", "**") or piece.startswith("[")]
+    return re.compile("|".join("".join(part for _, part in pieces[:end]) for end in ends), re.DOTALL)
 
 
 def _translated(piece: str, among: str | None) -> str:

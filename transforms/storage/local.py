@@ -5,14 +5,16 @@ import errno
 import fcntl
 import hashlib
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from transforms.errors import SentenceBeamError
-from transforms.storage.base import Entry, literal_part, names_of
+from transforms.storage.base import Entry, folders_of, literal_part, names_of
 
+ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}  # all others leave open whether there is a file
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
 
 
@@ -22,19 +24,22 @@ class LocalStorage:
     pins = False
 
     def match(self, pattern: str) -> list[Entry]:
-        return [self._entry(path) for path in sorted(_matching(pattern)) if _is_file(path)]
+        if literal_part(pattern) == pattern:
+            entry = self.stat(pattern)
+            return [entry] if entry else []
+        return [entry for path in sorted(_matching(pattern)) if (entry := _listed_file(path))]
 
     def below(self, folder: str) -> list[Entry]:
-        found = (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
         entries = []
-        for path in sorted(found):
-            with contextlib.suppress(FileNotFoundError):  # gone since it was listed
+        for path in sorted(_files_below(folder)):
+            with contextlib.suppress(FileNotFoundError), _named(path):  # gone since it was listed
                 s = os.lstat(path)
                 entries.append(Entry(path, s.st_size, "", "", s.st_mtime))
         return entries
 
     def stat(self, path: str) -> Entry | None:
-        return self._entry(path) if os.path.isfile(path) else None
+        found = _status(path)
+        return _entry(path, found) if found and stat.S_ISREG(found.st_mode) else None
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
         return open(path, "rb")
@@ -86,11 +91,6 @@ class LocalStorage:
             self.delete(path)
             return True
 
-    def _entry(self, path: str) -> Entry:
-        """The file's entry; its version is size, times and inode. Only a hash of the bytes would prove more."""
-        s = os.stat(path)
-        return Entry(path, s.st_size, "", f"{s.st_size}-{s.st_mtime_ns}-{s.st_ctime_ns}-{s.st_ino}", s.st_mtime)
-
     def _write_temporary(self, path: str, data: bytes) -> str:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         temporary = f"{path}.tmp-{uuid.uuid4().hex}"
@@ -113,21 +113,97 @@ class LocalStorage:
             yield
 
 
-def _matching(pattern: str) -> Iterator[str]:
-    """Paths that a pattern names, as Beam matches; unlike there, links to nothing are among those that a glob names."""
-    literal = literal_part(pattern)
-    if literal == pattern:
-        yield from [pattern] if os.path.exists(pattern) else []
-        return
-    matches = names_of(pattern).fullmatch
-    for parent, _, names in os.walk(os.path.dirname(literal)):
-        yield from (path for path in (os.path.join(parent, name) for name in names) if matches(path))
+def _entry(path: str, s: os.stat_result) -> Entry:
+    """The file's entry; its version is size, times and inode. Only a hash of the bytes would prove more."""
+    return Entry(path, s.st_size, "", f"{s.st_size}-{s.st_mtime_ns}-{s.st_ctime_ns}-{s.st_ino}", s.st_mtime)
 
 
-def _is_file(path: str) -> bool:
-    if os.path.islink(path) and not os.path.exists(path):
+def _status(path: str) -> os.stat_result | None:
+    """The status of what a path leads to, None where there is nothing. Raises SentenceBeamError where it is unknown."""
+    with _named(path):
+        try:
+            return os.stat(path)
+        except OSError as error:
+            if error.errno in ABSENT:
+                return None
+            raise
+
+
+def _listed_file(path: str) -> Entry | None:
+    """The entry of a path that a listing had; None where it leads to a folder or is gone since."""
+    found = _status(path)
+    if found is None and os.path.islink(path):
         raise SentenceBeamError(f"{path} is a link to a file that is not there; mend the link or remove it")
-    return os.path.isfile(path)
+    return _entry(path, found) if found and stat.S_ISREG(found.st_mode) else None
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    """Paths of files and links that a pattern names; folders that no name of it can be in are not listed."""
+    matches, enters = names_of(pattern).fullmatch, folders_of(pattern).fullmatch
+    folders = [(os.path.dirname(literal_part(pattern)), frozenset[tuple[int, int]]())]
+    while folders:
+        folder, above = folders.pop()
+        above |= _identity(folder)
+        for entry in _scan(folder):
+            path = os.path.join(folder, entry.name)
+            if not _is_folder(entry):
+                yield from [path] if matches(path) else []
+            elif enters(path + "/") and not (entry.is_symlink() and _identity(path) <= above):
+                folders.append((path, above))
+
+
+def _identity(folder: str) -> frozenset[tuple[int, int]]:
+    """Device and inode of a folder, by which a linked folder that leads back to one above it is known."""
+    found = _status(folder)
+    return frozenset({(found.st_dev, found.st_ino)} if found else ())
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    """Paths of the files and links below a folder; linked folders are left alone."""
+    folders = [folder]
+    while folders:
+        parent = folders.pop()
+        for entry in _scan(parent):
+            path = os.path.join(parent, entry.name)
+            if not _is_folder(entry):
+                yield path
+            elif not entry.is_symlink():
+                folders.append(path)
+
+
+def _scan(folder: str) -> list[os.DirEntry[str]]:
+    """What a folder holds, nothing where there is none. Raises SentenceBeamError where it cannot be listed."""
+    with _named(folder):
+        try:
+            with os.scandir(folder or ".") as entries:
+                return list(entries)
+        except OSError as error:
+            if error.errno in ABSENT:
+                return []
+            raise
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether a name is a folder or a link to one. Raises SentenceBeamError where that is unknown."""
+    if not entry.is_symlink():
+        with _named(entry.path):
+            return entry.is_dir()
+    found = _status(entry.path)
+    return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+@contextlib.contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Errors of the system as one line with the path; FileNotFoundError as it is."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise SentenceBeamError(
+            f"{path} cannot be looked at ({error.strerror}), so what is there is unknown; mend its permissions or the "
+            "mount, or name other files"
+        ) from error
 
 
 def _sync_folder(path: str) -> None:

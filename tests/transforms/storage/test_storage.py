@@ -1,10 +1,12 @@
 """Storage: write once, replace only what was read, on local disk and through Beam's filesystems."""
 
+import errno
 import io
+import os
 import re
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -200,8 +202,6 @@ def test_many_files_are_removed_at_once(root: str) -> None:
 
 
 def test_a_local_listing_says_when_a_file_was_written(tmp_path: Path) -> None:
-    import os
-
     (tmp_path / "a").write_text("x")
     os.utime(tmp_path / "a", (5, 7))
     assert [entry.modified for entry in LocalStorage().below(str(tmp_path))] == [7]
@@ -215,6 +215,74 @@ def test_a_link_to_nothing_is_named_where_a_pattern_names_it(tmp_path: Path, pat
         LocalStorage().match(str(tmp_path / pattern))
     assert [Path(entry.path).name for entry in LocalStorage().match(str(tmp_path / "a*"))] == ["a.txt"]
     assert LocalStorage().match(str(tmp_path / "b.txt")) == []
+
+
+UNKNOWN = [errno.EACCES, errno.EIO, errno.ESTALE]
+
+
+@pytest.mark.parametrize("code", UNKNOWN)
+@pytest.mark.parametrize("list_files", [lambda place, folder: place.match(f"{folder}/**.txt"), LocalStorage.below])
+def test_a_folder_that_cannot_be_listed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, list_files: Callable[..., list[storage.Entry]]
+) -> None:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "a.txt").write_text("x")
+    (tmp_path / "in" / "deep" / "b.txt").write_text("x")
+    _failing(monkeypatch, "scandir", str(tmp_path / "in" / "deep"), code)
+    with pytest.raises(SentenceBeamError, match=r"in/deep cannot be looked at"):
+        list_files(LocalStorage(), str(tmp_path / "in"))
+
+
+@pytest.mark.parametrize("code", UNKNOWN)
+def test_a_file_whose_status_cannot_be_had_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    path = tmp_path / "b.txt"
+    path.write_text("x")
+    _failing(monkeypatch, "stat", str(path), code)
+    for act in (lambda: LocalStorage().stat(str(path)), lambda: LocalStorage().match(f"{tmp_path}/*")):
+        with pytest.raises(SentenceBeamError, match=r"b\.txt cannot be looked at"):
+            act()
+
+
+def test_what_went_away_since_it_was_listed_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "deep").mkdir()
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("x")
+    _failing(monkeypatch, "stat", str(tmp_path / "b.txt"), errno.ENOENT)
+    _failing(monkeypatch, "scandir", str(tmp_path / "deep"), errno.ENOENT)
+    assert [Path(entry.path).name for entry in LocalStorage().match(f"{tmp_path}/**")] == ["a.txt"]
+
+
+def _failing(monkeypatch: pytest.MonkeyPatch, call: str, at: str, code: int) -> None:
+    """Let one of the system's calls fail for one path."""
+    real = getattr(os, call)
+
+    def failing(path: object, *args: object, **options: object) -> object:
+        if path == at:
+            raise OSError(code, os.strerror(code), at)
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(os, call, failing)
+
+
+def test_only_folders_that_a_pattern_leads_into_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("a/x", "lost+found"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "a" / "x" / "1.txt").write_text("x")
+    _failing(monkeypatch, "scandir", str(tmp_path / "lost+found"), errno.EACCES)
+    for pattern, found in {"*.txt": [], "a/*/*.txt": ["1.txt"], "a**": ["1.txt"], "[ab]/?/1.txt": ["1.txt"]}.items():
+        assert [Path(entry.path).name for entry in LocalStorage().match(f"{tmp_path}/{pattern}")] == found
+
+
+def test_linked_folders_are_followed_and_never_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a.txt").write_text("x")
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "in" / "deep" / "up").symlink_to(tmp_path / "in")
+    (tmp_path / "elsewhere" / "self").symlink_to(tmp_path / "elsewhere")
+    for pattern in ("**.txt", "*/*.txt"):
+        found = [entry.path for entry in LocalStorage().match(f"{tmp_path}/in/{pattern}")]
+        assert found == [f"{tmp_path}/in/link/a.txt"]
 
 
 def test_links_to_files_are_matched_and_folders_are_not(tmp_path: Path) -> None:
@@ -259,8 +327,6 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytes
 
 
 def test_local_version_sees_an_edit_of_equal_length_with_its_time_put_back(tmp_path: Path) -> None:
-    import os
-
     path = tmp_path / "a.txt"
     path.write_text("one")
     before, times = LocalStorage().stat(str(path)), path.stat()
