@@ -587,7 +587,7 @@ def _renamed(nights: Nights, run: Any, units: Any) -> Iterator[Any]:
 def test_a_step_longer_than_a_lease_lasts_keeps_its_run_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, work: type
 ) -> None:
-    root, job = str(tmp_path), IndexUpdateJob(str(tmp_path), "a-run", 8)
+    root, job = str(tmp_path), IndexUpdateJob(str(tmp_path), "a-run", 8, "ip")
     lease.acquire(root, replace(lease.Lease.of_this_process("a-run", "FlinkRunner", "job", False), renewed=0.0))
     assert not lease.is_alive(root, "a-run")
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
