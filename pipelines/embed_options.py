@@ -56,6 +56,12 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
         help="rejected rows allowed before the run fails (default: 0.01)",
     )
     out.add_argument(
+        "--max-deletes",
+        type=options.fraction,
+        metavar="FRACTION",
+        help="rows by which the store may shrink before the run fails; 1 allows all (default: 0.5)",
+    )
+    out.add_argument(
         "--max-drift",
         type=options.distance,
         metavar="X",

@@ -54,7 +54,13 @@ DEFAULTS: dict[str, Any] = {
     "limit": None,
 }
 # Remembered too, but change no row beyond its rounding.
-GATES: dict[str, Any] = {"max_rejects": 0.01, "price_per_hour": None, "deterministic": False, "query_prompt": None}
+GATES: dict[str, Any] = {
+    "max_rejects": 0.01,
+    "max_deletes": 0.5,
+    "price_per_hour": None,
+    "deterministic": False,
+    "query_prompt": None,
+}
 PACKAGES = ("sentence-beam", "apache-beam", "torch", "transformers", "tokenizers", "pyarrow", "faiss-cpu", "faiss-gpu")
 
 
@@ -114,6 +120,8 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run_id: str, lo
         previous=previous.run if previous else None,
         version=previous.version if previous else None,
         max_rejects=chosen["max_rejects"],
+        max_deletes=chosen["max_deletes"],
+        previous_rows=previous.data["rows"]["written"] if previous and args.limit is None else 0,
         price_per_hour=chosen["price_per_hour"],
         generation=_generation(args, previous),
         canary=previous.data.get("canary") if previous is not None and not args.reembed else None,

@@ -21,7 +21,7 @@ from transforms.space import row_hash
 from transforms.store import open_store
 
 pytestmark = pytest.mark.usefixtures("cached_beam_options")
-OPTIONS = ("--keep-columns", "lang", "--dtype", "float32", "--unit-tokens", 120, "--max-rejects", 1)
+OPTIONS = ("--keep-columns", "lang", "--dtype", "float32", "--unit-tokens", 120, "--max-rejects", 1, "--max-deletes", 1)
 OWN_IDS = ("--id-column", "id")
 NIGHTS = st.lists(st.lists(st.sampled_from(CHANGES), max_size=4), min_size=1, max_size=3)
 LONG = st.lists(st.lists(st.sampled_from(CHANGES), max_size=8), min_size=3, max_size=8)

@@ -161,7 +161,7 @@ def test_a_runner_that_does_not_exist(embed: Run, glob: Path, store: Path) -> No
     ("option", "value"),
     [
         ("--limit", "0"), ("--limit", "-3"), ("--limit", "ten"), ("--max-rejects", "2"), ("--max-rejects", "nan"),
-        ("--max-rejects", "1%"), ("--unit-tokens", "0"), ("--unit-tokens", "1.5k"), ("--tokens-per-batch", "many"),
+        ("--max-rejects", "1%"), ("--max-deletes", "-1"), ("--unit-tokens", "0"), ("--unit-tokens", "1.5k"), ("--tokens-per-batch", "many"),
         ("--max-tokens", "0"), ("--truncate-dim", "-1"), ("--format", "csv"), ("--dtype", "int8"), ("--device", "tpu"),
         ("--partition", "rows"), ("--precision", "int1"),
     ],

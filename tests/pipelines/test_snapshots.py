@@ -39,7 +39,7 @@ def test_an_older_snapshot_is_read_by_every_reader(run: Run, embed: Run, inputs:
     embed(inputs / "*", "--index", "Flat").ok()
     first, ids = manifest_of(store)["run"], ids_of(store)
     write_parquet(inputs / "a.parquet", ["something else"])
-    embed(inputs / "*").ok()
+    embed(inputs / "*", "--max-deletes", 1).ok()
     assert len(run("files", "--store", store, "--snapshot", first).ok().out.split()) == 1
     assert "6 rows" in run("verify", "--store", store, "--snapshot", first).ok().out
     for extra in ([], ["--exact"]):
@@ -74,7 +74,7 @@ def test_history_has_a_line_for_each_run(run: Run, embed: Run, inputs: Path, sto
     embed(inputs / "*", "--index", "Flat").ok()
     write_lines(inputs / "a.txt", ["", *sentences(2)])
     embed(inputs / "*").failed(3)
-    embed(inputs / "*", "--max-rejects", 0.5).ok()
+    embed(inputs / "*", "--max-rejects", 0.5, "--max-deletes", 1).ok()
     run("index", "--store", store).ok()
     head, *lines = run("history", "--store", store).ok().out.splitlines()
     assert head.split() == [
@@ -196,7 +196,7 @@ def test_the_report_of_nights(run: Run, embed: Run, inputs: Path, store: Path) -
     )
 
     (inputs / "a.parquet").unlink()
-    embed(inputs / "*").ok()
+    embed(inputs / "*", "--max-deletes", 1).ok()
     assert {name: report_of(store)[name] for name in ("added", "changed", "deleted")} == {
         "added": 0, "changed": 0, "deleted": 20,
     }  # fmt: skip

@@ -19,8 +19,9 @@ from transforms.errors import OptionError, SentenceBeamError
 from transforms.steps.footers import check_types, read_footers
 from transforms.steps.job import EmbedJob
 from transforms.store.carry import content_of
+from transforms.store.commit import check_deletes
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.plan import PlannedFile, write_plan
+from transforms.store.plan import PlannedFile, rows_at_most, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.units import ShardsPresent
 
@@ -64,9 +65,15 @@ def begin(planned: list[PlannedFile], job: EmbedJob) -> Iterator[UnitRecord | Pl
 
 
 def to_read(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
-    """All files with their spans. Raises OptionError where their text is more than this process may group in memory."""
+    """All files with their spans.
+
+    Raises OptionError where their text is more than this process may group in memory, DataGateError where they have too
+    few rows after the last snapshot.
+    """
     planned = read_footers(planned, job)
     check_types(planned, job)
+    if (rows := rows_at_most(planned)) is not None:
+        check_deletes(job.run, rows)
     text = BYTES_PER_TOKEN * sum(span.tokens for item in planned for span in item.spans)
     if job.text_limit is not None and text > job.text_limit:
         raise OptionError(
@@ -129,6 +136,11 @@ def record(found: list[PlannedFile | Span | Problem], job: EmbedJob) -> Iterator
         for item in sorted((i for i in found if isinstance(i, PlannedFile)), key=lambda item: item.file.relative)
     ]
     everything = [span for item in files for span in item.spans]
+    try:
+        check_deletes(job.run, sum(span.rows or 0 for span in everything))
+    except SentenceBeamError as error:
+        yield Problem.of(error)
+        return
     buckets = buckets_for(everything, job)
     write_plan(job.root, job.run.id, files, buckets)
     progress.planned(sum(span.tokens for span in everything))

@@ -13,8 +13,9 @@ from transforms.steps.content import ToCount
 from transforms.steps.footers import check_types, read_footer
 from transforms.steps.job import EmbedJob
 from transforms.store.carry import carry_renamed, of_files_read
+from transforms.store.commit import check_deletes
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.plan import PlannedFile, write_plan
+from transforms.store.plan import PlannedFile, rows_at_most, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.units import ShardsPresent
 
@@ -126,13 +127,18 @@ def _whole_plan(found: list[Any], job: EmbedJob) -> tuple[list[PlannedFile], lis
 
 
 def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
-    """Files sorted by relative path, each once, cut to the run's limit; raises OptionError where two do not fit."""
+    """Files sorted by relative path, each once, cut to the run's limit.
+
+    Raises OptionError where two do not fit, DataGateError where they have too few rows after the last snapshot.
+    """
     check_distinct([item.file for item in planned])
     once = {item.file.path: item for item in sorted(planned, key=lambda item: (item.file.relative, item.file.path))}
     files = list(once.values())
     if job.carry and job.columns.id is not None and not job.by_content:
         files = with_renamed(files, job)
     check_types(files, job)
+    if not job.by_content and (rows := rows_at_most(files)) is not None:
+        check_deletes(job.run, rows)
     return _limited(files, job.limit) if job.limit is not None else files
 
 

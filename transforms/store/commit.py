@@ -25,8 +25,8 @@ class Run:
 
     `previous` is the run whose snapshot it replaces, `version` that manifest's version (None: the store is new);
     `generation` counts how often the whole store was embedded again; `canary` is the last manifest's entry, `ranges`
-    what the manifest says of them, if known. `leased` says that the run took the store's lease, and so must still have
-    it in the end.
+    what the manifest says of them, if known. `previous_rows` are the last snapshot's, of which the fraction
+    `max_deletes` may go. `leased` says that the run took the store's lease, and so must still have it in the end.
     """
 
     root: str
@@ -41,6 +41,8 @@ class Run:
     previous: str | None = None
     version: str | None = None
     max_rejects: float = 0.01
+    max_deletes: float = 1.0
+    previous_rows: int = 0
     price_per_hour: float | None = None
     generation: int = 0
     canary: dict[str, str] | None = None
@@ -67,7 +69,7 @@ class Run:
 def settle(run: Run, units: list[UnitRecord], problems: list[Problem]) -> tuple[RecordedPlan, list[UnitRecord], Ledger]:
     """The plan, all units of the snapshot (carried ones included) and their sums, once every check has passed.
 
-    Raises the error that the first problem is, LedgerError, or DataGateError for too many rejected rows.
+    Raises the error that the first problem is, LedgerError, or DataGateError for too many rows rejected or deleted.
     """
     if problems:
         raise min(problems, key=lambda p: (p.exit_code, p.message)).error()
@@ -84,7 +86,18 @@ def settle(run: Run, units: list[UnitRecord], problems: list[Problem]) -> tuple[
             f"{ledger.rejected} of {ledger.read} rows rejected, more than --max-rejects {run.max_rejects:g} "
             f"allows; see {storage.join(run.root, 'rejects')}, mend the input or raise the limit"
         )
+    check_deletes(run, ledger.written)
     return plan, everything, ledger
+
+
+def check_deletes(run: Run, rows: int) -> None:
+    """Raise DataGateError where so many rows are too few after those of the last snapshot; ids play no part in it."""
+    deleted = run.previous_rows - rows
+    if deleted > run.max_deletes * run.previous_rows:
+        raise DataGateError(
+            f"{deleted} of the {run.previous_rows} rows of {run.root} would be deleted, more than --max-deletes "
+            f"{run.max_deletes:g} allows; see whether all input is there, or say --max-deletes 1 to let it through"
+        )
 
 
 def _once(units: list[UnitRecord]) -> list[UnitRecord]:

@@ -56,6 +56,15 @@ class PlannedFile:
         return spans + [(span, 0) for span in _carried_spans(name, self.carried)]
 
 
+def rows_at_most(planned: Iterable[PlannedFile]) -> int | None:
+    """The rows of all files, those that may be rejected included; None where a file's are not known."""
+    items = list(planned)
+    read = [span.rows for item in items for span in item.spans]
+    if None in read:
+        return None
+    return sum(filter(None, read)) + sum(unit.rows for item in items for unit in item.carried)
+
+
 def _carried_spans(file: str, units: tuple[UnitRecord, ...]) -> list[PlannedSpan]:
     spans: dict[str, list[UnitRecord]] = {}
     for unit in sorted(units, key=lambda u: u.range[0]):
