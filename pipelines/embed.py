@@ -10,7 +10,7 @@ from pipelines import beam_flags, command, engines
 from pipelines.embed_options import parser
 from pipelines.progress import watched
 from pipelines.resolve import Resolved, holding_lease, resolve
-from pipelines.summary import print_summary
+from pipelines.summary import summary
 from pipelines.writing import Writer, recorded, result_of, writing
 from transforms import storage
 from transforms.beam import BuildIndex, Commit, Embed, Plan
@@ -38,7 +38,7 @@ def _embed(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
             resolved = resolve(args, standing, run_id, local)
         result = run_embed(holding_lease(resolved), args, writer)
     if result is not None:
-        print_summary(resolved, result)
+        print("\n".join(summary(resolved, result)))
 
 
 def run_embed(resolved: Resolved, args: argparse.Namespace, writer: Writer) -> Result | None:

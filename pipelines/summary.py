@@ -11,11 +11,6 @@ from transforms.store import layout
 from transforms.store.runs import Result
 
 
-def print_summary(resolved: Resolved, result: Result) -> None:
-    """The closing summary on stdout."""
-    print("\n".join(summary(resolved, result)))
-
-
 def summary(resolved: Resolved, result: Result) -> list[str]:
     """Rows and how they came by their vectors, speed, padding, losses, recall, paths; one fact a line."""
     n, root, job = result.ledger, resolved.job.root, resolved.job

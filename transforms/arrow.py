@@ -1,12 +1,21 @@
 """Columns of Arrow as arrays of numpy, and back; and Parquet files that are in memory already."""
 
+import io
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 HASH_BYTES = 16  # of a row hash
+
+
+def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
+    """The bytes of a Parquet file of the table; `options` as `pyarrow.parquet.write_table` has them."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue()
 
 
 def table_of(data: bytes, columns: Sequence[str] | None = None) -> pa.Table:

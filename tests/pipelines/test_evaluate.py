@@ -8,7 +8,8 @@ import pytest
 from helpers.commands import Run
 from scipy import stats
 
-from transforms.calibration import cosines, load_calibration
+from transforms.calibration import load_calibration
+from transforms.calibration.quality import cosines
 from transforms.encoder import Encoder
 
 PAIRS = [

@@ -167,7 +167,7 @@ class EmbedPieceFn(EmbedFn):
 
     def process(self, grouped: tuple[tuple[str, int], Iterable[bytes]]) -> Iterator[Any]:
         (name, _), blocks = grouped
-        yield from self.embed(name, partial(read_piece, grouped[0], list(blocks)))
+        yield from self.embed(name, partial(piece_unit, grouped[0], list(blocks)))
 
 
 def one_by_one(job: EmbedJob, units: Units, tell: Callable[[str], None]) -> None:
@@ -175,8 +175,3 @@ def one_by_one(job: EmbedJob, units: Units, tell: Callable[[str], None]) -> None
     fn = EmbedFn(job, Shared())
     fn.setup()
     fn.embed_one_by_one(units, tell)
-
-
-def read_piece(key: tuple[str, int], blocks: list[bytes]) -> Iterator[UnitRows]:
-    """The one unit that a piece of a heavy bucket is."""
-    yield piece_unit(key, blocks)

@@ -18,13 +18,6 @@ CARRIED = "carried"
 Outputs = Mapping[type, str]  # the output that results of a type go to; all others go to the main one
 
 
-def by_type(items: Iterable[Any], outputs: Outputs) -> Iterator[Any]:
-    """The items, each tagged with the output of its type."""
-    for item in items:
-        tag = outputs.get(type(item))
-        yield item if tag is None else TaggedOutput(tag, item)
-
-
 def flat_map(function: Callable[..., Iterable[Any]], *arguments: Any, outputs: Outputs, main: str) -> Any:
     """A step that gives each element's results to outputs by their type."""
     step = beam.FlatMap(_call_by_type, function, outputs, *arguments)
@@ -34,7 +27,10 @@ def flat_map(function: Callable[..., Iterable[Any]], *arguments: Any, outputs: O
 def _call_by_type(
     element: Any, function: Callable[..., Iterable[Any]], outputs: Outputs, *arguments: Any
 ) -> Iterator[Any]:
-    return by_type(function(element, *arguments), outputs)
+    """The results, each tagged with the output of its type."""
+    for item in function(element, *arguments):
+        tag = outputs.get(type(item))
+        yield item if tag is None else TaggedOutput(tag, item)
 
 
 class Together(beam.PTransform):

@@ -225,6 +225,6 @@ class Group:
         return f"{self.buckets.name(bucket)}.{k}", bucket
 
 
-def piece_unit(key: tuple[str, int], blocks: Iterable[bytes]) -> UnitRows:
-    """One piece of a heavy bucket."""
-    return unit_rows(*key, unpack([data for data in blocks if data]))
+def piece_unit(key: tuple[str, int], blocks: Iterable[bytes]) -> Iterator[UnitRows]:
+    """The one unit that a piece of a heavy bucket is."""
+    yield unit_rows(*key, unpack([data for data in blocks if data]))

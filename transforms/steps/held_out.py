@@ -5,14 +5,12 @@ over all other rows, so their true neighbours are kept in a file of the index: f
 that changes few rows.
 """
 
-import io
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from transforms.arrow import as_hashes, as_keys, hash_column, table_of
+from transforms.arrow import as_hashes, as_keys, hash_column, parquet_bytes, table_of
 from transforms.index import held_out_keys, sample_threshold, select
 
 HELD_OUT = 1000
@@ -82,10 +80,8 @@ class KnownQueries:
             "gains": _lists(self.gains, len(self.crowded)),
             "positions": _lists(self.positions, len(self.crowded)),
         }
-        sink = io.BytesIO()
         metadata = {"depth": str(depth)}
-        pq.write_table(pa.table(columns).replace_schema_metadata(metadata), sink, compression="zstd")
-        return sink.getvalue()
+        return parquet_bytes(pa.table(columns).replace_schema_metadata(metadata), compression="zstd")
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "KnownQueries":

@@ -5,6 +5,7 @@ Ranges travel, vectors do not: every shard is read once for its ranges, and once
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 from transforms import storage
@@ -51,11 +52,7 @@ def measure(unit: UnitRecord, root: str) -> Measured:
 
 
 def _ranges(path: str) -> Ranges:
-    parts = [Ranges.of(as_matrix(batch.column(0))) for batch in read_shard(path, ["embedding"])]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total.merge(part)
-    return total
+    return reduce(Ranges.merge, (Ranges.of(as_matrix(batch.column(0))) for batch in read_shard(path, ["embedding"])))
 
 
 def keep(measured: Measured, run: Run) -> Iterator[RangesRecord | Problem]:

@@ -115,6 +115,12 @@ def _translated(piece: str, among: str | None) -> str:
     return f"[\\{among}]" if among.startswith("^") else f"[{among}]"
 
 
+def bucket_and_name(url: str) -> tuple[str, str]:
+    """The bucket and the object's name in a URL such as gs://bucket/name."""
+    bucket, _, name = url.partition("://")[2].partition("/")
+    return bucket, name
+
+
 def absolute(path: str) -> str:
     """The path as workers see it: absolute where it is local, as given (without a final slash) elsewhere."""
     return os.path.abspath(os.path.expanduser(path)) if is_local(path) else path.rstrip("/")

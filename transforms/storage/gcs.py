@@ -24,7 +24,7 @@ from google.cloud.storage import Client
 from google.cloud.storage.retry import DEFAULT_RETRY
 
 from transforms.errors import InputChangedError, SentenceBeamError
-from transforms.storage.base import Entry, literal_part, names_of
+from transforms.storage.base import Entry, bucket_and_name, literal_part, names_of
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.ranged import RangedReader
 
@@ -84,7 +84,7 @@ class GcsStorage:
         return self._delete(path, int(version))
 
     def _listed(self, prefix: str) -> list[Entry]:
-        bucket, start = _split(prefix)
+        bucket, start = bucket_and_name(prefix)
         with _refusals_explained(prefix, missing=True):
             blobs = _client().list_blobs(bucket, prefix=start, fields=FIELDS, retry=DEFAULT_RETRY)
             found = [_entry(blob) for blob in blobs if not blob.name.endswith("/")]
@@ -118,11 +118,6 @@ class GcsStorage:
         return True
 
 
-def _split(path: str) -> tuple[str, str]:
-    bucket, _, name = path.removeprefix("gs://").partition("/")
-    return bucket, name
-
-
 def _entry(blob: Any) -> Entry:
     path, updated = f"gs://{blob.bucket.name}/{blob.name}", blob.updated
     return Entry(path, int(blob.size), blob.crc32c, str(blob.generation), updated.timestamp() if updated else 0.0)
@@ -140,14 +135,14 @@ def _part(path: str, blob: Any, start: int, stop: int) -> bytes:
 
 
 def _blob(path: str, generation: int | None = None) -> Any:
-    bucket, name = _split(path)
+    bucket, name = bucket_and_name(path)
     with _refusals_explained(path):
         return _client().bucket(bucket).blob(name, generation=generation)
 
 
 def _existing(path: str) -> Any:
     """The object with its properties, None where there is no object."""
-    bucket, name = _split(path)
+    bucket, name = bucket_and_name(path)
     with _refusals_explained(path):
         return _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY)
 
@@ -174,7 +169,7 @@ def _new_client(process: int, emulator: str | None) -> Any:
 @contextlib.contextmanager
 def _refusals_explained(path: str, missing: bool = False) -> Iterator[None]:
     """Refusals raised as one line that says what mends them; `missing` where a 404 can only mean the bucket."""
-    bucket = f"gs://{_split(path)[0]}"
+    bucket = f"gs://{bucket_and_name(path)[0]}"
     try:
         yield
     except Forbidden as error:

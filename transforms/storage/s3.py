@@ -17,7 +17,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from botocore.exceptions import BotoCoreError, ClientError
 
 from transforms.errors import SentenceBeamError
-from transforms.storage.base import Entry, literal_part, names_of
+from transforms.storage.base import Entry, bucket_and_name, literal_part, names_of
 from transforms.storage.beam_filesystem import BeamStorage
 from transforms.storage.beam_options import filesystem_options
 
@@ -39,7 +39,7 @@ class S3Storage(BeamStorage):
         return _listed(folder.rstrip("/") + "/")
 
     def stat(self, path: str) -> Entry | None:
-        bucket, key = _split(path)
+        bucket, key = bucket_and_name(path)
         try:
             with _refusals_explained(path):
                 return _entry(bucket, _client().get_object_metadata(GetRequest(bucket, key)))
@@ -62,18 +62,13 @@ class S3Storage(BeamStorage):
         return self.stat(path) is not None
 
     def _write(self, path: str, data: bytes) -> None:
-        bucket, key = _split(path)
+        bucket, key = bucket_and_name(path)
         with _refusals_explained(path):
             _client().client.put_object(Bucket=bucket, Key=key, Body=data)
 
 
-def _split(path: str) -> tuple[str, str]:
-    bucket, _, key = path.removeprefix("s3://").partition("/")
-    return bucket, key
-
-
 def _listed(prefix: str) -> list[Entry]:
-    bucket, start = _split(prefix)
+    bucket, start = bucket_and_name(prefix)
     found: list[Entry] = []
     request = ListRequest(bucket, start)
     while True:

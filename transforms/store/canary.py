@@ -4,15 +4,13 @@ A library, a processor or a damaged file can change vectors without any field of
 """
 
 import hashlib
-import io
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from transforms import storage
-from transforms.arrow import as_matrix, fixed_size, table_of
+from transforms.arrow import as_matrix, fixed_size, parquet_bytes, table_of
 from transforms.errors import SentenceBeamError
 from transforms.store import layout
 
@@ -53,10 +51,8 @@ class Canary:
 
     def to_bytes(self) -> bytes:
         """The Parquet file of the texts and their vectors."""
-        sink = io.BytesIO()
         table = pa.table({"text": pa.array(self.texts, pa.string()), "pooled": fixed_size(self.pooled)})
-        pq.write_table(table, sink, write_page_checksum=True)
-        return sink.getvalue()
+        return parquet_bytes(table, write_page_checksum=True)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Canary":

@@ -4,16 +4,14 @@ A null shard means a deleted row. A segment's file is never written again; its l
 of it is deleted or its shard is rewritten.
 """
 
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from transforms.arrow import table_of
+from transforms.arrow import parquet_bytes, table_of
 
 SCHEMA = pa.schema(
     [
@@ -58,9 +56,7 @@ class Moves:
 
 def to_bytes(table: pa.Table) -> bytes:
     """The bytes of a locator table's file."""
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd", row_group_size=100_000)
-    return sink.getvalue()
+    return parquet_bytes(table, compression="zstd", row_group_size=100_000)
 
 
 def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:

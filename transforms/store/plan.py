@@ -1,16 +1,14 @@
 """The plan on record: every file and span of a run, written before anything is embedded."""
 
-import io
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from transforms import storage
-from transforms.arrow import table_of
+from transforms.arrow import parquet_bytes, table_of
 from transforms.corpus import InputFile, Span
 from transforms.corpus.buckets import Buckets
 from transforms.store import layout
@@ -95,10 +93,8 @@ def write_plan(root: str, run: str, files: Iterable[PlannedFile], buckets: Bucke
     """Record a run's plan in its folder; `buckets` where these are the units."""
     schema = SCHEMA.with_metadata({BUCKETS: json.dumps(asdict(buckets))} if buckets else None)
     table = pa.Table.from_pylist([row for file in files for row in _table_rows(file)], schema=schema)
-    sink = io.BytesIO()
-    pq.write_table(table, sink)
     path = storage.join(root, layout.plan(run))
-    storage.storage_of(path).put_if_absent(path, sink.getvalue())
+    storage.storage_of(path).put_if_absent(path, parquet_bytes(table))
 
 
 def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import hashlib
-import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from transforms import storage
-from transforms.arrow import as_matrix, fixed_size, table_of
+from transforms.arrow import as_matrix, fixed_size, parquet_bytes, table_of
 from transforms.corpus import Rejected, UnitRows
 from transforms.errors import OptionError, SentenceBeamError, first_line
 from transforms.space import Space
@@ -178,14 +177,12 @@ def _parquet(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:
 
     Vectors of whole numbers are delta-encoded: plain, Parquet has none of less than four bytes.
     """
-    sink = io.BytesIO()
     vectors = [name for name in vector_columns if name in table.column_names]
     compression = {name: "zstd" for name in _leaves(table.schema.remove_metadata())}
     compression.update({f"{name}.list.element": "none" for name in vectors})
     whole = [name for name in vectors if pa.types.is_integer(table.schema.field(name).type.value_type)]
-    pq.write_table(
+    return parquet_bytes(
         table,
-        sink,
         row_group_size=ROW_GROUP_ROWS,
         data_page_size=PAGE_BYTES,
         use_dictionary=False,
@@ -194,15 +191,12 @@ def _parquet(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:
         write_page_checksum=True,
         write_statistics=[name for name in table.column_names if name not in vectors],
     )
-    return sink.getvalue()
 
 
 @functools.lru_cache(64)
 def _leaves(schema: pa.Schema) -> list[str]:
     """Parquet paths of all leaf columns, found by writing an empty table."""
-    sink = io.BytesIO()
-    pq.write_table(schema.empty_table(), sink)
-    leaves = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
+    leaves = pq.ParquetFile(pa.BufferReader(parquet_bytes(schema.empty_table()))).schema
     return [leaves.column(i).path for i in range(len(leaves))]
 
 
