@@ -13,6 +13,8 @@ from transforms.encoder import Embedded, Encoder
 from transforms.steps import load_encoder
 from transforms.steps.job import EmbedJob
 
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
+
 
 @pytest.fixture
 def glob(inputs: Path) -> Path:
