@@ -5,17 +5,14 @@ import difflib
 from collections.abc import Sequence
 
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, _BeamArgumentParser
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.runner import create_runner
 from apache_beam.transforms.resources import parse_resource_hints
 
 from pipelines import engines
-from pipelines.options import RUNNER, Parser, check_text
+from pipelines.beam_parser import beam_parser
+from pipelines.options import RUNNER, check_text
 from transforms.errors import OptionError
-
-
-class _BeamParser(Parser, _BeamArgumentParser):
-    """Beam's own flags, with mistakes as ours are."""
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, PipelineOptions]:
@@ -26,7 +23,7 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argpars
         args, rest = parser.parse_known_args(ours)
     except OptionError as error:
         raise OptionError(_misspelt(parser, ours) or str(error)) from error
-    _, unknown = _beam_parser().parse_known_args(rest)
+    _, unknown = beam_parser().parse_known_args(rest)
     if unknown:
         raise OptionError(_unknown(parser, unknown[0]))
     options = PipelineOptions([*rest, *after])
@@ -52,19 +49,6 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
     return argv[:at], argv[at + 1 :]
 
 
-def _beam_parser() -> argparse.ArgumentParser:
-    parser = _BeamParser(allow_abbrev=False, add_help=False)
-    for options in sorted(_subclasses(PipelineOptions), key=lambda cls: cls.__name__):
-        if "_add_argparse_args" in vars(options):
-            options._add_argparse_args(parser)  # type: ignore[attr-defined]
-    return parser
-
-
-def _subclasses(cls: type) -> set[type]:
-    direct: list[type] = cls.__subclasses__()
-    return {*direct, *(sub for found in direct for sub in _subclasses(found))}
-
-
 def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
     if not flag.startswith("-"):
         return f"unknown argument {flag} (a pattern needs quotes in the shell); see --help"
@@ -76,7 +60,7 @@ def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
 def _misspelt(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
     """What to say of a flag that nobody knows and is nearly one of ours; it is why another one is missing."""
     flags = [text.split("=")[0] for text in argv if text.startswith("--")]
-    beam = _beam_parser()._option_string_actions
+    beam = beam_parser()._option_string_actions
     strange = [flag for flag in flags if flag not in parser._option_string_actions and flag not in beam]
     told = (_unknown(parser, flag) for flag in strange)
     return next((line for line in told if "did you mean" in line), None)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipelines import command, heat_map, options
-from pipelines.output import check_file
+from pipelines import command, options, pictures
+from pipelines.output import aligned, check_file
 from transforms.calibration import Calibration, check_space
 from transforms.errors import OptionError
 from transforms.evaluation.pairs_file import ScoredPairs, read_pairs
@@ -82,13 +82,13 @@ def _evaluate(args: argparse.Namespace) -> None:
     tasks = read_tasks(args.task)
     poolers, grid = expand(args)
     if grid and args.output:
-        heat_map.check_installed()
+        pictures.check_installed()
     rows = list(evaluate(args, tasks, poolers))
     print(table(rows))
     if args.output:
         write(args.output, rows)
         if grid:
-            heat_map.draw(args.output, rows, [task.name for task in tasks], grid)
+            pictures.draw_heads(args.output, rows, [task.name for task in tasks], grid)
 
 
 def read_tasks(words: list[str]) -> list[Task]:
@@ -189,7 +189,7 @@ def finite(value: float) -> float | None:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """One line for each task, pooler, calibration and dimension."""
-    lines = [HEADS]
+    lines = []
     for row in (r for r in rows if r["subset"] == "all"):
         same = [r for r in rows if all(r[k] == row[k] for k in ("task", "pooler", "calibration", "dim"))]
         by = {r["subset"]: r["spearman"] for r in same[:3]}
@@ -197,10 +197,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         numbers += [row[name] for name in ("uniformity", "alignment", "mean_cosine")]
         cells = ["-" if value is None else f"{value:.2f}" for value in numbers]
         lines.append((row["task"], row["pooler"], row["calibration"] or "-", str(row["dim"]), str(row["n"]), *cells))
-    widths = [max(len(line[i]) for line in lines) for i in range(len(HEADS))]
-    left = [[cell.ljust(width) for cell, width in zip(line[:3], widths[:3], strict=True)] for line in lines]
-    right = [[cell.rjust(width) for cell, width in zip(line[3:], widths[3:], strict=True)] for line in lines]
-    return "\n".join("  ".join([*a, *b]) for a, b in zip(left, right, strict=True))
+    return "\n".join(aligned(HEADS, lines, frozenset(HEADS[3:])))
 
 
 def write(path: str, rows: list[dict[str, Any]]) -> None:

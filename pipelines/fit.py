@@ -8,7 +8,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, command, engines, fit_picture, options
+from pipelines import beam_flags, command, engines, options, pictures
 from pipelines.progress import watched
 from transforms import storage
 from transforms.beam.fit import FitCalibration
@@ -190,10 +190,10 @@ def _number(value: float | None, form: str) -> str:
 
 def _picture(found: dict[str, Any], output: str) -> str:
     """Draw the fit beside the calibration, where that can be done here; gives where, or what it needs."""
-    if not fit_picture.is_installed():
+    if not pictures.is_installed():
         return "none: it needs matplotlib, pip install 'sentence-beam[report]'"
     path = storage.join(output, PICTURE)
-    storage.overwrite(path, fit_picture.draw(found))
+    storage.overwrite(path, pictures.draw_fit(found))
     return path
 
 

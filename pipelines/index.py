@@ -2,27 +2,21 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options
-from pipelines.resolve import versions
 from pipelines.summary import index_lines
 from pipelines.writing import recorded, result_of, writing
 from transforms.beam import BuildIndex, Commit, IndexRequest
-from transforms.corpus import InputFile
 from transforms.errors import OptionError
 from transforms.space import resolve_model
+from transforms.steps.from_snapshot import carried_units, record_plan, run_like
 from transforms.store import open_store
 from transforms.store.commit import Run
-from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.plan import PlannedFile, write_plan
-from transforms.store.records import UnitRecord, carried
 from transforms.store.run_ids import new_run
-from transforms.store.runs import now
 
 
 def parser() -> argparse.ArgumentParser:
@@ -81,47 +75,6 @@ def with_metric(run: Run) -> Run:
     except OptionError:  # the model is elsewhere by now
         metric = "cosine"
     return replace(run, options={**run.options, "metric": metric})
-
-
-def run_like(manifest: Manifest, run_id: str) -> Run:
-    """A run that writes a snapshot like the current one."""
-    data = manifest.data
-    return Run(
-        root=manifest.root,
-        id=run_id,
-        space=data["space"],
-        partition=data["partition"],
-        unit_tokens=data["unit_tokens"],
-        globs=tuple(data["input"]["globs"]),
-        options=data["options"],
-        versions=versions(),
-        started=now(),
-        previous=manifest.run,
-        version=manifest.version,
-        generation=data.get("generation", 0),
-        canary=data.get("canary"),
-        ranges=data.get("ranges"),
-        price_per_hour=data["options"].get("price_per_hour"),
-        max_rejects=1.0,  # these rows passed the gate the night they came in
-        leased=True,
-    )
-
-
-def carried_units(run_id: str, root: str) -> Iterator[UnitRecord]:
-    """A snapshot's units, read by the worker that hands them out: a graph that held them would grow with the store."""
-    manifest = read_manifest(root, run_id)
-    yield from (carried(unit) for unit in (manifest.units if manifest else ()))
-
-
-def record_plan(manifest: Manifest, run_id: str) -> None:
-    """The plan of a run that carries everything over."""
-    planned = []
-    for file in manifest.files:
-        units = tuple(carried(unit) for unit in manifest.units if unit.file == file["path"])
-        names = {"path": file["source"], "relative": file["path"], "compression": ""}
-        known = {name: file[name] for name in ("format", "size", "checksum", "version")}
-        planned.append(PlannedFile(InputFile(**names, **known), carried=units))
-    write_plan(manifest.root, run_id, planned, manifest.buckets)
 
 
 main = command.main(parser, _index, beam_flags.parse)

@@ -1,9 +1,9 @@
-"""Tables that a command writes into a file of its user's, instead of printing them."""
+"""Tables, as a command prints them or writes them into a file of its user's."""
 
 import json
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -52,7 +52,7 @@ def write_tables(path: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> No
         raise
 
 
-def aligned(heads: tuple[str, ...], rows: list[tuple[str, ...]], right: frozenset[str] = frozenset()) -> list[str]:
+def aligned(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: frozenset[str] = frozenset()) -> list[str]:
     """Lines of a table whose columns are as wide as they have to be; those in `right` are set flush right."""
     columns = [[head, *(row[i] for row in rows)] for i, head in enumerate(heads)]
     widths = [max(map(len, column)) for column in columns]
@@ -64,3 +64,9 @@ def aligned(heads: tuple[str, ...], rows: list[tuple[str, ...]], right: frozense
         ]
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def excerpt(text: object) -> str:
+    """A text on one line, cut after 80 characters; empty for None."""
+    line = " ".join(str(text or "").split())
+    return line if len(line) <= 80 else line[:79] + "…"

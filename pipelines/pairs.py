@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from pipelines import command, options
-from pipelines.output import check_output, write_rows
+from pipelines.output import aligned, check_output, excerpt, write_rows
 from pipelines.progress import watched
-from pipelines.search import excerpt
 from transforms import progress, storage
 from transforms.corpus import Columns, match_inputs, plan_file, read_span
 from transforms.corpus.files import check_distinct
@@ -168,12 +167,11 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Rank and score, ids in full, and the texts cut to the line, one below the other."""
     if not rows:
         return "no pairs"
-    width = max(len("id"), *(len(row[name]) for row in rows for name in ("id_1", "id_2")))
-    lines = [f"rank  score   {'id':<{width}}  text"]
+    lines = []
     for row in rows:
-        lines.append(f"{row['rank']:<4}  {row['score']:.4f}  {row['id_1']:<{width}}  {excerpt(row['text_1'])}")
-        lines.append(f"{'':14}{row['id_2']:<{width}}  {excerpt(row['text_2'])}")
-    return "\n".join(line.rstrip() for line in lines)
+        lines.append((str(row["rank"]), f"{row['score']:.4f}", row["id_1"], excerpt(row["text_1"])))
+        lines.append(("", "", row["id_2"], excerpt(row["text_2"])))
+    return "\n".join(aligned(("rank", "score", "id", "text"), lines))
 
 
 main = command.main(parser, _pairs)

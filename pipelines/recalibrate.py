@@ -2,26 +2,24 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options
-from pipelines.index import record_plan, run_like
 from pipelines.summary import index_lines
 from pipelines.writing import recorded, result_of, writing
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.beam.recalibrate import Recalibrate
 from transforms.calibration import Calibration, check_space
+from transforms.steps.from_snapshot import record_plan, run_like, units_of
 from transforms.steps.recalibrate import RecalibrateJob
 from transforms.store import open_store
 from transforms.store.calibrations import keep_calibration, read_calibration
 from transforms.store.commit import Run
-from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.manifest import Manifest
 from transforms.store.precision import fitting
-from transforms.store.records import UnitRecord
 from transforms.store.run_ids import new_run
 from transforms.store.runs import Result
 
@@ -76,12 +74,6 @@ def build(pipeline: beam.Pipeline, manifest: Manifest, run: Run, raises: bool = 
         request = IndexRequest(**manifest.data["index"]["request"])
         known.append((made.units, made.problems) | "Index" >> BuildIndex(run, request))
     return tuple(known) | "Commit" >> Commit(run, raises)
-
-
-def units_of(run_id: str, root: str) -> Iterator[UnitRecord]:
-    """A snapshot's units."""
-    manifest = read_manifest(root, run_id)
-    yield from manifest.units if manifest else ()
 
 
 def summary(result: Result, calibration: Calibration, root: str) -> list[str]:

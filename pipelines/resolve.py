@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import os
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from transforms.store.calibrations import kept_calibration, read_calibration
 from transforms.store.commit import Run
 from transforms.store.manifest import Manifest
 from transforms.store.precision import fitting, kept_ranges
-from transforms.store.runs import now
+from transforms.store.runs import now, versions
 from transforms.store.shards import check_keep_columns
 
 UNIT_TOKENS = 262_144
@@ -61,7 +60,6 @@ GATES: dict[str, Any] = {
     "deterministic": False,
     "query_prompt": None,
 }
-PACKAGES = ("sentence-beam", "apache-beam", "torch", "transformers", "tokenizers", "pyarrow", "faiss-cpu", "faiss-gpu")
 
 
 @dataclass(frozen=True)
@@ -150,17 +148,6 @@ def holding_lease(resolved: Resolved) -> Resolved:
     """The same run, which has taken the store's lease and is to commit only while it has it."""
     job = replace(resolved.job, run=replace(resolved.job.run, leased=True))
     return replace(resolved, job=job)
-
-
-def versions() -> dict[str, str]:
-    """Installed versions of everything that has a hand in a vector or a file."""
-    found = {}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _as_exported(args: argparse.Namespace) -> argparse.Namespace:

@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from pipelines import command, options
-from pipelines.output import check_output, write_rows
+from pipelines.output import aligned, check_output, excerpt, write_rows
 from transforms.errors import OptionError
 from transforms.store import open_store
 
@@ -62,22 +62,8 @@ def read_queries(path: str) -> list[str]:
 def table(query: str, rows: list[dict[str, Any]], text: str = "text") -> str:
     """Rank, score, id in full, and the column `text` cut to the line, where the store kept it."""
     shown = [(str(row["rank"]), f"{row['score']:.4f}", row["id"], excerpt(row.get(text))) for row in rows]
-    heads = ("rank", "score", "id", "text")
-    widths = [max(len(heads[i]), *(len(line[i]) for line in shown), 0) if shown else len(heads[i]) for i in range(3)]
-    lines = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3]]).rstrip()
-        for line in shown
-    ]
-    head = "  ".join([*(cell.ljust(width) for cell, width in zip(heads, widths, strict=False))])
-    if any(line[3] for line in shown):
-        head += "  text"
-    return "\n".join([f"query: {query}", head.rstrip(), *(lines or ["no rows"])])
-
-
-def excerpt(text: object) -> str:
-    """A text on one line, cut where it is long; nothing for none."""
-    line = " ".join(str(text or "").split())
-    return line if len(line) <= 80 else line[:79] + "…"
+    heads = ("rank", "score", "id", "text" if any(line[3] for line in shown) else "")
+    return "\n".join([f"query: {query}", *aligned(heads, shown), *([] if shown else ["no rows"])])
 
 
 def write_results(path: str, queries: list[str], results: list[list[dict[str, Any]]]) -> None:

@@ -18,6 +18,7 @@ from test_layering import LAYERS
 
 import sentence_beam
 from pipelines import beam_flags, embed_options
+from pipelines.beam_parser import beam_parser
 from pipelines.cli import COMMANDS, main
 from transforms import errors
 from transforms.calibration.spec import CALIBRATIONS
@@ -200,7 +201,7 @@ def test_commands_and_flags_in_prose_are_there(page: Page) -> None:
 
 def test_every_flag_in_prose_is_one_of_a_command_or_of_beam() -> None:
     own = {flag for name in COMMANDS for action in reference.parser_of(name)._actions for flag in action.option_strings}
-    known = own | set(beam_flags._beam_parser()._option_string_actions) | {"--runner"}
+    known = own | set(beam_parser()._option_string_actions) | {"--runner"}
     for page in OF_USERS:
         for span in names(page.prose):
             for flag in re.findall(r"(?<!\S)--[a-z][\w-]*", span):

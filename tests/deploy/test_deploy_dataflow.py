@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.beam_flags import _beam_parser
+from pipelines.beam_parser import beam_parser
 from pipelines.embed_options import parser
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "dataflow"
@@ -27,7 +27,7 @@ def flags() -> dict[str, argparse.Action]:
 
 def test_every_flag_that_takes_a_value_is_a_parameter_and_no_other() -> None:
     assert set(PARAMETERS) == set(flags()) | OF_BEAM
-    assert set(_beam_parser()._option_string_actions) >= {f"--{name}" for name in OF_BEAM}
+    assert set(beam_parser()._option_string_actions) >= {f"--{name}" for name in OF_BEAM}
 
 
 @pytest.mark.parametrize("name", PARAMETERS)

@@ -123,7 +123,7 @@ def test_a_failed_fit_leaves_the_last_calibration(made, fit, tmp_path):
 
 
 def test_without_matplotlib_there_is_no_picture(made, fit, tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.fit_picture.is_installed", lambda: False)
+    monkeypatch.setattr("pipelines.pictures.is_installed", lambda: False)
     made()
     assert "sentence-beam[report]" in fit("standardize").ok().out
     assert not (tmp_path / "c" / "fit.png").exists()

@@ -1,8 +1,9 @@
-"""What is on record of a run: how it ended (`runs/<run>/result.json`, written once), and times as records have them."""
+"""What is on record of a run: its end (`runs/<run>/result.json`, written once), and times and versions in records."""
 
 import json
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from importlib import metadata
 from typing import Any
 
 from transforms import storage
@@ -10,6 +11,7 @@ from transforms.store import layout
 from transforms.store.manifest import to_bytes
 
 COMMITTED = "committed"
+PACKAGES = ("sentence-beam", "apache-beam", "torch", "transformers", "tokenizers", "pyarrow", "faiss-cpu", "faiss-gpu")
 
 
 @dataclass(frozen=True)
@@ -78,3 +80,14 @@ def timestamp(time: str) -> float:
     86400.5
     """
     return datetime.fromisoformat(time).timestamp()
+
+
+def versions() -> dict[str, str]:
+    """The installed versions of the packages that decide vectors and files, by name."""
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

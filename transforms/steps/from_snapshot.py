@@ -1,0 +1,56 @@
+"""Runs over a store as it is, which read no input: their plan, and the units of the snapshot before."""
+
+from collections.abc import Iterator
+
+from transforms.corpus import InputFile
+from transforms.store.commit import Run
+from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.plan import PlannedFile, write_plan
+from transforms.store.records import UnitRecord, carried
+from transforms.store.runs import now, versions
+
+
+def run_like(manifest: Manifest, run_id: str) -> Run:
+    """A run that has the store's lease and writes a snapshot with the space, options and input of the current one."""
+    data = manifest.data
+    return Run(
+        root=manifest.root,
+        id=run_id,
+        space=data["space"],
+        partition=data["partition"],
+        unit_tokens=data["unit_tokens"],
+        globs=tuple(data["input"]["globs"]),
+        options=data["options"],
+        versions=versions(),
+        started=now(),
+        previous=manifest.run,
+        version=manifest.version,
+        generation=data.get("generation", 0),
+        canary=data.get("canary"),
+        ranges=data.get("ranges"),
+        price_per_hour=data["options"].get("price_per_hour"),
+        max_rejects=1.0,  # these rows passed the gate in the run that embedded them
+        leased=True,
+    )
+
+
+def record_plan(manifest: Manifest, run_id: str) -> None:
+    """Write the plan of a run that carries every unit of the snapshot over."""
+    planned = []
+    for file in manifest.files:
+        units = tuple(carried(unit) for unit in manifest.units if unit.file == file["path"])
+        names = {"path": file["source"], "relative": file["path"], "compression": ""}
+        known = {name: file[name] for name in ("format", "size", "checksum", "version")}
+        planned.append(PlannedFile(InputFile(**names, **known), carried=units))
+    write_plan(manifest.root, run_id, planned, manifest.buckets)
+
+
+def units_of(run_id: str, root: str) -> Iterator[UnitRecord]:
+    """The units of a run's snapshot, read by a worker: a graph that held them would grow with the store."""
+    manifest = read_manifest(root, run_id)
+    yield from manifest.units if manifest else ()
+
+
+def carried_units(run_id: str, root: str) -> Iterator[UnitRecord]:
+    """The units of a run's snapshot as records of units that the next run carries over."""
+    return map(carried, units_of(run_id, root))
