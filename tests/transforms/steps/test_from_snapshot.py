@@ -5,7 +5,7 @@ from pathlib import Path
 from helpers.snapshots import night, numbered, run_name
 
 from transforms.steps.from_snapshot import carried_units, record_plan, run_like, units_of
-from transforms.store import open_store
+from transforms.store import lease, open_store
 from transforms.store.commit import finish
 from transforms.store.manifest import read_manifest
 from transforms.store.plan import read_plan
@@ -20,6 +20,7 @@ def test_a_run_that_carries_everything_over_commits_the_same_rows(tmp_path: Path
     record_plan(before, run.id)
     units = list(carried_units(before.run, root))
     assert [unit.path for unit in units] == [unit.path for unit in units_of(before.run, root)]
+    lease.acquire(root, lease.Lease.of_this_process(run.id, "FnApiRunner", run.id, True))
     assert finish(run, units, []).message == "committed"
     after = open_store(root).manifest
     assert (after.run, after.data["previous"]) == (run.id, before.run)
