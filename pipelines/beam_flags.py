@@ -1,4 +1,4 @@
-"""Options of the commands that run a pipeline: ours, and the rest to Beam, an unknown one refused."""
+"""The command line of the commands that run a pipeline: our options, Beam's, and a refusal of all others."""
 
 import argparse
 import difflib
@@ -16,7 +16,7 @@ from transforms.errors import OptionError
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, PipelineOptions]:
-    """Our options and Beam's. Ends with exit status 2 on a flag that neither knows."""
+    """Our options and Beam's. Raises OptionError for a flag that neither knows, and for an unusable runner."""
     check_text(argv)
     ours, after = _split(list(argv))
     try:
@@ -58,16 +58,16 @@ def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
 
 
 def _misspelt(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
-    """What to say of a flag that nobody knows and is nearly one of ours; it is why another one is missing."""
+    """The line for a flag that is nearly one of ours, if there is one: it is why another flag is missing."""
     flags = [text.split("=")[0] for text in argv if text.startswith("--")]
     beam = beam_parser()._option_string_actions
     strange = [flag for flag in flags if flag not in parser._option_string_actions and flag not in beam]
-    told = (_unknown(parser, flag) for flag in strange)
-    return next((line for line in told if "did you mean" in line), None)
+    lines = (_unknown(parser, flag) for flag in strange)
+    return next((line for line in lines if "did you mean" in line), None)
 
 
 def memory(text: str) -> str:
-    """An amount of memory as Beam's resource hints write it."""
+    """An amount of memory as Beam's resource hints take it, such as 16GB."""
     try:
         parse_resource_hints({"min_ram": text})
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""`sentence-beam <command>`: finds the command's module and runs it."""
+"""The console command `sentence-beam`: the list of commands, and the module of the one that is run."""
 
 import gc
 import importlib
@@ -28,7 +28,7 @@ INTERRUPTED = "interrupted; run the same command again to go on"
 
 
 def usage() -> str:
-    """The list of commands."""
+    """The list of commands, as text."""
     lines = [f"  {name:<11} {what}" for name, what in COMMANDS.items()]
     return "\n".join(
         ["usage: sentence-beam COMMAND [OPTIONS]", "", *lines, "", "`sentence-beam COMMAND --help` lists its options."]
@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run() -> int:
-    """`main` in a process of its own, which ends then."""
+    """The exit status of `main`, for a process that ends with it."""
     code = main()
     gc.freeze()  # or Python looks through all that was imported for garbage once more, which takes seconds
     return code

@@ -1,4 +1,4 @@
-"""A command from its arguments to its exit status; whatever goes wrong is one line."""
+"""A command from its arguments to its exit status; an error is one line on stderr."""
 
 import argparse
 import logging
@@ -18,9 +18,9 @@ DEBUG = "SENTENCE_BEAM_DEBUG"
 
 
 def own_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace]:
-    """Our options, for a command that runs no pipeline; flags that are not ours are Beam's, for its filesystems.
+    """The options of a command that runs no pipeline; other flags go to Beam, for its filesystems.
 
-    Raises OptionError on a flag that neither knows.
+    Raises OptionError for a flag that neither knows.
     """
     check_text(argv)
     try:
@@ -42,7 +42,7 @@ def main(
 ) -> Callable[..., int]:
     """The `main` of a command: arguments (None: those of the process) -> exit status; `job` takes what `parse` gives.
 
-    Whatever goes wrong is one line on stderr; the environment variable SENTENCE_BEAM_DEBUG shows the traceback too.
+    An error is one line on stderr; with the environment variable SENTENCE_BEAM_DEBUG its traceback is printed too.
     """
 
     def run(argv: Sequence[str] | None = None) -> int:
@@ -64,20 +64,20 @@ def main(
 
 
 def _one_line(error: BaseException) -> str:
-    """An error as a person needs it: ours as they are, others with what, where, and that a rerun goes on."""
+    """The line for an error: the message of ours; of others the first line, with its type, and that a rerun goes on."""
     text = re.sub(r"\s*\[while running '.*?'\]", "", str(error), flags=re.DOTALL).strip()  # Beam's addition
     if isinstance(error, SentenceBeamError):
         return text
     if isinstance(error, KeyboardInterrupt) or text == "KeyboardInterrupt":
         return INTERRUPTED
     first = text.splitlines()[0] if text else type(error).__name__
-    told = isinstance(error, OSError) or re.match(r"\w+Error: ", first)  # Beam puts some errors into a RuntimeError
-    kind = "" if told else f"{type(error).__name__}: "
+    has_kind = isinstance(error, OSError) or re.match(r"\w+Error: ", first)  # Beam puts some errors into a RuntimeError
+    kind = "" if has_kind else f"{type(error).__name__}: "
     return f"{kind}{first}; finished work is kept, run again to go on ({DEBUG}=1 shows where)"
 
 
 def quiet_logs() -> None:
-    """Only what a person has to act on; libraries' chatter stays out of the terminal."""
+    """Set up logging so that the terminal shows errors alone."""
     handler = logging.StreamHandler()
     handler.setLevel(logging.ERROR)  # Prism's logger has a level of its own
     handler.addFilter(_not_of_an_engine)
@@ -86,5 +86,5 @@ def quiet_logs() -> None:
 
 
 def _not_of_an_engine(record: logging.LogRecord) -> bool:
-    """Beam writes an engine's whole stack traces straight to the root logger."""
+    """Whether a record is no stack trace of an engine, which Beam writes straight to the root logger."""
     return record.module != "portable_runner" or bool(os.environ.get(DEBUG))

@@ -33,16 +33,16 @@ def _embed(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
     local = engines.in_process(beam_options)
     resolved = resolve(args, read_manifest(root), run_id, local)  # a mistake should not touch the store
     with writing(root, run_id, beam_options) as writer:
-        standing = read_manifest(root)
-        if (standing.version if standing else None) != resolved.job.run.version:
-            resolved = resolve(args, standing, run_id, local)
+        current = read_manifest(root)
+        if (current.version if current else None) != resolved.job.run.version:
+            resolved = resolve(args, current, run_id, local)
         result = run_embed(holding_lease(resolved), args, writer)
     if result is not None:
         print("\n".join(summary(resolved, result)))
 
 
 def run_embed(resolved: Resolved, args: argparse.Namespace, writer: Writer) -> Result | None:
-    """Run the pipeline and read how it ended, if it is waited for; raises the error that a failed run's result is."""
+    """Run the pipeline; the result, None where nobody waits for it. Raises the error that a failed run ended with."""
     run = resolved.job.run
     hints = {"accelerator": args.accelerator, "min_ram": args.min_ram}
     if resolved.calibration is not None:
@@ -56,7 +56,7 @@ def run_embed(resolved: Resolved, args: argparse.Namespace, writer: Writer) -> R
 def build(
     pipeline: beam.Pipeline, resolved: Resolved, hints: dict[str, str] | None = None, raises: bool = False
 ) -> beam.PCollection:
-    """The whole graph; gives the one Result. `raises`: a failed run is to be a failed job."""
+    """The whole graph, up to the PCollection of the one Result. `raises` makes a failed run a failed job."""
     job = resolved.job
     globs = pipeline | "Inputs" >> beam.Create(list(job.run.globs))
     planned = globs | "Plan" >> Plan(job)

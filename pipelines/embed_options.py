@@ -12,7 +12,7 @@ WHAT = {
 
 
 def parser(name: str = "embed") -> argparse.ArgumentParser:
-    """The options of `embed` (and of `plan`). None stands for "not given": the store's value, or the default."""
+    """The options of `embed` (and of `plan`). None means "not given": the store's value, else the default."""
     p = options.command(name, WHAT[name])
     what = p.add_argument_group("input (a store remembers format and columns)")
     what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to embed; repeat for more")

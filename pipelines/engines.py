@@ -1,4 +1,4 @@
-"""Engines: what a runner needs that nobody should have to know, and what its failures mean, in one line."""
+"""Engines: the settings that a runner needs and nobody should have to know, and one line for each of its failures."""
 
 import contextlib
 import json
@@ -41,7 +41,7 @@ GPU_THREADS = 2  # an element overlaps reading, encoding and writing by itself; 
 
 REFUSED = "Pipeline has validations errors:"
 
-# What an engine says -> what it means and what mends it. A group of the pattern may be named in the line.
+# A pattern of an engine's messages -> what it means and what mends it. The line may name a group of the pattern.
 MEANINGS = (
     (
         rf"Process died with exit code {NO_PACKAGE}\b|No module named '(?:transforms|pipelines)[^']*'",
@@ -157,7 +157,7 @@ def _prepare_flink(options: PipelineOptions, given: Sequence[str]) -> None:
 
 
 def _slots(master: str) -> int:
-    """Slots of the cluster. Raises OptionError where no Flink answers at the address."""
+    """The number of slots of the cluster. Raises OptionError where no Flink answers at the address."""
     address = master if "://" in master else f"http://{master}"
     try:
         with urllib.request.urlopen(f"{address}/v1/overview", timeout=ANSWER_SECONDS) as answer:
@@ -171,14 +171,14 @@ def _slots(master: str) -> int:
 
 
 def _check_process(portable: PortableOptions) -> None:
-    """The worker launcher: ours, unless another one is named."""
+    """Set the worker launcher, ours unless another one is named. Raises OptionError for a config that is not JSON."""
     if not portable.environment_config and not portable.environment_options:
         portable.environment_config = json.dumps({"command": _launcher()})
     if portable.environment_config:
         try:
             config = json.loads(portable.environment_config)
-            told = {"command": config["command"], "env": {BEAM_WANTED: beam.__version__, **config.get("env", {})}}
-            portable.environment_config = json.dumps({**config, **told})
+            needed = {"command": config["command"], "env": {BEAM_WANTED: beam.__version__, **config.get("env", {})}}
+            portable.environment_config = json.dumps({**config, **needed})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise OptionError(
                 f"--environment_config {portable.environment_config} is not what PROCESS needs; "
@@ -187,13 +187,13 @@ def _check_process(portable: PortableOptions) -> None:
 
 
 def _launcher() -> str:
-    """Where the launcher is on this machine; workers are expected to have it at the same place."""
-    beside = Path(sys.executable).with_name(WORKER)
-    return str(beside) if beside.is_file() else shutil.which(WORKER) or WORKER
+    """The path of the launcher on this machine, which is expected to be its path on workers too."""
+    ours = Path(sys.executable).with_name(WORKER)
+    return str(ours) if ours.is_file() else shutil.which(WORKER) or WORKER
 
 
 def check_shared(options: PipelineOptions, **paths: str) -> None:
-    """Warn where workers on other machines are to read or write a folder of this one; names are options."""
+    """Print a warning where workers on other machines would use local folders; `paths` are by option."""
     local = [f"--{name} {path}" for name, path in paths.items() if storage.is_local(path)]
     if local and not in_process(options):
         print(
@@ -205,7 +205,7 @@ def check_shared(options: PipelineOptions, **paths: str) -> None:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Turn what an engine complains of into one line, where its meaning is known."""
+    """Raise errors of an engine as one line where their meaning is known, and as they are elsewhere."""
     try:
         yield
     except SentenceBeamError:
@@ -220,7 +220,7 @@ def explained() -> Iterator[None]:
 
 
 def meaning(text: str) -> str | None:
-    """What an engine's message means, and what mends it; None for one that nobody foresaw.
+    """The meaning of an engine's message and what mends it; None for an unknown message.
 
     >>> meaning("ModuleNotFoundError: No module named 'transforms.beam'")
     "the workers' Python has no module transforms: install sentence-beam for the interpreter that runs them"

@@ -1,4 +1,4 @@
-"""`sentence-beam evaluate`: how well poolers agree with human similarity scores; one forward pass serves them all."""
+"""`sentence-beam evaluate`: scores of poolers on pairs of sentences, all of them from one forward pass."""
 
 import argparse
 import json
@@ -42,14 +42,14 @@ HEADS = (
 
 @dataclass(frozen=True)
 class Task:
-    """A named task: one or more files that are scored together."""
+    """A named task: one or more files of sentence pairs that are scored together."""
 
     name: str
     files: tuple[ScoredPairs, ...]
 
     @property
     def sentences(self) -> list[str]:
-        """All of its sentences, duplicates kept."""
+        """All sentences of the task, duplicates kept."""
         return [text for pairs in self.files for text in (*pairs.first, *pairs.second)]
 
 
@@ -92,7 +92,7 @@ def _evaluate(args: argparse.Namespace) -> None:
 
 
 def read_tasks(words: list[str]) -> list[Task]:
-    """The tasks that all `--task` name; each name once, as scores are told apart by it."""
+    """The tasks that the values of `--task` name. Raises OptionError for a name that is given twice."""
     tasks = [read_task(word) for word in words]
     names = [task.name for task in tasks]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -102,7 +102,7 @@ def read_tasks(words: list[str]) -> list[Task]:
 
 
 def read_task(word: str) -> Task:
-    """The task that one `--task` names."""
+    """The task that one value of `--task` names. Raises OptionError for a value of another form."""
     name, equals, paths = word.partition("=")
     if not equals or not name or not paths:
         raise OptionError(f"--task {word}: say NAME=PATH, or NAME=PATH,PATH for several files of one task")
@@ -112,7 +112,7 @@ def read_task(word: str) -> Task:
 
 
 def expand(args: argparse.Namespace) -> tuple[list[str], tuple[int, int] | None]:
-    """Poolers as asked for, `ditto:*` as one for each head; and how many blocks and heads that were."""
+    """The poolers, `ditto:*` as one for each head, and the number of blocks and heads for it (None without it)."""
     poolers: list[str] = []
     grid = None
     for spec in args.pooler or ["auto"]:
@@ -128,7 +128,7 @@ def expand(args: argparse.Namespace) -> tuple[list[str], tuple[int, int] | None]
 
 
 def evaluate(args: argparse.Namespace, tasks: list[Task], poolers: list[str]) -> Iterator[dict[str, Any]]:
-    """A row for each task, pooler, dimension and subset."""
+    """The scores: a row for each pooler, calibration, task, dimension and subset."""
     from transforms.evaluation.encode_many import ModelOptions, encode_many
 
     place: dict[str, int] = {}
@@ -147,7 +147,7 @@ def evaluate(args: argparse.Namespace, tasks: list[Task], poolers: list[str]) ->
 
 
 def matched(source: "ModelOptions", poolers: list[str], paths: list[str]) -> dict[str, dict[str, Calibration]]:
-    """For each pooler the calibrations that were fitted on its vectors, by path.
+    """The calibrations that were fitted on each pooler's vectors, by pooler and path.
 
     Raises SpaceMismatchError for a calibration of none of the poolers.
     """
@@ -166,7 +166,7 @@ def matched(source: "ModelOptions", poolers: list[str], paths: list[str]) -> dic
 def score(
     task: Task, names: dict[str, Any], vectors: np.ndarray, place: dict[str, int], dims: list[int]
 ) -> Iterator[dict[str, Any]]:
-    """Rows of one task, pooler and calibration (`names`); the `all` row also says how the vectors lie."""
+    """The rows of one task, pooler and calibration (`names`); the geometry of the vectors is in the `all` rows."""
     subsets = [
         Subset(pairs.name, pairs.gold, *(np.array([place[t] for t in side]) for side in (pairs.first, pairs.second)))
         for pairs in task.files
@@ -183,12 +183,12 @@ def score(
 
 
 def finite(value: float) -> float | None:
-    """JSON has no NaN."""
+    """The value with six decimals; None for infinities and NaN, which JSON does not have."""
     return round(value, 6) if math.isfinite(value) else None
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """One line for each task, pooler, calibration and dimension."""
+    """The scores as text, with a line for each task, pooler, calibration and dimension."""
     lines = []
     for row in (r for r in rows if r["subset"] == "all"):
         same = [r for r in rows if all(r[k] == row[k] for k in ("task", "pooler", "calibration", "dim"))]
@@ -201,7 +201,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def write(path: str, rows: list[dict[str, Any]]) -> None:
-    """One JSON object a line."""
+    """Write the rows as JSON lines."""
     with open(path, "w", encoding="utf8") as f:
         f.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 

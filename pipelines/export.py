@@ -50,7 +50,7 @@ def _export(args: argparse.Namespace) -> None:
 
 
 def check_output(path: str) -> Path:
-    """Where to write; refuses a URL, and a folder that holds anything but an earlier export."""
+    """The folder to write. Raises OptionError for a URL, and for a folder that holds anything but an earlier export."""
     if not storage.is_local(path):
         raise OptionError(f"--output {path}: an export is a local folder; copy it from there")
     output = Path(storage.absolute(path))
@@ -60,7 +60,10 @@ def check_output(path: str) -> Path:
 
 
 def export(store: Store, folder: Path) -> str | None:
-    """Write the export; None, or why sentence-transformers cannot load it. Raises where the model is another now."""
+    """Write the export; the reason why sentence-transformers cannot load it, None where it can.
+
+    Raises SpaceMismatchError where the model is no longer the one of the store.
+    """
     from transforms.encoder.export import Export, write_export
 
     space, remembered = store.space, store.manifest.data["options"]

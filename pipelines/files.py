@@ -33,19 +33,22 @@ def _files(args: argparse.Namespace) -> None:
 
 
 def link(paths: list[str], folder: str) -> None:
-    """Symbolic links to the shards; links of an earlier snapshot go, anything else in the folder is refused."""
+    """Make a folder of symbolic links to the shards; links to an earlier snapshot's are removed.
+
+    Raises OptionError for shards that are not local, and for a folder that holds anything else.
+    """
     if any(not storage.is_local(path) for path in paths):
         raise OptionError("--link needs a store on local disk; print the paths and copy them instead")
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise OptionError(f"--link {folder} is no folder ({error.strerror}); name an empty one") from error
-    standing = os.listdir(folder)
-    for name in standing:
+    present = os.listdir(folder)
+    for name in present:
         path = os.path.join(folder, name)
         if not os.path.islink(path) or not os.readlink(path).endswith(f"/{layout.EMBEDDINGS}/{name}"):
             raise OptionError(f"--link {folder} holds {name}, which is no link to a shard; name an empty folder")
-    for name in standing:
+    for name in present:
         os.unlink(os.path.join(folder, name))
     for path in paths:
         os.symlink(path, os.path.join(folder, os.path.basename(path)))

@@ -1,4 +1,4 @@
-"""`sentence-beam fit`: a calibration from a store's vectors, or from a corpus what a pooler needs to know of it."""
+"""`sentence-beam fit`: a calibration from a store's vectors, or token statistics for a pooler from a corpus."""
 
 import argparse
 import os
@@ -80,7 +80,7 @@ def _spec(method: str) -> CalibrationSpec:
 
 
 def _refuse(args: argparse.Namespace, *names: str) -> None:
-    """Options that this method has no use for."""
+    """Raise OptionError for options that are given and that this method has no use for."""
     for name in names:
         if getattr(args, name) is not None:
             raise OptionError(f"--{name.replace('_', '-')} has no meaning with --method {args.method}; leave it out")
@@ -102,7 +102,7 @@ def _fit_tokens(args: argparse.Namespace, beam_options: PipelineOptions) -> None
 
 
 def list_inputs(globs: list[str], file_format: str) -> list[InputFile]:
-    """Files that any of the globs names, each once. Raises OptionError where one names none."""
+    """The files that the globs name, each once. Raises OptionError where a glob names none."""
     found = {file.path: file for glob in globs for file in match_inputs(glob, file_format)}
     files = [found[path] for path in sorted(found)]
     check_distinct(files)
@@ -110,7 +110,7 @@ def list_inputs(globs: list[str], file_format: str) -> list[InputFile]:
 
 
 def _store(args: argparse.Namespace) -> Store:
-    """The one store that is named, by `--store` or its old name `--input`."""
+    """The store that is named by `--store` or its old name `--input`. Raises OptionError for none and for several."""
     named = [path for path in (args.store, *(args.input or ())) if path is not None]
     if not named:
         raise OptionError(f"--method {args.method} is fitted on a store; name it by --store")
@@ -141,7 +141,7 @@ def _fit_calibration(
 
 
 def calibration_job(store: Store, spec: CalibrationSpec, sample: int | None, run: str, output: str) -> FitJob:
-    """What workers are told."""
+    """The job for the workers; without `sample`, affine methods are fitted on all rows, a flow on FLOW_SAMPLE."""
     manifest, affine = store.manifest, spec.name in AFFINE
     rows = manifest.data["rows"]["written"]
     want, prefix = sample or (SHOWN_ROWS if affine else FLOW_SAMPLE), storage.join(output, f"sample-{run}")
@@ -164,7 +164,7 @@ def calibration_job(store: Store, spec: CalibrationSpec, sample: int | None, run
 
 
 def figures(found: dict[str, Any]) -> list[str]:
-    """What a person should know of a fit; one fact a line."""
+    """The closing lines about a fit, one fact a line."""
     cosine, flow = found["mean_cosine"], found.get("flow")
     lines = [
         f"method      {found['method']}",
@@ -189,7 +189,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _picture(found: dict[str, Any], output: str) -> str:
-    """Draw the fit beside the calibration, where that can be done here; gives where, or what it needs."""
+    """Draw the fit into the calibration's folder; the picture's path, or a line that names what drawing needs."""
     if not pictures.is_installed():
         return "none: it needs matplotlib, pip install 'sentence-beam[report]'"
     path = storage.join(output, PICTURE)
@@ -200,7 +200,7 @@ def _picture(found: dict[str, Any], output: str) -> str:
 def run_fit(
     fit: beam.PTransform, inputs: list[Any], run: str, output: str, beam_options: PipelineOptions
 ) -> dict[str, Any]:
-    """Run the pipeline and read its figures; raises the error that a failed run's result is."""
+    """Run the pipeline; the figures of the fit. Raises the error that a failed run ended with."""
     if not engines.waits(beam_options):
         raise OptionError("fit waits for its job; leave --no_wait_until_finish and --template_location out")
     try:

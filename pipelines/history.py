@@ -1,4 +1,4 @@
-"""`sentence-beam history`: every run of a store, one a line."""
+"""`sentence-beam history`: every run of a store, a line each."""
 
 import argparse
 import sys
@@ -30,27 +30,27 @@ def _history(args: argparse.Namespace) -> None:
     current = open_store(args.store).manifest
     kept = {run: "kept" for run in snapshots(current.root)} | {current.run: "current"}
     found = run_summaries(current.root, known_summaries(current.root))
-    states = [kept.get(night.run, "removed") if night.status == COMMITTED else "" for night in found]
+    states = [kept.get(summary.run, "removed") if summary.status == COMMITTED else "" for summary in found]
     if args.output:
         write_rows(args.output, [asdict(n) | {"snapshot": state} for n, state in zip(found, states, strict=True)])
         print(f"{len(found)} runs in {args.output}")
     else:
-        rows = [cells(night, state) for night, state in zip(found, states, strict=True)]
+        rows = [cells(summary, state) for summary, state in zip(found, states, strict=True)]
         print("\n".join(aligned(HEADS, rows, RIGHT)))
 
 
-def cells(night: RunSummary, state: str) -> tuple[str, ...]:
-    """A night's line; nothing where nothing is known."""
-    counts = [getattr(night, name) for name in COUNTS]
+def cells(summary: RunSummary, state: str) -> tuple[str, ...]:
+    """The cells of a run's line; empty where something is not known."""
+    counts = [getattr(summary, name) for name in COUNTS]
     return (
-        night.run,
-        night.started[:16].replace("T", " "),
-        "" if night.seconds is None else duration(night.seconds),
+        summary.run,
+        summary.started[:16].replace("T", " "),
+        "" if summary.seconds is None else duration(summary.seconds),
         *("" if count is None else f"{count:,}" for count in counts),
-        "" if night.recall is None else f"{night.recall:.4f}",
-        night.status,
+        "" if summary.recall is None else f"{summary.recall:.4f}",
+        summary.status,
         state,
-        night.message,
+        summary.message,
     )
 
 

@@ -1,4 +1,4 @@
-"""`sentence-beam index`: build the FAISS index of a store that is there already."""
+"""`sentence-beam index`: the FAISS index of an existing store."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""What the options of all commands share: the parser, and types of values."""
+"""The options that commands share, their parser, and the types of their values."""
 
 import argparse
 import math
@@ -23,14 +23,14 @@ SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
 
 
 class Parser(argparse.ArgumentParser):
-    """A mistake is one line, as all errors are; --help shows the usage."""
+    """An argument parser that raises OptionError, one line, where argparse prints the usage and exits."""
 
     def error(self, message: str) -> NoReturn:
         raise OptionError(message if "--help" in message else f"{message}; see --help")
 
 
 def command(name: str, description: str) -> argparse.ArgumentParser:
-    """A parser that takes no abbreviations and says where other flags go."""
+    """A command's parser, without options so far; its help says where flags go that are not listed."""
     return Parser(
         prog=f"sentence-beam {name}",
         description=description,
@@ -45,7 +45,7 @@ def command(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def check_text(argv: Sequence[str]) -> None:
-    """Raise OptionError for an argument that neither ids nor manifests could hold."""
+    """Raise OptionError for an argument that is not UTF-8, as ids and manifests are."""
     for text in argv:
         if not is_utf8(text):
             raise OptionError(f"argument {text!a} is not UTF-8; set the terminal to UTF-8")
@@ -60,7 +60,7 @@ def size(text: str) -> int:
 
 
 def filled(text: str) -> str:
-    """Anything but nothing, which is what an unset shell variable gives."""
+    """A value that is not blank, as that of an unset shell variable is."""
     if not text.strip():
         raise argparse.ArgumentTypeError("is empty")
     return text
@@ -107,7 +107,7 @@ def price(text: str) -> float:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """A comma-separated list; empty for none."""
+    """The names in a comma-separated list; none for an empty text."""
     found = tuple(name for name in text.split(",") if name)
     if len(set(found)) != len(found):
         raise argparse.ArgumentTypeError(f"{text} names a column twice")
@@ -115,7 +115,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 class _OneStore(argparse.Action):
-    """The store, which may be named twice, by an old name too, but is one."""
+    """The action of `--store`: several flags may name the store, if they all name the same one."""
 
     def __call__(
         self,
@@ -133,13 +133,13 @@ class _OneStore(argparse.Action):
 def add_store(
     group: argparse._ActionsContainer, *aliases: str, help: str = "folder or URL of the store", required: bool = True
 ) -> None:
-    """The option `--store`; `aliases` are its names in earlier versions, which --help does not show."""
+    """Add the option `--store`; `aliases` are its names in earlier versions, which --help does not show."""
     store = group.add_argument("--store", action=_OneStore, required=required, type=filled, metavar="STORE", help=help)
     group._option_string_actions.update(dict.fromkeys(aliases, store))
 
 
 def add_metric(group: argparse._ActionsContainer) -> None:
-    """The metric of an index; None stands for "not given"."""
+    """Add the option `--metric` of an index; None means "not given"."""
     group.add_argument(
         "--metric",
         choices=["auto", "cosine", "ip", "l2"],
@@ -149,7 +149,7 @@ def add_metric(group: argparse._ActionsContainer) -> None:
 
 
 def add_vector_options(group: argparse._ArgumentGroup) -> None:
-    """What decides the vectors; None stands for "not given"."""
+    """Add the options that decide the vectors; None means "not given"."""
     group.add_argument("--model", type=filled, metavar="MODEL", help=MODEL)
     group.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
     group.add_argument(

@@ -1,4 +1,4 @@
-"""Tables, as a command prints them or writes them into a file of its user's."""
+"""Tables, as a command prints them or writes them into a file that its user names."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from transforms.errors import OptionError
 
 
 def check_output(path: str | None, suffixes: tuple[str, ...] = (".parquet", ".jsonl")) -> None:
-    """Refuse an output of another kind, or in no folder, before anything is loaded."""
+    """Raise OptionError for a name with another suffix, and for one in no folder, before anything is loaded."""
     if path is None:
         return
     if not path.endswith(suffixes):
@@ -22,7 +22,7 @@ def check_output(path: str | None, suffixes: tuple[str, ...] = (".parquet", ".js
 
 
 def check_file(path: str) -> None:
-    """Refuse an output that is a folder, or in no folder."""
+    """Raise OptionError for a file that is a folder, or in no folder."""
     if os.path.isdir(path):
         raise OptionError(f"--output {path} is a folder; name a file")
     if not os.path.isdir(os.path.dirname(path) or "."):
@@ -30,7 +30,7 @@ def check_file(path: str) -> None:
 
 
 def write_rows(path: str, rows: list[dict[str, Any]]) -> None:
-    """A Parquet or JSONL file of the rows."""
+    """Write rows as Parquet or JSON lines, by the name's suffix."""
     if path.endswith(".parquet"):
         pq.write_table(pa.Table.from_pylist(rows), path)
         return
@@ -39,7 +39,7 @@ def write_rows(path: str, rows: list[dict[str, Any]]) -> None:
 
 
 def write_tables(path: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    """A Parquet file of the tables, which stands under its name when it is whole."""
+    """Write tables as one Parquet file, which gets its name when it is whole."""
     temporary = f"{path}.tmp-{uuid.uuid4().hex}"
     try:
         with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
@@ -53,7 +53,7 @@ def write_tables(path: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> No
 
 
 def aligned(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: frozenset[str] = frozenset()) -> list[str]:
-    """Lines of a table whose columns are as wide as they have to be; those in `right` are set flush right."""
+    """The lines of a table whose columns are as wide as their cells; those with a head in `right` are flush right."""
     columns = [[head, *(row[i] for row in rows)] for i, head in enumerate(heads)]
     widths = [max(map(len, column)) for column in columns]
     lines = []
@@ -67,6 +67,6 @@ def aligned(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: froz
 
 
 def excerpt(text: object) -> str:
-    """A text on one line, cut after 80 characters; empty for None."""
+    """A text on one line, cut to 80 characters; empty for None."""
     line = " ".join(str(text or "").split())
     return line if len(line) <= 80 else line[:79] + "…"

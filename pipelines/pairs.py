@@ -70,7 +70,7 @@ def _pairs(args: argparse.Namespace) -> None:
 
 
 def read(args: argparse.Namespace) -> Collection:
-    """All rows of the files; raises the errors that `embed` raises."""
+    """The rows of the files. Raises the errors that `embed` raises for them."""
     columns, ids, number, of, rejected = Columns(args.text_column, args.id_column or None), [], {}, [], 0
     texts: list[str] = []
     for rows in _units(args, columns):
@@ -95,7 +95,7 @@ def _units(args: argparse.Namespace, columns: Columns) -> Iterator[Any]:
 
 
 def encode(args: argparse.Namespace, collection: Collection, folder: Path) -> tuple[np.ndarray, Collection]:
-    """Vectors of length 1, float32 [texts, d], mapped from a file; and the collection without texts that have none."""
+    """Vectors of length 1, float32 [texts, d], mapped from a file, and the collection without texts that have none."""
     from transforms.encoder import Encoder
 
     names = ("revision", "prompt", "prompt_name", "max_tokens", "normalize", "truncate_dim", "tokens_per_batch")
@@ -119,13 +119,13 @@ def encode(args: argparse.Namespace, collection: Collection, folder: Path) -> tu
 
 
 def _of_length_1(vectors: np.ndarray) -> np.ndarray:
-    """The vectors' directions; not finite where there is none."""
+    """The vectors divided by their lengths; not finite where the length is zero or not finite."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return vectors / np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
 
 
 def _without(collection: Collection, good: np.ndarray) -> Collection:
-    """The rows of the texts that have a direction; the others count as rejected."""
+    """The collection of the texts numbered `good`; rows of the others count as rejected."""
     place = np.full(len(collection.texts), -1)
     place[good] = np.arange(len(good))
     rows = np.flatnonzero(place[collection.of] >= 0)
@@ -139,7 +139,7 @@ def _without(collection: Collection, good: np.ndarray) -> Collection:
 
 
 def find(vectors: np.ndarray, collection: Collection, k: int) -> tuple[TopPairs, str]:
-    """The k most similar pairs of rows, and how they were found."""
+    """The k most similar pairs of rows, and a phrase that says how they were found."""
     if len(vectors) < EXACT_BELOW:
         pairs, how = exact_pairs(vectors, k), "every pair compared"
     else:
@@ -149,7 +149,7 @@ def find(vectors: np.ndarray, collection: Collection, k: int) -> tuple[TopPairs,
 
 
 def described(pairs: TopPairs, collection: Collection) -> list[dict[str, Any]]:
-    """A row for each pair."""
+    """The pairs as rows: rank, score, and id and text of both."""
     return [
         {
             "rank": rank + 1,
@@ -164,7 +164,7 @@ def described(pairs: TopPairs, collection: Collection) -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Rank and score, ids in full, and the texts cut to the line, one below the other."""
+    """The pairs as text, two lines each: rank, score, ids in full, and texts cut to the line."""
     if not rows:
         return "no pairs"
     lines = []

@@ -1,4 +1,4 @@
-"""`sentence-beam plan`, which is `embed --dry-run`: what a run would do and how long it should take."""
+"""`sentence-beam plan` (and `embed --dry-run`): the work and the time that a run would take."""
 
 import argparse
 import random
@@ -35,7 +35,10 @@ ROW_BYTES = 40  # hash, norm, counts and an id of ordinary length, beside the ve
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run comes to: files and units carried or to embed, rows and tokens (estimated) to embed, input bytes."""
+    """The size of a run: files and units carried or to embed, rows and tokens (estimated) to embed, input bytes.
+
+    `exact_rows` says that the rows are counted, not estimated.
+    """
 
     files: int
     carried_files: int
@@ -49,7 +52,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Pace:
-    """What a few seconds of embedding took: to load the model, then in all, with rows and estimated and real tokens."""
+    """The speed of a few seconds of embedding: seconds to load the model, seconds to embed, and what was embedded then.
+
+    `expected` are the tokens that the plan estimates for those rows, `real` those that the tokenizer made.
+    """
 
     loading: float
     seconds: float = 0.0
@@ -58,32 +64,32 @@ class Pace:
     real: int = 0
 
     def after(self, seconds: float, rows: int, expected: float, real: int) -> "Pace":
-        """With more rows embedded."""
+        """The pace after more rows were embedded."""
         return Pace(self.loading, self.seconds + seconds, self.rows + rows, self.expected + expected, self.real + real)
 
     @property
     def real_share(self) -> float:
-        """Real tokens for each estimated one."""
+        """Real tokens over estimated tokens."""
         return self.real / self.expected
 
     @property
     def tokens_per_row(self) -> float:
-        """Estimated ones."""
+        """Estimated tokens over rows."""
         return self.expected / self.rows
 
     @property
     def tokens_per_second(self) -> float:
-        """Real ones."""
+        """Real tokens over seconds of embedding."""
         return self.real / max(self.seconds, 1e-9)
 
     def time_for(self, expected: float) -> float:
-        """Seconds for so many estimated tokens, loading included."""
+        """Seconds to embed so many estimated tokens, loading the model included."""
         return self.loading + expected * self.real_share / self.tokens_per_second
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a run would do; `pace` is None where it would embed nothing."""
+    """The size and pace of a run that is not started; `pace` is None where it would embed nothing."""
 
     resolved: Resolved
     plan: Estimate
@@ -91,7 +97,7 @@ class Prediction:
 
     @property
     def seconds(self) -> float:
-        """How long embedding should take on this machine."""
+        """Estimated seconds of embedding on this machine."""
         return self.pace.time_for(self.plan.tokens) if self.pace else 0.0
 
 
@@ -101,24 +107,24 @@ def show(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
 
 
 def predict(args: argparse.Namespace, beam_options: PipelineOptions) -> Prediction:
-    """The plan of a run that is not started, with the pace of this machine."""
+    """The size of the run that these options would start, with the pace of this machine."""
     root = storage.absolute(args.store)
     resolved = resolve(args, read_manifest(root), new_run(), engines.in_process(beam_options))
     job, planned = resolved.job, plan_files(resolved.job)
-    standing = content.unchanged(planned, job) if job.by_content else None
-    if job.by_content and standing is None:
+    same = content.unchanged(planned, job) if job.by_content else None
+    if job.by_content and same is None:
         planned = content.to_read(planned, job)
-    spans = [span for item in planned for span in item.spans] if standing is None else []
+    spans = [span for item in planned for span in item.spans] if same is None else []
     # The store has no copy yet of a calibration that is new to it.
     pace = measure(replace(job, calibration=args.calibration) if args.calibration else job, spans) if spans else None
     found = estimate(planned, spans, pace)
-    return Prediction(resolved, in_buckets(found, spans, standing, job) if job.by_content else found, pace)
+    return Prediction(resolved, in_buckets(found, spans, same, job) if job.by_content else found, pace)
 
 
-def in_buckets(found: Estimate, spans: list[Span], standing: Manifest | None, job: EmbedJob) -> Estimate:
-    """The estimate with units as a run by content has them: all taken over, or none."""
-    if standing is not None:
-        return replace(found, units=0, carried_units=len(standing.units), carried_files=found.files)
+def in_buckets(found: Estimate, spans: list[Span], same: Manifest | None, job: EmbedJob) -> Estimate:
+    """The estimate with the units of a run by content: all of the snapshot `same`, or none where it is None."""
+    if same is not None:
+        return replace(found, units=0, carried_units=len(same.units), carried_files=found.files)
     return replace(found, units=content.buckets_for(spans, job).count)
 
 
@@ -134,7 +140,7 @@ def plan_files(job: EmbedJob) -> list[PlannedFile]:
 
 
 def estimate(planned: list[PlannedFile], spans: list[Span], pace: Pace | None) -> Estimate:
-    """Sums over the plan; rows of text files from the tokens a row had in the sample."""
+    """The sums over a plan; rows of text files are estimated by the tokens that a row has in the sample."""
     known = sum(span.rows for span in spans if span.rows is not None)
     guessed = sum(span.tokens for span in spans if span.rows is None)
     return Estimate(
@@ -150,7 +156,7 @@ def estimate(planned: list[PlannedFile], spans: list[Span], pace: Pace | None) -
 
 
 def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
-    """Embed rows from all over the spans for a few seconds, after a first few that warm up; None without a good row."""
+    """The pace of embedding rows from all over the spans for a few seconds, warmed up; None without a good row."""
     from transforms.steps.load_encoder import load_encoder
 
     began = time.monotonic()
@@ -168,14 +174,14 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
 
 
 def planned_tokens(span: Span, texts: list[str]) -> float:
-    """What the plan counts for these texts: their share of the span's tokens, which a footer knows but roughly."""
+    """The tokens that the plan estimates for texts of a span: their share of its tokens where its rows are known."""
     if span.rows:
         return span.tokens * len(texts) / span.rows
     return estimated_tokens(sum(len(text.encode()) for text in texts), len(texts))
 
 
 def samples(job: EmbedJob, spans: list[Span], tokens: int) -> Iterator[tuple[Span, list[str]]]:
-    """Texts of about so many tokens each time, of one span after another in random order, until all are read.
+    """Lists of texts of about so many tokens, with their span, from the spans in turn, until all are read.
 
     Texts differ from file to file, and files often lie in order of what is in them.
     """
@@ -190,7 +196,7 @@ def samples(job: EmbedJob, spans: list[Span], tokens: int) -> Iterator[tuple[Spa
 
 
 def texts_of(units: Iterator[UnitRows], tokens: int) -> Iterator[list[str]]:
-    """The texts of units in lists of about so many tokens."""
+    """The texts of units, in lists of about so many tokens."""
     for unit in units:
         ends = np.cumsum([estimated_tokens(len(text.encode()), 1) for text in unit.texts])
         start = 0
@@ -201,7 +207,7 @@ def texts_of(units: Iterator[UnitRows], tokens: int) -> Iterator[list[str]]:
 
 
 def lines(found: Prediction) -> list[str]:
-    """The plan as a person reads it; "about" stands before everything estimated."""
+    """The lines about a plan, one fact a line; whatever is estimated follows "about"."""
     resolved, plan, pace = found.resolved, found.plan, found.pace
     about = "" if plan.exact_rows else "about "
     most = "at most " if resolved.job.reuse and plan.tokens else ""  # texts that the store has are not embedded again

@@ -1,4 +1,4 @@
-"""A line on a terminal that shows a run moving; nothing where nobody watches."""
+"""A line on a terminal that shows how far a run is; none where the output is no terminal."""
 
 import contextlib
 import threading
@@ -40,7 +40,7 @@ def _show(out: TextIO, stop: threading.Event) -> None:
 
 
 def line(state: progress.Progress, seconds: float) -> str:
-    """What the terminal says after so many seconds of encoding.
+    """The line for a terminal after so many seconds of encoding.
 
     >>> line(progress.Progress(rows=1200, tokens=30000, expected=90000), 10.0)
     '1,200 rows, 3,000 tokens/s, about 20s left'
@@ -55,7 +55,7 @@ def line(state: progress.Progress, seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them: 45s, 12m30s, 3h05m."""
+    """Seconds in short: 45s, 12m30s, 3h05m."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"

@@ -1,4 +1,4 @@
-"""`sentence-beam recalibrate`: another calibration for a store's vectors; no model runs and no input is read."""
+"""`sentence-beam recalibrate`: a store's vectors under another calibration, without its model and input."""
 
 import argparse
 import sys
@@ -58,7 +58,7 @@ def _recalibrate(args: argparse.Namespace, beam_options: PipelineOptions) -> Non
 
 
 def recalibrated(manifest: Manifest, run_id: str, calibration: Calibration) -> Run:
-    """The run that writes the same rows under the calibration."""
+    """The run that writes the same rows under the calibration, and keeps everything else."""
     space = manifest.space.calibrated(calibration.digest, calibration.dim)
     chosen = manifest.data["options"] | {"truncate_dim": space.truncate_dim}
     ranges = fitting(manifest.data.get("ranges"), space)
@@ -66,7 +66,7 @@ def recalibrated(manifest: Manifest, run_id: str, calibration: Calibration) -> R
 
 
 def build(pipeline: beam.Pipeline, manifest: Manifest, run: Run, raises: bool = False) -> beam.PCollection:
-    """The whole graph; gives the one Result. An index is built again, like the one there is."""
+    """The whole graph, up to the PCollection of the one Result. An index is built again as the store has it."""
     units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(units_of, manifest.root)
     made = units | "Recalibrate" >> Recalibrate(RecalibrateJob(run, manifest.data["space"]))
     known = [made.units, made.problems, *([made.ranges] if made.ranges else [])]
@@ -77,7 +77,7 @@ def build(pipeline: beam.Pipeline, manifest: Manifest, run: Run, raises: bool = 
 
 
 def summary(result: Result, calibration: Calibration, root: str) -> list[str]:
-    """What came of it; one fact a line."""
+    """The closing lines about a run, one fact a line."""
     return [
         f"rows        {result.ledger['written']:,} with other vectors",
         f"calibration {calibration.info['method']} ({calibration.digest[:16]}), {calibration.dim} dimensions",

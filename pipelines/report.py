@@ -1,4 +1,4 @@
-"""`sentence-beam report`: the nights of a store as one page."""
+"""`sentence-beam report`: the runs of a store as one HTML page."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Resolve a run: what was asked for, what the store remembers, and the space that comes of both."""
+"""What a run will do: its options, given or remembered by the store, and the space that they make."""
 
 import argparse
 import contextlib
@@ -64,7 +64,7 @@ GATES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Resolved:
-    """A run as it will happen: the job, the index to build, what the store had before, and the calibration."""
+    """A run before it starts: its job, the index to build, the snapshot before it, and the calibration to apply."""
 
     job: EmbedJob
     index: IndexRequest | None
@@ -78,9 +78,10 @@ class Resolved:
 
 
 def resolve(args: argparse.Namespace, previous: Manifest | None, run_id: str, local: bool) -> Resolved:
-    """Given flags first, then what the store remembers, then defaults. Raises OptionError where they do not fit.
+    """The run that options make: given flags first, then what the store remembers, then defaults.
 
-    `local` says that the work happens in this process, so that this machine decides the dtype.
+    `local` says that the work happens in this process, so that this machine decides the dtype. Raises OptionError for
+    options that do not fit each other or the store.
     """
     args = _as_exported(args)
     remembered = previous.data["options"] if previous else {}
@@ -151,7 +152,7 @@ def holding_lease(resolved: Resolved) -> Resolved:
 
 
 def _as_exported(args: argparse.Namespace) -> argparse.Namespace:
-    """The options, those not given as they were exported with the model, where it was."""
+    """The options; where the model is an export, those that are not given are as it was exported."""
     if args.model is None:
         return args
     names = ("pooler", "prompt", "prompt_name", "max_tokens", "normalize", "truncate_dim", "dtype", "calibration")
@@ -173,7 +174,7 @@ def _choose(args: argparse.Namespace, remembered: dict[str, Any], name: str) -> 
 
 
 def _with_full_paths(pooler: str) -> str:
-    """The SPEC with its tables' paths as they are from any folder."""
+    """The SPEC with absolute paths of its tables."""
     parts = []
     for part in parse_pooler(pooler).parts:
         table = dict(part.options).get("table")
@@ -201,7 +202,7 @@ def _dtype(args: argparse.Namespace, previous: Manifest | None, local: bool, fam
 
 
 def _calibration(args: argparse.Namespace, previous: Manifest | None) -> Calibration | None:
-    """The one that is given ("" for none), else the store's."""
+    """The calibration that is given ("" for none), else the store's."""
     if args.calibration is None:
         digest = previous.space.calibration if previous is not None else None
         return kept_calibration(previous.root, digest) if previous is not None and digest else None
@@ -263,7 +264,7 @@ def _check_inputs(globs: list[str], output: str) -> None:
 
 
 def _check_limit(args: argparse.Namespace, previous: Manifest | None) -> None:
-    """A trial run must not replace a whole store."""
+    """Raise OptionError for a trial run that would replace a whole store."""
     if args.limit is not None and previous is not None and previous.data["options"]["limit"] is None:
         raise OptionError(
             f"--limit {args.limit} would leave only that many of the {previous.data['rows']['written']} rows of "
@@ -288,7 +289,7 @@ def _ranges(args: argparse.Namespace, space: Space, previous: Manifest | None) -
 
 
 def _generation(args: argparse.Namespace, previous: Manifest | None) -> int:
-    """How often the store was embedded anew; once more where that is asked for, so that nothing old is found again."""
+    """How often the store was embedded again; --reembed counts one more, so that no earlier file is found."""
     standing = previous.data.get("generation", 0) if previous is not None else 0
     return standing + 1 if args.reembed else standing
 
@@ -300,7 +301,7 @@ def _encoder_options(args: argparse.Namespace, chosen: dict[str, Any]) -> dict[s
 
 
 def _can_carry(run: Run, previous: Manifest) -> bool:
-    """Units may be taken over unread where nothing but the input can have changed."""
+    """Whether units may be carried over unread: nothing but the input can have changed."""
     remembered = previous.data["options"]
     same = all(remembered.get(name) == run.options[name] for name in run.options if name in DEFAULTS)
     return (

@@ -48,7 +48,7 @@ def _search(args: argparse.Namespace) -> None:
 
 
 def read_queries(path: str) -> list[str]:
-    """One query a line; blank lines are skipped."""
+    """The queries of a text file, one a line; blank lines are skipped. Raises OptionError for a file without any."""
     try:
         with open(path, encoding="utf-8-sig") as f:
             queries = [line.rstrip("\r\n") for line in f if line.strip()]
@@ -60,14 +60,14 @@ def read_queries(path: str) -> list[str]:
 
 
 def table(query: str, rows: list[dict[str, Any]], text: str = "text") -> str:
-    """Rank, score, id in full, and the column `text` cut to the line, where the store kept it."""
+    """The hits of a query as text: rank, score, id in full, and the column `text` cut to the line, if it was kept."""
     shown = [(str(row["rank"]), f"{row['score']:.4f}", row["id"], excerpt(row.get(text))) for row in rows]
     heads = ("rank", "score", "id", "text" if any(line[3] for line in shown) else "")
     return "\n".join([f"query: {query}", *aligned(heads, shown), *([] if shown else ["no rows"])])
 
 
 def write_results(path: str, queries: list[str], results: list[list[dict[str, Any]]]) -> None:
-    """One row a hit, with its query."""
+    """Write a row for each hit, with its query, as Parquet or JSON lines."""
     rows = [{"query": query, **row} for query, found in zip(queries, results, strict=True) for row in found]
     write_rows(path, rows)
 

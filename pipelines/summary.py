@@ -1,4 +1,4 @@
-"""What a person reads when a run has ended."""
+"""The closing summary of a run, for a person."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from transforms.store.runs import Result
 
 
 def summary(resolved: Resolved, result: Result) -> list[str]:
-    """Rows and how they came by their vectors, speed, padding, losses, recall, paths; one fact a line."""
+    """The lines about a run of `embed`, one fact a line: rows, work, speed, losses, changes, recall, paths."""
     n, root, job = result.ledger, resolved.job.root, resolved.job
     seconds = max(result.seconds, 1e-9)
     lines = [
@@ -24,25 +24,25 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
         f"truncated   {n['truncated_rows']:,} rows lost {n['lost']:,} tokens (limit {resolved.space.max_tokens})",
     ]
     lines += [f"changes     {changes_line(result.changes)}"] if result.previous and result.changes else []
-    lines += [f"{what:<11} {text}" for what, text in [*_anew(resolved), *_rare(result)]]
+    lines += [f"{what:<11} {text}" for what, text in [*_reembedded(resolved), *_rare(result)]]
     lines += index_lines(result.index, resolved.previous.data["index"] if resolved.previous else None)
     lines += [f"store       {root} (snapshot {result.run})"]
     lines += [f"rejects     {storage.join(root, 'rejects')}"] if n["rejected"] else []
-    night = summary_of(root, result.run)
-    lines += [f"money       {money_line(night)}"] if night and night.spent is not None else []
-    lines += [f"report      {storage.join(root, layout.PAGE)}"] if night else []
+    reported = summary_of(root, result.run)
+    lines += [f"money       {money_line(reported)}"] if reported and reported.spent is not None else []
+    lines += [f"report      {storage.join(root, layout.PAGE)}"] if reported else []
     return [*lines, f"manifest    {storage.join(job.root, layout.MANIFEST)}"]
 
 
 def changes_line(changes: dict[str, int]) -> str:
-    """What became of the last snapshot's rows."""
+    """The numbers of rows added, changed and deleted since the snapshot before."""
     return f"{changes['added']:,} rows added, {changes['changed']:,} changed, {changes['deleted']:,} deleted"
 
 
-def money_line(night: RunSummary) -> str:
-    """What the run cost, and what embedding everything would have cost beyond it."""
-    saved = "" if night.saved is None else f", {night.saved:,.2f} saved"
-    return f"{night.spent:,.2f} spent{saved}, at {night.price_per_hour:g} an hour"
+def money_line(run: RunSummary) -> str:
+    """The cost of a run, and what embedding every row again would have cost more."""
+    saved = "" if run.saved is None else f", {run.saved:,.2f} saved"
+    return f"{run.spent:,.2f} spent{saved}, at {run.price_per_hour:g} an hour"
 
 
 def padding(ledger: dict[str, int]) -> float:
@@ -50,8 +50,8 @@ def padding(ledger: dict[str, int]) -> float:
     return 100 * (ledger["padded"] / ledger["real"] - 1) if ledger["real"] else 0.0
 
 
-def _anew(resolved: Resolved) -> list[tuple[str, str]]:
-    """What --reembed did to a store that had vectors."""
+def _reembedded(resolved: Resolved) -> list[tuple[str, str]]:
+    """The line about --reembed, where the store had vectors before."""
     previous, run = resolved.previous, resolved.job.run
     if previous is None or run.generation == previous.data.get("generation", 0):
         return []
@@ -78,7 +78,7 @@ def _rare(result: Result) -> list[tuple[str, str]]:
 
 
 def index_lines(index: dict[str, Any] | None, before: dict[str, Any] | None) -> list[str]:
-    """What the index is, and what became of the one that the last snapshot had."""
+    """The lines about an index: what it is, and how it was made of the one `before`; none without an index."""
     if index is None:
         return []
     kind = f"{index['factory']}, {index['metric']}"
@@ -107,7 +107,7 @@ def _recall(recall: dict[str, Any] | None) -> str:
 
 
 def amount(size: int) -> str:
-    """Bytes as a person says them.
+    """Bytes in short.
 
     >>> amount(812), amount(12_345), amount(4_100_000_000)
     ('812 bytes', '12.3 kB', '4.1 GB')

@@ -1,4 +1,4 @@
-"""`sentence-beam vacuum`: remove what no snapshot that is kept names."""
+"""`sentence-beam vacuum`: the removal of old snapshots, and of files that no kept snapshot names."""
 
 import argparse
 import sys
@@ -49,7 +49,7 @@ def _vacuum(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
 
 
 def lines(rubbish: Rubbish, what: str) -> list[str]:
-    """Snapshots by name, files by kind, and the sum."""
+    """The lines about what goes: snapshots by name, files by kind, and the sum."""
     found = [f"{'snapshots':<11} {len(rubbish.snapshots):,} {what}{_named(rubbish.snapshots)}, "
              f"{len(rubbish.kept):,} kept"]  # fmt: skip
     found += [f"{kind:<11} {_files(*sums)}" for kind, sums in sorted(rubbish.by_kind.items()) if kind != "snapshots"]

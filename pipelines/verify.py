@@ -1,4 +1,4 @@
-"""`sentence-beam verify`: everything a snapshot names, re-hashed and re-counted."""
+"""`sentence-beam verify`: a check of every file and count that a snapshot names."""
 
 import argparse
 import sys

@@ -26,7 +26,7 @@ BEAM_WANTED = "SENTENCE_BEAM_APACHE_BEAM"  # what the machine has that submitted
 
 
 def parser() -> argparse.ArgumentParser:
-    """What an engine says."""
+    """The options that engines give."""
     p = argparse.ArgumentParser(
         prog="sentence-beam-worker",
         description="Start a Beam worker. Engines call it (Flink with --environment_type=PROCESS), people do not.",
@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def provision(endpoint: str, worker: str) -> provision_api.ProvisionInfo:
-    """What the engine tells a worker of its job. Raises grpc.RpcError where nobody answers."""
+    """The engine's description of the job. Raises grpc.RpcError where nobody answers."""
     with grpc.insecure_channel(endpoint) as channel:
         service = provision_service.ProvisionServiceStub(channel)
         request = provision_api.GetProvisionInfoRequest()
@@ -50,7 +50,7 @@ def provision(endpoint: str, worker: str) -> provision_api.ProvisionInfo:
 
 
 def environment(args: argparse.Namespace, info: provision_api.ProvisionInfo) -> dict[str, str]:
-    """The variables by which Beam's worker learns all that."""
+    """The environment variables by which Beam's worker knows its job and the engine's services."""
     return {
         "WORKER_ID": args.id,
         "PIPELINE_OPTIONS": json.dumps(struct_to_dict(info.pipeline_options)),

@@ -1,4 +1,4 @@
-"""A run's hold on a store: the lease, kept alive until the run has ended wherever it works, and how it ended."""
+"""A run that writes a store: its lease, kept alive until the run has ended, its pipeline, and its result."""
 
 import contextlib
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from transforms.store.runs import Result, read_result, record_result
 
 
 class Writer:
-    """One run that holds the lease, and the pipeline it works by."""
+    """A run that holds the lease, and its pipeline."""
 
     def __init__(self, options: PipelineOptions):
         self._options = options
@@ -29,12 +29,12 @@ class Writer:
         return engines.waits(self._options)
 
     def pipeline(self) -> beam.Pipeline:
-        """The run's pipeline, to be filled and run in a `with`."""
+        """The run's pipeline, empty; leaving its `with` block runs it."""
         self._pipeline = beam.Pipeline(options=self._options)
         return self._pipeline
 
     def is_elsewhere(self) -> bool:
-        """Whether an engine has taken the job and is not known to have ended it."""
+        """Whether an engine has the job and is not known to have ended it."""
         result = getattr(self._pipeline, "result", None)  # there once the job was submitted
         if result is None or engines.in_process(self._options):
             return False
@@ -48,7 +48,7 @@ class Writer:
 
 @contextlib.contextmanager
 def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writer]:
-    """Hold the store's lease while the body runs, and beyond it where an engine still works for the run.
+    """Hold the store's lease while the body runs, and longer where an engine still works for the run.
 
     Such a job outlives this process, and only its own end gives the lease back.
     """
@@ -76,20 +76,20 @@ def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
 
 @contextlib.contextmanager
 def recorded(run: Run) -> Iterator[None]:
-    """Put a pipeline that breaks down on record, if the store still takes it."""
+    """Record the failure of a pipeline that raises in the body, if the store can still be written."""
     try:
         with engines.explained():
             yield
     except Exception as error:
         with contextlib.suppress(Exception):
-            standing = read_manifest(run.root)
-            if standing is None or standing.run != run.id:  # else it broke down behind its commit
+            current = read_manifest(run.root)
+            if current is None or current.run != run.id:  # else it failed after its commit
                 record_result(run.root, failed(run, error))
         raise
 
 
 def result_of(root: str, run: str, writer: Writer) -> Result | None:
-    """How the run ended, None where nobody waits for that; raises the error that a failed run's result is."""
+    """The result of a run, None where nobody waits for it. Raises the error that a failed run ended with."""
     if writer.is_elsewhere():
         print(
             f"submitted   run {run}; it commits by itself, and sentence-beam history --store {root} says how it ended"
