@@ -44,6 +44,7 @@ OPTIONS = {
     "--metric": "search.md#metric",
     "--query-prompt": "search.md#prompts-of-queries",
     "--max-rejects": "inputs.md#rejected-rows",
+    "--append": "embedding.md#files-that-are-added",
     "--max-deletes": "nightly.md#deleted-rows",
     "--max-drift": "exactness.md#the-canary",
     "--deterministic": "exactness.md#the-same-vectors-again",

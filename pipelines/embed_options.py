@@ -68,6 +68,11 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
         help="cosine distance by which the model may have moved since the store was begun (default: 1e-07, 2e-05 for "
         "float16, 0.001 for bfloat16)",
     )
+    out.add_argument(
+        "--append",
+        action="store_true",
+        help="files of earlier runs stay, though --input does not name them (--partition file)",
+    )
     out.add_argument("--require-space", metavar="ID", help="end with exit status 2 unless the run's space has this id")
     out.add_argument("--reembed", action="store_true", help="embed everything again, in a new space if need be")
     out.add_argument(

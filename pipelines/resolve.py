@@ -106,6 +106,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run_id: str, lo
     if previous is not None and not args.reembed:
         _check_same_space(space, partition, previous)
     _check_calibration(args, space, calibration)
+    _check_append(args, partition)
     run = Run(
         root=storage.absolute(args.store),
         id=run_id,
@@ -113,6 +114,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run_id: str, lo
         partition=partition,
         unit_tokens=_unit_tokens(args, previous),
         globs=tuple(storage.absolute(glob) for glob in args.input),
+        earlier_globs=tuple(previous.data["input"]["globs"]) if previous and args.append else (),
         options=chosen,
         versions=versions(),
         started=now(),
@@ -126,6 +128,8 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run_id: str, lo
         canary=previous.data.get("canary") if previous is not None and not args.reembed else None,
         ranges=_ranges(args, space, previous),
     )
+    if previous is not None and args.append:
+        _check_carries(args, run, previous)
     copy = storage.join(run.root, layout.calibration(calibration.digest)) if calibration else None
     job = EmbedJob(
         run=run,
@@ -134,7 +138,8 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run_id: str, lo
         encoder=_encoder_options(args, chosen),
         input_format=chosen["format"],
         limit=chosen["limit"],
-        carry=previous is not None and not args.reembed and _can_carry(run, previous),
+        carry=previous is not None and not args.reembed and not _changed(run, previous),
+        append=args.append,
         reuse=previous is not None and not args.reembed,
         calibration=copy,
         max_drift=MAX_DRIFT[space.dtype] if args.max_drift is None else args.max_drift,
@@ -300,17 +305,31 @@ def _encoder_options(args: argparse.Namespace, chosen: dict[str, Any]) -> dict[s
     return {name: chosen[name] for name in names} | machine | {"deterministic": chosen["deterministic"]}
 
 
-def _can_carry(run: Run, previous: Manifest) -> bool:
-    """Whether units may be carried over unread: nothing but the input can have changed."""
-    remembered = previous.data["options"]
-    same = all(remembered.get(name) == run.options[name] for name in run.options if name in DEFAULTS)
-    return (
-        same
-        and run.options["limit"] is None
-        and previous.space.id == run.space["id"]
-        and previous.data["partition"] == run.partition
-        and previous.data["unit_tokens"] == run.unit_tokens
-    )
+def _changed(run: Run, previous: Manifest) -> list[str]:
+    """What differs from the last snapshot beside the input; where nothing does, units may be carried over unread."""
+    remembered, space = previous.data["options"], Space.from_json(run.space)
+    found = [name for name in run.options if name in DEFAULTS and remembered.get(name) != run.options[name]]
+    found += ["limit"] if run.options["limit"] is not None else []
+    found += space.differences(previous.space)
+    found += [name for name in ("partition", "unit_tokens") if previous.data[name] != getattr(run, name)]
+    return list(dict.fromkeys(found))
+
+
+def _check_append(args: argparse.Namespace, partition: str) -> None:
+    if args.append and partition == "content":
+        raise OptionError(
+            "--append: --partition content has no units of single files; name all files, without --append"
+        )
+
+
+def _check_carries(args: argparse.Namespace, run: Run, previous: Manifest) -> None:
+    """Files of earlier runs are not read again."""
+    changed = ["reembed"] if args.reembed else _changed(run, previous)
+    if changed:
+        raise OptionError(
+            f"--append carries the files of earlier runs over as they are, and {', '.join(changed)} would change; "
+            "leave that out, or name all files, without --append"
+        )
 
 
 def _buckets(args: argparse.Namespace, run: Run, previous: Manifest | None) -> Buckets | None:

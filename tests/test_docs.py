@@ -96,6 +96,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         reviews = {"review_id": list(range(20)), "body": [f"Review {i}, written {runs} times." for i in range(20)]}
         write(folder / "reviews" / "a.parquet", reviews)
         embed(folder, "reviews/*.parquet", "store", "--text-column", "body", "--id-column", "review_id")
+    added = {"review_id": list(range(20, 25)), "body": [f"Review {i}." for i in range(20, 25)]}
+    write(folder / "reviews" / "2026-11-22" / "part-0.parquet", added)
     pairs = ["4.5\tA dog runs.\tA dog is running.", "1.0\tA dog runs.\tThe shop is closed.", "2.5\tA cat.\tA dog."]
     (folder / "sickr-dev.tsv").write_text("\n".join(["score\tsentence1\tsentence2", *pairs, ""]))
     return folder

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from transforms.corpus import InputFile
 from transforms.store.commit import Run
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.plan import PlannedFile, write_plan
+from transforms.store.plan import PlannedFile, file_of, write_plan
 from transforms.store.records import UnitRecord, carried
 from transforms.store.runs import now, versions
 
@@ -39,9 +38,7 @@ def record_plan(manifest: Manifest, run_id: str) -> None:
     planned = []
     for file in manifest.files:
         units = tuple(carried(unit) for unit in manifest.units if unit.file == file["path"])
-        names = {"path": file["source"], "relative": file["path"], "compression": ""}
-        known = {name: file[name] for name in ("format", "size", "checksum", "version")}
-        planned.append(PlannedFile(InputFile(**names, **known), carried=units))
+        planned.append(PlannedFile(file_of(file), carried=units))
     write_plan(manifest.root, run_id, planned, manifest.buckets)
 
 

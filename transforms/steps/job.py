@@ -13,11 +13,11 @@ class EmbedJob:
     """One run of `embed`.
 
     `encoder` are keyword arguments for `Encoder.load`; `model` is loaded by workers and may differ from the
-    submitting machine's path. `carry` says that unchanged files are taken over unread from the last snapshot, `reuse`
-    that texts which it holds take their vectors from it. `calibration` is the folder of the one to apply, `max_drift`
-    the cosine distance by which the canary's vectors may have moved. `buckets` are the last snapshot's where they are
-    to be kept, `text_limit` the bytes of text that may be grouped in memory. `retried` says that an engine does work
-    again whose worker died.
+    submitting machine's path. `carry` says that unchanged files are taken over unread from the last snapshot, `append`
+    that its other files are taken over too, `reuse` that texts which it holds take their vectors from it. `calibration`
+    is the folder of the one to apply, `max_drift` the cosine distance by which the canary's vectors may have moved.
+    `buckets` are the last snapshot's where they are to be kept, `text_limit` the bytes of text that may be grouped in
+    memory. `retried` says that an engine does work again whose worker died.
     """
 
     run: Run
@@ -27,6 +27,7 @@ class EmbedJob:
     input_format: str = "auto"
     limit: int | None = None
     carry: bool = False
+    append: bool = False
     reuse: bool = False
     calibration: str | None = None
     max_drift: float = 0.0

@@ -7,7 +7,7 @@ from typing import Any
 from transforms import progress, storage
 from transforms.corpus import InputFile, Span, limit_spans, match_inputs
 from transforms.corpus.files import check_distinct
-from transforms.errors import SentenceBeamError
+from transforms.errors import OptionError, SentenceBeamError
 from transforms.steps import content
 from transforms.steps.content import ToCount
 from transforms.steps.footers import check_types, read_footer
@@ -15,8 +15,9 @@ from transforms.steps.job import EmbedJob
 from transforms.store.carry import carry_renamed, of_files_read
 from transforms.store.commit import check_deletes
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.plan import PlannedFile, rows_at_most, write_plan
+from transforms.store.plan import PlannedFile, file_of, rows_at_most, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
+from transforms.store.shards import open_shard
 from transforms.store.units import ShardsPresent
 
 SPANS_PER_ELEMENT = 8
@@ -134,6 +135,8 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
     check_distinct([item.file for item in planned])
     once = {item.file.path: item for item in sorted(planned, key=lambda item: (item.file.relative, item.file.path))}
     files = list(once.values())
+    if job.append:
+        files = with_earlier(files, job)
     if job.carry and job.columns.id is not None and not job.by_content:
         files = with_renamed(files, job)
     check_types(files, job)
@@ -152,6 +155,49 @@ def with_renamed(files: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
         paths = {item.file.path for item in moving}
         files = [read_footer(item, job) if item.file.path in paths else item for item in files]
     return files
+
+
+def with_earlier(named: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+    """The plan with the last snapshot's files that are not named now, all of their units carried over.
+
+    Raises OptionError for a file whose name stands for other content there, SentenceBeamError where a shard is gone.
+    """
+    manifest = read_manifest(job.root, job.run.previous) if job.run.previous else None
+    if manifest is None:
+        return named
+    earlier, is_present, kept_types = units_by_file(manifest), ShardsPresent(job.root), _kept_types(manifest, job)
+    for item in named:
+        _check_same_content(item.file, earlier.pop(item.file.relative, ({}, []))[0])
+    for entry, units in earlier.values():
+        gone = next((unit.path for unit in units if not is_present(unit)), None)
+        if gone is not None:
+            raise SentenceBeamError(
+                f"{storage.join(job.root, gone)} is missing; name {entry['source']} with --input too, to embed it again"
+            )
+    kept = [PlannedFile(file_of(entry), carried=tuple(units), kept=kept_types) for entry, units in earlier.values()]
+    return sorted([*named, *kept], key=lambda item: item.file.relative)
+
+
+def _check_same_content(file: InputFile, entry: dict[str, Any]) -> None:
+    if not entry or (entry["size"], entry["checksum"], entry["format"]) == (file.size, file.checksum, file.format):
+        return
+    folder, _, name = file.path.rpartition("/")
+    mend = "name all files, without --append"
+    if entry["source"] != file.path and folder:  # a pattern that begins above the folder puts it into the names
+        mend = f"name the folder by a pattern, as in --input '{folder[:-1]}[{folder[-1]}]/{name}', so that they differ"
+    raise OptionError(
+        f"--append: the store has the relative path {file.relative} of {file.path} already, from {entry['source']}, "
+        f"with other content; {mend}"
+    )
+
+
+def _kept_types(manifest: Manifest, job: EmbedJob) -> tuple[tuple[str, str], ...] | None:
+    """Type of each kept column as the shards have it, since the files that they came from may be gone by now."""
+    path = next(iter(manifest.shard_paths), None)
+    if path is None or not job.columns.keep:
+        return None
+    with open_shard(path) as parquet:
+        return tuple((name, str(parquet.schema_arrow.field(name).type)) for name in job.columns.keep)
 
 
 def _limited(files: list[PlannedFile], limit: int) -> list[PlannedFile]:

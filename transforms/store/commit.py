@@ -23,10 +23,11 @@ from transforms.store.runs import COMMITTED, Result, now, record_result, timesta
 class Run:
     """One execution that writes a snapshot: what its manifest will say beside counts and units, known before it starts.
 
-    `previous` is the run whose snapshot it replaces, `version` that manifest's version (None: the store is new);
-    `generation` counts how often the whole store was embedded again; `canary` is the last manifest's entry, `ranges`
-    what the manifest says of them, if known. `previous_rows` are the last snapshot's, of which the fraction
-    `max_deletes` may go. `leased` says that the run took the store's lease, and so must still have it in the end.
+    `globs` name its input, `earlier_globs` that of earlier runs whose files stay; `previous` is the run whose snapshot
+    it replaces, `version` that manifest's version (None: the store is new); `generation` counts how often the whole
+    store was embedded again; `canary` is the last manifest's entry, `ranges` what the manifest says of them, if known.
+    `previous_rows` are the last snapshot's, of which the fraction `max_deletes` may go. `leased` says that the run took
+    the store's lease, and so must still have it in the end.
     """
 
     root: str
@@ -48,6 +49,7 @@ class Run:
     canary: dict[str, str] | None = None
     ranges: dict[str, Any] | None = None
     leased: bool = False
+    earlier_globs: tuple[str, ...] = ()
 
     @property
     def canary_file(self) -> CanaryFile:
@@ -160,7 +162,7 @@ def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: dict[str, Any
         "index": index,
         "ranges": run.ranges,
         "calibration": calibrations.entry(run.space["calibration"]),
-        "input": {"globs": list(run.globs), "files": []},
+        "input": {"globs": list(dict.fromkeys((*run.earlier_globs, *run.globs))), "files": []},
         "canary": run.canary_file.entry(),
         "options": run.options,
         "versions": run.versions,

@@ -11,6 +11,7 @@ from transforms import storage
 from transforms.arrow import parquet_bytes, table_of
 from transforms.corpus import InputFile, Span
 from transforms.corpus.buckets import Buckets
+from transforms.corpus.files import compression_of
 from transforms.store import layout
 from transforms.store.ledger import PLAN_FIELDS, PlannedSpan, span_name
 from transforms.store.records import UnitRecord
@@ -52,6 +53,13 @@ class PlannedFile:
         name = self.file.relative
         spans = [(PlannedSpan(s.name, name, s.start, s.stop, s.rows, False), s.tokens) for s in self.spans]
         return spans + [(span, 0) for span in _carried_spans(name, self.carried)]
+
+
+def file_of(entry: dict[str, Any]) -> InputFile:
+    """The input file of an entry in a manifest."""
+    known = {name: entry[name] for name in ("format", "size", "checksum", "version")}
+    compression = compression_of(entry["path"], entry["format"])
+    return InputFile(path=entry["source"], relative=entry["path"], compression=compression, **known)
 
 
 def rows_at_most(planned: Iterable[PlannedFile]) -> int | None:
