@@ -23,6 +23,7 @@ PAGES = {
     "evaluate": "evaluation.md",
     "export": "poolers.md#the-encoder-as-a-folder",
     "verify": "nightly.md#verify",
+    "rejects": "inputs.md#rejected-rows",
     "history": "nightly.md#history",
     "diff": "nightly.md#diff",
     "report": "nightly.md#report",

@@ -19,6 +19,7 @@ COMMANDS = {
     "evaluate": "score poolers on pairs of sentences that people have scored",
     "export": "write a store's encoder as a folder, for sentence-transformers too",
     "verify": "re-hash and re-count everything a store names",
+    "rejects": "list the rows that could not be embedded, with the reasons",
     "history": "list every run of a store and how it ended",
     "diff": "list the rows in which two snapshots differ",
     "report": "write the nights of a store as a page with plots",

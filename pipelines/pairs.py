@@ -15,8 +15,9 @@ from pipelines.output import aligned, check_output, excerpt, write_rows
 from pipelines.progress import watched
 from transforms import progress, storage
 from transforms.corpus import Columns, match_inputs, plan_file, read_span
+from transforms.corpus.columns import kept_types
 from transforms.corpus.files import check_distinct
-from transforms.corpus.spans import check_columns, estimated_tokens
+from transforms.corpus.spans import estimated_tokens
 from transforms.index.top_pairs import EXACT_BELOW, TopPairs, exact_pairs, indexed_pairs, with_copies
 from transforms.space import DEFAULT_MODEL, row_hashes
 
@@ -88,8 +89,8 @@ def _units(args: argparse.Namespace, columns: Columns) -> Iterator[Any]:
     files = [file for glob in args.input for file in match_inputs(storage.absolute(glob), args.format)]
     check_distinct(files)
     for file in sorted({file.path: file for file in files}.values(), key=lambda file: file.relative):
-        if file.format == "parquet":
-            check_columns(file, columns.text, columns.id, columns.keep)
+        if file.format != "text":
+            kept_types(file, columns.text, columns.id, columns.keep)
         for span in plan_file(file, columns.text, UNIT_TOKENS):
             yield from read_span(span, columns, UNIT_TOKENS)
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from transforms.corpus import InputFile, plan_file
-from transforms.corpus.spans import check_columns
+from transforms.corpus import columns as corpus_columns
 from transforms.errors import OptionError
 from transforms.steps.job import EmbedJob
 from transforms.store.plan import PlannedFile
@@ -16,13 +16,7 @@ FILES_AT_ONCE = 16
 def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
     """Type of each kept column; raises OptionError where the file lacks a named column or has it in a wrong type."""
     columns = job.columns
-    if file.format == "parquet":
-        schema = check_columns(file, columns.text, columns.id, columns.keep)
-        return tuple((name, str(schema.field(name).type)) for name in columns.keep)
-    if file.format == "text" and (set(columns.keep) - {columns.text} or columns.id):
-        option, name = ("--id-column", columns.id) if columns.id else ("--keep-columns", ",".join(columns.keep))
-        raise OptionError(f"{file.path} is plain text and has no column {name} ({option}); leave the option out")
-    return tuple((name, "string") for name in columns.keep)
+    return corpus_columns.kept_types(file, columns.text, columns.id, columns.keep)
 
 
 def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:

@@ -10,7 +10,7 @@ import numpy as np
 
 from transforms import storage
 from transforms.corpus import Columns, InputFile, Span, plan_file, read_span
-from transforms.corpus.spans import check_columns
+from transforms.corpus.columns import kept_types
 from transforms.errors import OptionError, SentenceBeamError, SpaceMismatchError
 from transforms.space import resolve_model
 from transforms.space.identity import tokenizer_digest
@@ -60,8 +60,7 @@ class Counted:
 def plan_spans(file: InputFile, text_column: str) -> Iterator[Span | Problem]:
     """The spans of a file, or why it cannot be read."""
     try:
-        if file.format == "parquet":
-            check_columns(file, text_column, None, ())
+        kept_types(file, text_column, None, ())
         yield from plan_file(file, text_column, UNIT_TOKENS)
     except SentenceBeamError as error:
         yield Problem.of(error)

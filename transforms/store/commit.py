@@ -16,6 +16,7 @@ from transforms.store.manifest import FORMAT, Manifest, read_manifest, to_bytes,
 from transforms.store.plan import RecordedPlan, read_plan
 from transforms.store.precision import needs_ranges, of_floats
 from transforms.store.records import Problem, UnitRecord
+from transforms.store.rejected import reasons, record_rejected
 from transforms.store.runs import COMMITTED, Result, now, record_result, timestamp
 
 
@@ -84,9 +85,12 @@ def settle(run: Run, units: list[UnitRecord], problems: list[Problem]) -> tuple[
     ledger = Ledger.of(everything)
     ledger.check()
     if ledger.rejected > run.max_rejects * ledger.read:
+        paths = [unit.rejects for unit in everything if unit.rejects]
+        record_rejected(run.root, run.id, paths)
         raise DataGateError(
             f"{ledger.rejected} of {ledger.read} rows rejected, more than --max-rejects {run.max_rejects:g} "
-            f"allows; see {storage.join(run.root, 'rejects')}, mend the input or raise the limit"
+            f"allows: {reasons(run.root, paths, plan)}; `sentence-beam rejects --store {run.root}` lists them; "
+            "mend the input or raise the limit"
         )
     check_deletes(run, ledger.written)
     return plan, everything, ledger

@@ -27,9 +27,14 @@ def following(last: str | None, now: datetime) -> str:
 
 def last_run(root: str) -> str | None:
     """The greatest id among the runs of a store, failed ones included; None where it has none."""
+    return max(runs_of(root), default=None)
+
+
+def runs_of(root: str) -> set[str]:
+    """The runs of a store that have a folder of their own, failed ones included."""
     folder = storage.join(root, layout.RUNS)
     paths = (entry.path.removeprefix(f"{folder}/") for entry in storage.storage_of(folder).below(folder))
-    return max((run for run in {path.partition("/")[0] for path in paths} if _moment(run)), default=None)
+    return {run for run in {path.partition("/")[0] for path in paths} if _moment(run)}
 
 
 def start_of(run: str) -> str:

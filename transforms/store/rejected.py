@@ -1,0 +1,103 @@
+"""The rejected rows of a run: how many for which reason, and the list of their files where a run ended for them."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+
+from transforms import storage
+from transforms.corpus import InputFile, Rejected
+from transforms.corpus.columns import first_json_rows, keys_of
+from transforms.corpus.files import compression_of
+from transforms.corpus.rows import NULL_TEXT
+from transforms.errors import OptionError, SentenceBeamError
+from transforms.store import layout
+from transforms.store.manifest import Manifest, read_manifest, to_bytes
+from transforms.store.plan import RecordedPlan
+from transforms.store.run_ids import runs_of
+from transforms.store.shards import rejects_from_bytes
+
+LIST = "rejected.json"
+FILES_AT_ONCE = 16
+
+
+def rejected_rows(root: str, paths: Iterable[str]) -> Iterator[Rejected]:
+    """The rows of reject files, which are relative to the store. Raises SentenceBeamError for one that is gone."""
+    with ThreadPoolExecutor(FILES_AT_ONCE) as executor:
+        for rows in executor.map(lambda path: _rows(root, path), paths):
+            yield from rows
+
+
+def _rows(root: str, path: str) -> list[Rejected]:
+    try:
+        return rejects_from_bytes(storage.read_bytes(storage.join(root, path)))
+    except (FileNotFoundError, pa.ArrowException) as error:
+        raise SentenceBeamError(f"{root}: the reject file {path} is missing or damaged; see verify") from error
+
+
+def record_rejected(root: str, run: str, paths: list[str]) -> None:
+    """Write down the reject files of a run that does not commit."""
+    path = storage.join(root, layout.scratch(run, LIST))
+    storage.storage_of(path).put_if_absent(path, to_bytes({"rejects": paths}))
+
+
+def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
+    """How many rows were rejected for which reason, most frequent first.
+
+    For null texts of JSONL, the keys that there are follow, as in `5 null text (keys there: id, body)`.
+    """
+    counts: Counter[str] = Counter()
+    example: dict[str, str] = {}
+    try:
+        for row in rejected_rows(root, paths):
+            counts[row.reason] += 1
+            example.setdefault(row.reason, row.file)
+    except SentenceBeamError as error:
+        return f"reasons unknown, {error}"
+    keys = _keys(plan, example[NULL_TEXT]) if NULL_TEXT in example else ""
+    return ", ".join(f"{n:,} {why}{keys if why == NULL_TEXT else ''}" for why, n in counts.most_common())
+
+
+def _keys(plan: RecordedPlan, relative: str) -> str:
+    """The keys of the first rows of an input file in brackets; nothing for other formats, or if it cannot be read."""
+    found = next((f for f in plan.files if f["path"] == relative and f["format"] == "jsonl"), None)
+    if found is None:
+        return ""
+    names = ("format", "size", "checksum", "version")
+    kept = {name: found[name] for name in names}
+    file = InputFile(found["source"], relative, compression=compression_of(relative, "jsonl"), **kept)
+    try:
+        keys = keys_of(first_json_rows(file))
+    except (SentenceBeamError, OSError):
+        return ""
+    return f" (keys there: {ascii(', '.join(keys))[1:-1]})"
+
+
+def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
+    """A run and its reject files: `run`, else the last that committed or that had too many rejected rows.
+
+    Raises OptionError where there is no such run.
+    """
+    current = read_manifest(root)
+    if run is not None and layout.snapshot_run(layout.snapshot(run)) != run:
+        raise OptionError(f"--run {run}: not the name of a run; history lists them")
+    candidates = [run] if run else sorted(runs_of(root), reverse=True)
+    for name in candidates:
+        found = storage.storage_of(root).read_versioned(storage.join(root, layout.scratch(name, LIST)))
+        if found is not None:
+            return name, json.loads(found[0])["rejects"]
+        manifest = current if current is not None and current.run == name else None
+        manifest = manifest or (read_manifest(root, run) if run else None)
+        if manifest is not None:
+            return name, reject_files(manifest)
+    if run is None and current is not None:  # its folder below runs/ was removed
+        return current.run, reject_files(current)
+    named = f" of a run {run}" if run else ""
+    raise OptionError(f"{root} has no list of rejected rows{named}; check the path, or see history for the runs")
+
+
+def reject_files(manifest: Manifest) -> list[str]:
+    """The reject files of a snapshot."""
+    return [unit.rejects for unit in manifest.units if unit.rejects]
