@@ -166,7 +166,8 @@ def test_jsonl_rows_of_every_kind(embed: Run, inputs: Path, store: Path) -> None
 
 def test_json_of_a_depth_or_size_that_python_refuses(embed: Run, inputs: Path, store: Path) -> None:
     write_jsonl(
-        inputs / "a.jsonl", ['{"text": ' + "[" * 100_000, '{"text": "x", "n": ' + "9" * 5000 + "}", {"text": "ok"}]
+        inputs / "a.jsonl",
+        ['{"text": ' + "[" * 100_000, '{"text": "x", "n": ' + "9" * 5000 + "}", {"text": "ok", "n": 1}],
     )
     embed(inputs / "*", *ALL, "--keep-columns", "n").ok()
     check_ledger(store, 1, 2)
