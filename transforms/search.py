@@ -17,6 +17,7 @@ from transforms.errors import SentenceBeamError, SpaceMismatchError
 from transforms.index import SegmentedIndex, SegmentFile, exact_search, rerank
 from transforms.index.vectors import prepared, scored_by
 from transforms.space import ModelFiles, resolve_model
+from transforms.space.st_modules import QUERY
 from transforms.storage.cache import cached
 from transforms.store import locators
 from transforms.store.calibrations import kept_calibration
@@ -100,7 +101,7 @@ class Searcher:
             return [[] for _ in texts]
         if self.lacks_query_prompt:
             _LOGGER.warning("%s: %s", self._manifest.root, NO_QUERY_PROMPT)
-        hits = self.nearest(self._encoder.encode(texts), k, exact=exact)
+        hits = self.nearest(self._encoder.encode(texts, route=QUERY), k, exact=exact)
         return self._described(hits)
 
     def nearest(self, queries: np.ndarray, k: int, *, exact: bool = False) -> Hits:

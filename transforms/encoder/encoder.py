@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,20 @@ from transforms.encoder.batches import Batch, BatchStats, plan_alike, plan_batch
 from transforms.encoder.devices import Cores, Devices, resolve_devices
 from transforms.encoder.forward import Forward, PooledBatch, Replica
 from transforms.encoder.layer_hooks import TIME_FIRST
-from transforms.encoder.load import load_layers, load_model, load_tables
+from transforms.encoder.load import load_layers, load_mix, load_model, load_tables
 from transforms.encoder.output import finish
 from transforms.encoder.probe import Together
 from transforms.encoder.tokenize import TextTokenizer, Tokenized
 from transforms.errors import OptionError, UnfitModelError
 from transforms.pooling.build import Lexicon, build_pooler
+from transforms.pooling.pooler import MixedLayers, Pooler
 from transforms.pooling.states import ModelShape, Status
 from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.identity import Space, resolve_space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
 from transforms.space.spec import PoolerSpec, parse_pooler
+from transforms.space.st_modules import DOCUMENT, QUERY, StModules
 
 Progress = Callable[[int, int], None]
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
@@ -62,14 +65,19 @@ class Encoder:
         tables: Mapping[str, TokenStatistics] | None = None,
         calibration: Calibration | None = None,
         deterministic: bool = False,
+        routes: "Routes | None" = None,
     ) -> None:
         self.space = space
+        self._routes = routes
         self._calibration = calibration
         self.device = devices[0]
         self._tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, space.pooler["parts"][0])
         shape = ModelShape(files.layers, files.hidden, files.embedding, files.has_pooler_head, files.heads)
         spec = PoolerSpec.from_json(space.pooler)
-        self._pooler = build_pooler(spec, shape, self._lexicon(spec, tables or {}))
+        self._pooler: Pooler = build_pooler(spec, shape, self._lexicon(spec, tables or {}))
+        if "mix" in space.pooler and files.modules.mix is not None:
+            mix = files.modules.mix
+            self._pooler = MixedLayers(self._pooler, mix.parameters["start"], files.layers, load_mix(mix))
         replicas = [self._replica(files, device) for device in devices]
         self._together = replicas[0].forward.together
         self.deterministic = deterministic
@@ -99,6 +107,7 @@ class Encoder:
         tokens_per_batch: int | None = None,
         calibration: str | Path | Calibration | None = None,
         deterministic: bool = False,
+        route: str = DOCUMENT,
     ) -> "Encoder":
         """An encoder for `minilm`, a local directory or a hub id.
 
@@ -107,13 +116,21 @@ class Encoder:
         folder that `fit` made, or what was read from one, "" for none, also where an export has one. It must have been
         fitted on vectors pooled as these are, but for the prompt, since queries may have one of their own.
         `deterministic`: a text's vector is the same to the bit whatever its neighbours and the number of threads. A
-        folder that `export` made has its own values for what is not given.
+        folder that `export` made has its own values for what is not given. `route`: the way of texts that are given
+        none, in a model that has several.
         Raises `OptionError` for options or files that do not work.
         """
-        places, files = resolve_devices(device), resolve_model(model, revision)
+        places, files = resolve_devices(device), resolve_model(model, revision, route)
         given: dict[str, Any] = {"pooler": pooler, "prompt": prompt, "prompt_name": prompt_name}
         given |= {"max_tokens": max_tokens, "normalize": normalize, "truncate_dim": truncate_dim}
-        said = files.as_exported({**given, "dtype": dtype, "calibration": calibration})
+        asked: dict[str, Any] = {**given, "dtype": dtype, "calibration": calibration}
+        machine: dict[str, Any] = {
+            "device": device,
+            "tokens_per_batch": tokens_per_batch,
+            "deterministic": deterministic,
+        }
+        routes = Routes(files.modules, partial(cls.load, model, **asked, revision=revision, **machine))
+        said = files.as_exported(asked)
         fitted, pooler = _loaded(said.pop("calibration")), said["pooler"]
         tables = load_tables(parse_pooler(pooler))
 
@@ -127,7 +144,7 @@ class Encoder:
             if fitted is not None:
                 prompt = fitted.info["fitted_on"]["space"]["prompt"]
                 check_space(fitted.info, replace(space, prompt=prompt), fitted.info["method"])
-            return cls(files, space, places, tokens_per_batch, tables, fitted, deterministic)
+            return cls(files, space, places, tokens_per_batch, tables, fitted, deterministic, routes)
 
         native = resolve_dtype(said["dtype"], places[0].type, files.family)
         try:
@@ -142,12 +159,17 @@ class Encoder:
         """The width of the final vectors."""
         return self.space.dim
 
-    def encode(self, texts: str | Sequence[str]) -> np.ndarray:
+    def encode(self, texts: str | Sequence[str], route: str | None = None) -> np.ndarray:
         """The final vectors [n, dim] float32 in input order; of one text that is no list, [dim].
 
-        An empty text is its special tokens alone. Raises `OptionError` with the place of an item that is no text or
-        that has no token.
+        An empty text is its special tokens alone. `route`: `query`, `document` or another way that the model has for
+        texts (sentence-transformers' Router); a model without any takes all texts alike.
+        Raises `OptionError` with the place of an item that is no text or that has no token.
         """
+        if self._routes is not None and route is not None:
+            other = self._routes.other(route)
+            if other is not None:
+                return other.encode(texts)
         if isinstance(texts, str):
             return self.encode([texts])[0]
         tokenized = self.tokenize(texts)
@@ -215,6 +237,26 @@ class Encoder:
     def _pooled_dim(self) -> int:
         then = self.space.pooler.get("then")
         return then[-1]["dim"] if then else self._pooler.dim
+
+
+class Routes:
+    """The encoders of a model's other ways for texts; `load` makes one of a route's name, when it is first needed."""
+
+    def __init__(self, modules: StModules, load: Callable[..., Encoder]) -> None:
+        self._modules, self._load = modules, load
+        self._loaded: dict[str, Encoder] = {}
+        self._loading = threading.Lock()
+
+    def other(self, route: str) -> Encoder | None:
+        """The encoder of a route; None where texts take the one that is loaded already."""
+        if route == self._modules.route or (not self._modules.routes and route in (DOCUMENT, QUERY)):
+            return None
+        if not self._modules.routes:
+            raise OptionError(f"route {route!r}: this model has none; leave it out")
+        with self._loading:
+            if route not in self._loaded:
+                self._loaded[route] = self._load(route=route)
+            return self._loaded[route]
 
 
 def _loaded(calibration: str | Path | Calibration | None) -> Calibration | None:

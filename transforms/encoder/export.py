@@ -57,6 +57,9 @@ def write_export(export: Export, folder: Path) -> str | None:
 
 def why_not_sentence_transformers(export: Export) -> str | None:
     """The reason for which sentence-transformers cannot make these vectors; None where it can."""
+    modules = export.files.modules
+    if modules.routes or modules.static or "mix" in export.space.pooler:
+        return "its modules are more than a transformer and a pooling; the folder in `model` is the model's own"
     for part in PoolerSpec.from_json(export.space.pooler).parts:
         options = dict(part.options)
         ranks = ("counted", "attended") if options.get("count") == "all" else ("attended",)
@@ -76,6 +79,8 @@ def _copy_model(export: Export, folder: Path) -> None:
 
     shutil.copytree(export.files.root, folder, ignore=unwanted)
     transformer = folder / export.files.modules.transformer
+    if export.files.modules.static:
+        return
     _edit(transformer / "config.json", dtype="float32", torch_dtype=None)
     if export.space.max_tokens is not None:
         path = transformer_config(transformer)

@@ -16,7 +16,7 @@ from transformers.utils import logging
 
 from transforms.errors import OptionError, first_line
 from transforms.pooling.token_statistics import TokenStatistics
-from transforms.space.model_files import ModelFiles, find_safetensors
+from transforms.space.model_files import STATIC_KEYS, ModelFiles, find_safetensors
 from transforms.space.spec import PoolerSpec
 from transforms.space.st_modules import StLayer
 from transforms.space.token_table import read_table
@@ -44,6 +44,8 @@ def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module
 
     Raises `OptionError` where its weights are damaged, not finite or do not fit the architecture.
     """
+    if files.modules.static:
+        return StaticTable(files).to(device).eval()
     try:
         with quiet_transformers():
             config = AutoConfig.from_pretrained(files.folder, local_files_only=True, trust_remote_code=False)
@@ -73,6 +75,38 @@ def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module
     _check_finite(files, model)
     _keep_no_cache(model.config)
     return model.to(device).eval()
+
+
+class StaticTable(nn.Module):
+    """The token embeddings of sentence-transformers' StaticEmbedding, also as model2vec writes them, in float32."""
+
+    config = None
+
+    def __init__(self, files: ModelFiles) -> None:
+        super().__init__()
+        tensors = _load_tensors(files.weights[0])
+        table = next(tensors[key] for key in STATIC_KEYS if key in tensors).float()
+        if "mapping" in tensors:
+            table = table[tensors["mapping"].long()]
+        if "weights" in tensors:
+            table = table * tensors["weights"].float()[:, None]
+        self.embedding = nn.Embedding.from_pretrained(table)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The table, as transformers' models give theirs."""
+        return self.embedding
+
+
+def load_mix(mix: StLayer) -> tuple[float, ...]:
+    """The weights of the layers that are averaged before the pooling."""
+    return tuple(_load_tensors(find_safetensors(mix.folder)[0])["layer_weights"].float().tolist())
+
+
+def _load_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise OptionError(f"{path} is not a safetensors file ({first_line(error)}); fetch the model again") from None
 
 
 def _keep_no_cache(config: Any) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -10,7 +11,8 @@ import numpy as np
 from tokenizers import Encoding, Tokenizer
 from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as NormalizerSequence
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from transforms.encoder.load import quiet_transformers
 from transforms.encoder.template import FilledTemplate, Template
@@ -162,6 +164,8 @@ def _check_unicode(texts: Sequence[str]) -> None:
 
 def _load(files: ModelFiles) -> PreTrainedTokenizerBase:
     try:
+        if files.modules.static:
+            return _load_bare(files.folder / "tokenizer.json")
         with quiet_transformers():
             tokenizer = AutoTokenizer.from_pretrained(files.folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers and tokenizers raise bare Exception and many others for a damaged file
@@ -169,6 +173,13 @@ def _load(files: ModelFiles) -> PreTrainedTokenizerBase:
     if not tokenizer.is_fast:
         raise OptionError(f"{files.folder}: it has no fast tokenizer; save one there as tokenizer.json")
     return tokenizer
+
+
+def _load_bare(path: Path) -> PreTrainedTokenizerBase:
+    """A tokenizer from its one file that puts no special tokens around a text."""
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
 def _lower_case(tokenizer: Tokenizer) -> None:

@@ -1,7 +1,7 @@
 """What every pooler offers, what it may need, and several poolers side by side."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -74,3 +74,30 @@ class Concat:
         pooled = [part(states) for part in self.parts]
         fallback = torch.stack([one.status == Status.FALLBACK for one in pooled]).any(dim=0)
         return graded(torch.cat([one.vectors for one in pooled], dim=1), fallback)
+
+
+@dataclass(frozen=True)
+class MixedLayers:
+    """A pooler whose last layer is the average of layers `first` to `last` with `weights`, computed in float32.
+
+    sentence-transformers' WeightedLayerPooling: x_t = sum_l w_l x_tl / sum_l w_l.
+    """
+
+    pooler: Pooler
+    first: int
+    last: int
+    weights: tuple[float, ...]
+
+    @property
+    def dim(self) -> int:
+        return self.pooler.dim
+
+    @property
+    def needs(self) -> Needs:
+        return _union([self.pooler.needs, Needs(layers=frozenset(range(self.first, self.last + 1)))])
+
+    def __call__(self, states: TokenStates) -> Pooled:
+        layers = [states.hidden[layer].float() for layer in range(self.first, self.last + 1)]
+        weights = torch.tensor(self.weights, device=layers[0].device)
+        mixed = torch.tensordot(weights / weights.sum(), torch.stack(layers), dims=1)
+        return self.pooler(replace(states, hidden={**states.hidden, self.last: mixed}))

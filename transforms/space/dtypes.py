@@ -9,7 +9,7 @@ from transforms.errors import OptionError
 
 DTYPES = ("float32", "bfloat16", "float16")
 # Families whose masks, positions or transforms are float32 whatever their weights are.
-FLOAT32_ONLY = frozenset(("xlnet", "deberta", "mra", "fnet", "xlstm"))
+FLOAT32_ONLY = frozenset(("xlnet", "deberta", "mra", "fnet", "xlstm", "static-embedding"))
 _CPU_FLAGS = {"x86_64": ("avx512_bf16", "amx_bf16"), "AMD64": ("avx512_bf16", "amx_bf16"), "aarch64": ("bf16",)}
 
 

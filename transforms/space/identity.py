@@ -175,6 +175,10 @@ def _describe_pooler(files: ModelFiles, spec: PoolerSpec, auto: bool) -> tuple[d
     """The pooler as JSON with the layers after it, and the digest of all weights the pooled vector depends on."""
     described, digests, width = spec.to_json(), [sha256_file(path) for path in files.weights], 0
     width = spec.dim(files.hidden, files.embedding)
+    mix = files.modules.mix if auto else None
+    if mix is not None:
+        digests.append(sha256_file(find_safetensors(mix.folder)[0]))
+        described["mix"] = {"name": mix.kind, **mix.parameters, "weights": digests[-1]}
     for layer in files.modules.layers if auto else ():
         width = layer.parameters.get("out_features", width)
         entry = {"name": layer.kind, **layer.parameters, "dim": width}

