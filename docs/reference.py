@@ -26,6 +26,7 @@ PAGES = {
     "rejects": "inputs.md#rejected-rows",
     "history": "nightly.md#history",
     "diff": "nightly.md#diff",
+    "rollback": "nightly.md#rollback",
     "report": "nightly.md#report",
     "vacuum": "nightly.md#vacuum",
 }

@@ -22,6 +22,7 @@ COMMANDS = {
     "rejects": "list the rows that could not be embedded, with the reasons",
     "history": "list every run of a store and how it ended",
     "diff": "list the rows in which two snapshots differ",
+    "rollback": "make an earlier snapshot the current one again",
     "report": "write the nights of a store as a page with plots",
     "vacuum": "remove old snapshots and what no kept one names",
 }

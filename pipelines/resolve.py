@@ -28,7 +28,7 @@ from transforms.steps.job import EmbedJob, IndexRequest
 from transforms.store import layout
 from transforms.store.calibrations import kept_calibration, read_calibration
 from transforms.store.commit import Run
-from transforms.store.manifest import Manifest
+from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.precision import fitting, kept_ranges
 from transforms.store.runs import now, versions
 from transforms.store.shards import check_keep_columns
@@ -294,9 +294,15 @@ def _ranges(args: argparse.Namespace, space: Space, previous: Manifest | None) -
 
 
 def _generation(args: argparse.Namespace, previous: Manifest | None) -> int:
-    """How often the store was embedded again; --reembed counts one more, so that no earlier file is found."""
-    standing = previous.data.get("generation", 0) if previous is not None else 0
-    return standing + 1 if args.reembed else standing
+    """How often the store was embedded from nothing; with --reembed a number no snapshot has, so that nothing is found.
+
+    After a rollback an earlier snapshot may have the largest number.
+    """
+    current = previous.data.get("generation", 0) if previous is not None else 0
+    if not args.reembed:
+        return current
+    kept = [read_manifest(previous.root, run) for run in snapshots(previous.root)] if previous is not None else []
+    return 1 + max([current, *(manifest.data.get("generation", 0) for manifest in kept if manifest)])
 
 
 def _encoder_options(args: argparse.Namespace, chosen: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from transforms import storage
 from transforms.arrow import table_of
+from transforms.calibration.calibration import INFO, TENSORS
 from transforms.errors import LedgerError, SentenceBeamError
 from transforms.store import layout, locators, shards
 from transforms.store.calibrations import kept_calibration
@@ -36,6 +37,17 @@ def faults(manifest: Manifest) -> Iterator[str]:
     snapshot = storage.join(manifest.root, layout.snapshot(manifest.run))
     if storage.storage_of(snapshot).stat(snapshot) is None:
         yield f"{snapshot}: the snapshot's own manifest is missing; copy manifest.json there"
+
+
+def missing_file(manifest: Manifest) -> str | None:
+    """The full path of a file that the snapshot names and the store does not have; None where all are there."""
+    named = [path for unit in manifest.units for path in (unit.path, unit.rejects) if path]
+    named += [path for path, _ in index_files(manifest.data["index"] or {"segments": []})]
+    named += [entry["path"] for name in ("ranges", "canary") if (entry := manifest.data.get(name))]
+    digest = manifest.space.calibration
+    named += [storage.join(layout.calibration(digest), name) for name in (INFO, TENSORS)] if digest else []
+    there = {entry.path for entry in storage.storage_of(manifest.root).below(manifest.root)}
+    return next((full for path in named if (full := storage.join(manifest.root, path)) not in there), None)
 
 
 def _unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:

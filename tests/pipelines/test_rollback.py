@@ -1,0 +1,79 @@
+"""rollback: an earlier snapshot's rows and index become the current ones again."""
+
+from pathlib import Path
+
+import pytest
+from helpers.commands import Run
+from helpers.corpora import check_ledger, files_in, manifest_of, rows_of, sentences, vectors_of, write_parquet
+
+from transforms.store import open_store
+
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
+
+
+def write(inputs: Path, start: int) -> None:
+    """Ten rows that stay and ten others."""
+    write_parquet(inputs / "a.parquet", sentences(10), id=[f"a{i}" for i in range(10)])
+    write_parquet(inputs / "b.parquet", sentences(10, start), id=[f"b{i}" for i in range(start, start + 10)])
+
+
+def found(store: Path) -> list[dict[str, object]]:
+    """All that a search gives."""
+    return open_store(str(store)).search(sentences(2), k=30)
+
+
+def test_rows_index_and_the_next_run(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    write(inputs, 10)
+    embed(inputs / "*", "--id-column", "id", "--index", "Flat").ok()
+    first, rows, vectors, hits = manifest_of(store), rows_of(store), vectors_of(store), found(store)
+    write(inputs, 50)
+    embed(inputs / "*").ok()
+    second = manifest_of(store)
+    assert found(store) != hits
+    shards = files_in(store, "embeddings", "index")
+
+    out = run("rollback", first["run"], "--store", store).ok().out
+    assert "10 rows added, 0 changed, 10 deleted" in out
+    third = check_ledger(store, 20, carried=20)
+    assert (third["previous"], third["index"], third["shards"]) == (second["run"], first["index"], first["shards"])
+    assert third["run"] not in (first["run"], second["run"])
+    assert (rows_of(store), vectors_of(store), found(store)) == (rows, vectors, hits)
+    assert files_in(store, "embeddings", "index") == shards
+    assert not (store / "lease.json").exists()
+    run("verify", "--store", store).ok()
+    run("history", "--store", store).ok()
+
+    embed(inputs / "*").ok()
+    after = check_ledger(store, 20, carried=10, embedded=0)
+    assert [unit["sha256"] for unit in after["shards"]] == [unit["sha256"] for unit in second["shards"]]
+    run("rollback", second["run"], "--store", store).ok()
+    run("verify", "--store", store).ok()
+
+
+def test_everything_embedded_again_after_a_rollback_is_really_embedded(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
+    write(inputs, 10)
+    embed(inputs / "*").ok()
+    first = manifest_of(store)["run"]
+    embed(inputs / "*", "--reembed").ok()
+    run("rollback", first, "--store", store).ok()
+    embed(inputs / "*", "--reembed").ok()
+    assert check_ledger(store, 20, embedded=20)["generation"] == 2
+
+
+def test_what_cannot_be_rolled_back_to(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    write(inputs, 10)
+    embed(inputs / "*").ok()
+    first = manifest_of(store)
+    write(inputs, 50)
+    embed(inputs / "*").ok()
+    second = (store / "manifest.json").read_bytes()
+    run("rollback", manifest_of(store)["run"], "--store", store).failed(2, "is the current snapshot")
+    run("rollback", "../manifest", "--store", store).failed(2, "is missing")
+    gone = next(unit["path"] for unit in first["shards"] if unit["file"] == "b.parquet")
+    (store / gone).unlink()
+    run("rollback", first["run"], "--store", store).failed(2, store / gone, first["run"])
+    run("vacuum", "--store", store, "--keep", 1).ok()
+    run("rollback", first["run"], "--store", store).failed(2, store / "manifests" / f"{first['run']}.json")
+    assert (store / "manifest.json").read_bytes() == second
