@@ -204,7 +204,7 @@ def test_max_rejects(embed: Run, inputs: Path, store: Path, limit: str, status: 
         outcome.ok()
         check_ledger(store, 3, 1)
         return
-    outcome.failed(3, "1 of 4 rows rejected", "--max-rejects", store / "rejects")
+    outcome.failed(3, "1 of 4 rows rejected", "--max-rejects", "1 empty text", f"rejects --store {store}")
     assert manifest_of(store) is None
     assert not (store / "lease.json").exists()
     result = read_result(str(store), next((store / "runs").iterdir()).name)
