@@ -275,7 +275,7 @@ def test_growth_past_twice_splits_buckets_and_encodes_new_text_alone(embed: Run,
     for rows in (50, 90, 101, 300, 20):
         write_lines(inputs / "a.txt", texts[:rows])
         before = len(rows_of(store)) if store.exists() else 0
-        embed(inputs / "*", "--unit-tokens", 300).ok()
+        embed(inputs / "*", "--unit-tokens", 300, "--max-deletes", 1).ok()
         check_ledger(store, rows, embedded=max(rows - before, 0), reused=min(before, rows))
         bits.append(manifest_of(store)["buckets"]["bits"])
     assert bits[0] == bits[1] < bits[2] < bits[3] == bits[4]
@@ -294,7 +294,7 @@ def test_reembed_chooses_buckets_anew(embed: Run, inputs: Path, store: Path) -> 
     write_lines(inputs / "a.txt", sentences(80))
     embed(inputs / "*", *UNIT).ok()
     write_lines(inputs / "a.txt", sentences(5))
-    embed(inputs / "*").ok()
+    embed(inputs / "*", "--max-deletes", 1).ok()
     many = len(check_ledger(store, 5, reused=5)["shards"])
     embed(inputs / "*", "--reembed").ok()
     assert len(check_ledger(store, 5, embedded=5)["shards"]) < many
