@@ -17,12 +17,11 @@ from transforms import progress, storage
 from transforms.corpus import Columns, match_inputs, plan_file, read_span
 from transforms.corpus.columns import kept_types
 from transforms.corpus.files import check_distinct
-from transforms.corpus.spans import estimated_tokens
+from transforms.corpus.spans import UNIT_TOKENS, estimated_tokens
 from transforms.index.top_pairs import EXACT_BELOW, TopPairs, exact_pairs, indexed_pairs, with_copies
 from transforms.space import DEFAULT_MODEL, row_hashes
 
 TEXTS_AT_ONCE = 32_768
-UNIT_TOKENS = 262_144
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from transforms.calibration import Calibration, check_space
 from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.files import overlaps
+from transforms.corpus.spans import UNIT_TOKENS
 from transforms.errors import OptionError, SpaceMismatchError
 from transforms.index.choose import check_request
 from transforms.space import (
@@ -33,7 +34,6 @@ from transforms.store.precision import fitting, kept_ranges
 from transforms.store.runs import now, versions
 from transforms.store.shards import check_keep_columns
 
-UNIT_TOKENS = 262_144
 UNIT_TOKENS_ACCELERATOR = 1_048_576
 # Cosine distances beyond what processors and libraries differ by: those of other dtypes are larger.
 MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3}

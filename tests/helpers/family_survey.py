@@ -28,17 +28,17 @@ from helpers.families import (
 from transformers import AutoTokenizer
 
 from transforms.encoder import Encoder
-from transforms.encoder.probe import Together
+from transforms.encoder.probe import BatchSharing
 from transforms.errors import OptionError
 
 LENGTHS = (3, 1, 28, 10, 0, 10, 50, 16, 58, 85, 3)
 TEXTS = [" ".join(WORDS[(7 * row + k * k) % len(WORDS)] for k in range(n)) for row, n in enumerate(LENGTHS)]
 TOLERANCE = 1e-5
 SHARING = {
-    Together.PACKED: "without padding",
-    Together.PADDED: "padded",
-    Together.EQUAL: "texts of one length",
-    Together.ALONE: "one text a batch",
+    BatchSharing.PACKED: "without padding",
+    BatchSharing.PADDED: "padded",
+    BatchSharing.EQUAL: "texts of one length",
+    BatchSharing.ALONE: "one text a batch",
 }
 
 
@@ -138,7 +138,7 @@ def _narrow(folder: Path, sharing: str) -> str:
         encoder = load(folder, "bfloat16")
     except OptionError:
         return "float32"
-    shared = [SHARING[kind] for kind in Together]  # from all texts to none
+    shared = [SHARING[kind] for kind in BatchSharing]  # from all texts to none
     narrow = SHARING[encoder._together]
     assert shared.index(narrow) >= shared.index(sharing), f"{folder.name}: {narrow} in bfloat16, {sharing} in float32"
     assert np.isfinite(encoder.encode(TEXTS)).all()

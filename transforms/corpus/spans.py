@@ -15,6 +15,7 @@ from transforms.corpus.files import InputFile
 from transforms.corpus.lines import line_starts
 from transforms.errors import OptionError, SentenceBeamError, first_line
 
+UNIT_TOKENS = 262_144  # in one unit, where nothing else is said
 BYTES_PER_TOKEN = 4
 TOKENS_PER_ROW = 2
 TEXT_BYTES_PER_TOKEN = 3  # leaves room for the tokens per row, so that a byte range is rarely cut again

@@ -17,7 +17,7 @@ from transforms.encoder.forward import Forward, PooledBatch, Replica
 from transforms.encoder.layer_hooks import TIME_FIRST
 from transforms.encoder.load import load_layers, load_mix, load_model, load_tables
 from transforms.encoder.output import finish
-from transforms.encoder.probe import Together
+from transforms.encoder.probe import BatchSharing
 from transforms.encoder.tokenize import TextTokenizer, Tokenized
 from transforms.errors import OptionError, UnfitModelError
 from transforms.pooling.build import Lexicon, build_pooler
@@ -221,9 +221,9 @@ class Encoder:
     def _plan(self, tokenized: Tokenized) -> Iterator[Batch]:
         if self.deterministic:
             return plan_alike(tokenized, self.tokens_per_batch)
-        if self._together is Together.ALONE:
+        if self._together is BatchSharing.ALONE:
             return plan_batches(tokenized, 1)
-        return plan_batches(tokenized, self.tokens_per_batch, equal=self._together is Together.EQUAL)
+        return plan_batches(tokenized, self.tokens_per_batch, equal=self._together is BatchSharing.EQUAL)
 
     def _replica(self, files: ModelFiles, device: torch.device) -> Replica:
         model = load_model(files, self.space.dtype, device)
@@ -265,18 +265,18 @@ def _loaded(calibration: str | Path | Calibration | None) -> Calibration | None:
     return calibration
 
 
-def _budget(tokens_per_batch: int | None, device: torch.device, together: Together) -> int:
+def _budget(tokens_per_batch: int | None, device: torch.device, together: BatchSharing) -> int:
     if tokens_per_batch is None:
-        packed = together is Together.PACKED and device.type == "cpu"
+        packed = together is BatchSharing.PACKED and device.type == "cpu"
         return TOKENS_PER_PACKED_BATCH if packed else TOKENS_PER_BATCH[device.type]
     if tokens_per_batch < 1:
         raise OptionError(f"tokens per batch {tokens_per_batch}: give 1 or more")
     return tokens_per_batch
 
 
-def _budget_alike(tokens_per_batch: int | None, device: torch.device, together: Together, family: str) -> int:
+def _budget_alike(tokens_per_batch: int | None, device: torch.device, together: BatchSharing, family: str) -> int:
     if tokens_per_batch is not None:
         raise OptionError(f"tokens per batch {tokens_per_batch}: deterministic batches have a size of their own")
     # where texts lie side by side in memory, a text's place among them decides how its sums are rounded
-    alone = together is Together.ALONE or family in TIME_FIRST
+    alone = together is BatchSharing.ALONE or family in TIME_FIRST
     return 1 if alone else TOKENS_PER_ALIKE_BATCH[device.type]

@@ -13,7 +13,7 @@ from transforms.encoder.batches import Batch, BatchStats
 from transforms.encoder.layer_hooks import LayerStates
 from transforms.encoder.packed import PackedRunner
 from transforms.encoder.padded import ByLength, PaddedRunner
-from transforms.encoder.probe import Probe, Runner, Together
+from transforms.encoder.probe import BatchSharing, Probe, Runner
 from transforms.encoder.template import BareTemplateStates
 from transforms.encoder.tokenize import TextTokenizer
 from transforms.encoder.transfer import to_device
@@ -42,7 +42,7 @@ class Forward:
         self._special = _lookup_table(tokenizer.special_ids, embedding_rows(model))
         self._head = pooler_head(model) if needs.pooler_head else None
         self._runner: Runner | None = None
-        self.together = Together.PACKED
+        self.together = BatchSharing.PACKED
         if needs.layers or needs.heads:
             self._runner, self.together = _make_runner(files, models, tokenizer, needs)
         self._bare = None
@@ -75,7 +75,7 @@ class Forward:
 
 def _make_runner(
     files: ModelFiles, models: ByLength, tokenizer: TextTokenizer, needs: Needs
-) -> tuple[Runner, Together]:
+) -> tuple[Runner, BatchSharing]:
     """A pass over the blocks, and which texts may share a batch.
 
     The pass without padding for the BERT family where it agrees with the model's own, else that one.
@@ -85,7 +85,7 @@ def _make_runner(
     probe = Probe(padded, tokenizer.plain_ids(embedding_rows(model)), files)
     unpadded = _unpadded(model, needs) if files.family in bert.FAMILIES else None
     if unpadded is not None and probe.agrees(unpadded):
-        return unpadded, Together.PACKED
+        return unpadded, BatchSharing.PACKED
     return padded, probe.together()
 
 
@@ -156,7 +156,7 @@ class Replica:
                 raise
         else:
             vectors, status = (part.to("cpu", non_blocking=True) for part in (vectors, result.status))
-            return PooledBatch(batch.rows, vectors, status, batch.stats(self.forward.together is Together.PADDED))
+            return PooledBatch(batch.rows, vectors, status, batch.stats(self.forward.together is BatchSharing.PADDED))
         # outside of the handler, so that the failed pass's tensors are free
         _release_memory(self.device)
         return _joined(*(self(half) for half in batch.halves()))

@@ -28,7 +28,7 @@ _ROUNDING_16_BIT = 0.05
 _ROUNDING_OF_A_HEAD = 5e-3
 
 
-class Together(Enum):
+class BatchSharing(Enum):
     """Which texts may share a batch: any, without padding or padded to one length; texts of one length; none."""
 
     PACKED = "packed"
@@ -54,15 +54,15 @@ class Probe:
         self._runner, self._ids, self._files = runner, ids, files
 
     @torch.inference_mode()
-    def together(self) -> Together:
+    def together(self) -> BatchSharing:
         """Which texts the model's own pass may take at once; `UnfitModelError` where it takes none."""
         mixed, equal = self._batch((50, 5, 2)), self._batch((5, 5))
         alone = self._alone(mixed)
         if self._runner.takes_padding and self._takes(mixed, alone):
-            return Together.PADDED
+            return BatchSharing.PADDED
         if not _alike(alone, self._alone(mixed)):
             raise self._unfit("it gives the same text other vectors from one pass to the next")
-        return Together.EQUAL if self._takes(equal, self._alone(equal)) else Together.ALONE
+        return BatchSharing.EQUAL if self._takes(equal, self._alone(equal)) else BatchSharing.ALONE
 
     @torch.inference_mode()
     def agrees(self, other: Runner) -> bool:

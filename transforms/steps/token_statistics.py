@@ -11,6 +11,7 @@ import numpy as np
 from transforms import storage
 from transforms.corpus import Columns, InputFile, Span, plan_file, read_span
 from transforms.corpus.columns import kept_types
+from transforms.corpus.spans import UNIT_TOKENS
 from transforms.errors import OptionError, SentenceBeamError, SpaceMismatchError
 from transforms.space import resolve_model
 from transforms.space.identity import tokenizer_digest
@@ -20,8 +21,6 @@ from transforms.store.records import Problem
 if TYPE_CHECKING:
     from transforms.encoder.tokenize import TextTokenizer
     from transforms.pooling import TokenStatistics
-
-UNIT_TOKENS = 262_144
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from transforms.encoder import Encoder, packed
 from transforms.encoder.batches import Batch
 from transforms.encoder.layer_hooks import LayerStates
 from transforms.encoder.padded import PaddedRunner
-from transforms.encoder.probe import Together
+from transforms.encoder.probe import BatchSharing
 from transforms.errors import OptionError
 from transforms.space import dtypes, resolve_model
 
@@ -46,10 +46,10 @@ WRONG_BRANCHES = {
 @pytest.mark.parametrize("branch", WRONG_BRANCHES)
 def test_a_wrong_branch_of_the_packed_pass_is_found_when_the_model_is_loaded(tmp_path, monkeypatch, branch, dtype):
     folder = save_tiny_model("bert", tmp_path, max_position_embeddings=64)
-    assert _load(folder, dtype=dtype)._together is Together.PACKED
+    assert _load(folder, dtype=dtype)._together is BatchSharing.PACKED
     name, wrong = WRONG_BRANCHES[branch]
     monkeypatch.setattr(packed, name, wrong(getattr(packed, name)))
-    assert _load(folder, dtype=dtype)._together is Together.PADDED
+    assert _load(folder, dtype=dtype)._together is BatchSharing.PADDED
 
 
 UNUSED = {
@@ -192,7 +192,7 @@ def test_neighbours_that_leak_into_a_text_leave_it_a_batch_of_its_own(tiny, monk
     usual = _load(tiny["albert"]).encode(TEXTS)
     monkeypatch.setattr(PaddedRunner, "run", leaking)
     encoder = _load(tiny["albert"])
-    assert encoder._together is Together.ALONE
+    assert encoder._together is BatchSharing.ALONE
     assert np.allclose(encoder.encode(TEXTS), usual, atol=1e-5)
 
 

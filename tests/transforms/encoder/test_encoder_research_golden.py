@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from transforms.encoder import Encoder
-from transforms.encoder.probe import Together
+from transforms.encoder.probe import BatchSharing
 
 DITTO = {
     f"ditto:{head},states={states}": (f"ditto_att_{states.replace('-', '_')}_{head}", accept)
@@ -49,7 +49,7 @@ def _check(golden, cases: dict[str, tuple[str, float]], rows: list[int], **optio
     """All poolers in one pass, each against its own file."""
     folder, sentences = golden
     encoder = _load("+".join(cases), **options)
-    assert encoder._alone.forward.together is Together.PACKED
+    assert encoder._alone.forward.together is BatchSharing.PACKED
     joined = encoder.encode([sentences[row] for row in rows])
     for found, (name, accept) in zip(np.split(joined, len(cases), axis=1), cases.values(), strict=True):
         expected = np.load(folder / f"{name}.npy")[rows]
