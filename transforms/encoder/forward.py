@@ -82,7 +82,7 @@ def _make_runner(
     """
     model: Any = models.shortest
     padded = PaddedRunner(models, needs, files.layers, tokenizer)
-    probe = Probe(padded, tokenizer.plain_ids(embedding_rows(model)), files)
+    probe = Probe(padded, _sound_ids(model, tokenizer.plain_ids(embedding_rows(model))), files)
     unpadded = _unpadded(model, needs) if files.family in bert.FAMILIES else None
     if unpadded is not None and probe.agrees(unpadded):
         return unpadded, BatchSharing.PACKED
@@ -102,6 +102,13 @@ def _check_vocabulary(files: ModelFiles, model: Any, tokenizer: TextTokenizer) -
             f"{files.folder}: the tokenizer has ids up to {known - 1}, the model {rows} token embeddings; "
             "save the model again after resize_token_embeddings"
         )
+
+
+def _sound_ids(model: Any, ids: np.ndarray) -> np.ndarray:
+    """Those of the token ids whose embeddings are finite: one row of NaN spoils a few texts, not the model."""
+    rows = model.get_input_embeddings().weight[torch.from_numpy(ids)]
+    finite = torch.isfinite(rows).all(dim=1).cpu().numpy()
+    return ids[finite] if finite.any() else ids
 
 
 def embedding_rows(model: Any) -> int:
