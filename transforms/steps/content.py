@@ -114,11 +114,16 @@ def with_rows(span: Span) -> Span:
 
 
 def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:
-    """The span with its rows, and its tokens estimated from the texts alone, so that no file format shows in them."""
-    rows = size = 0
+    """The span with its rows, and its tokens estimated from the texts alone, so that no file format shows in them.
+
+    They are rounded up text by text: sums over spans do not depend on how the rows lie in files.
+    """
+    rows = tokens = 0
     for unit in read_span(span, columns, unit_tokens):
-        rows, size = rows + unit.read, size + sum(len(text.encode()) for text in unit.texts)
-    return replace(span, rows=rows, tokens=estimated_tokens(size, rows))
+        rows += unit.read
+        tokens += sum(estimated_tokens(len(text.encode()) + BYTES_PER_TOKEN - 1, 1) for text in unit.texts)
+        tokens += estimated_tokens(0, unit.read - len(unit.texts))
+    return replace(span, rows=rows, tokens=tokens)
 
 
 def record(found: list[PlannedFile | Span | Problem], job: EmbedJob) -> Iterator[ToRead | Problem]:
