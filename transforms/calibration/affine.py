@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from transforms.calibration.moments import Moments
 from transforms.errors import OptionError
 
+if TYPE_CHECKING:
+    import torch
+
 Tensors = Mapping[str, np.ndarray]
+Array = TypeVar("Array", np.ndarray, "torch.Tensor")
 CONSTANT = 1e-6  # a component whose deviation is below this share of the largest one's is taken for constant
 ROUNDING = 1e-12  # an eigenvalue below this share of the largest is rounding
 TIED = 1.01  # two eigenvalues closer than this share their directions
@@ -29,11 +33,11 @@ class Fitted:
     warnings: tuple[str, ...] = ()
 
 
-def apply_affine(tensors: Tensors, rows: np.ndarray) -> np.ndarray:
+def apply_affine(tensors: Mapping[str, Array], rows: Array) -> Array:
     """Calibrated rows float64 [n, dim] of float64 [n, p]; each of the four steps where there is a tensor for it.
 
     `mean` [p] is subtracted, `scale` [p] multiplied, `directions` [D, p] (orthonormal) projected out, `kernel` [p, dim]
-    multiplied from the right.
+    multiplied from the right. By numpy or by torch, as the arrays are.
     """
     if "mean" in tensors:
         rows = rows - tensors["mean"]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from safetensors.numpy import load, save
 
 from transforms.calibration.methods import APPLY
 from transforms.calibration.spec import CalibrationSpec, parse_calibration
+from transforms.cores import Cores
 from transforms.errors import OptionError, SpaceMismatchError
 from transforms.space import Space, canonical_json, sha256_text
 from transforms.space.identity import POOLED_FIELDS
@@ -21,6 +23,7 @@ FORMAT = "sentence-beam calibration 1"
 INFO = "calibration.json"
 TENSORS = "calibration.safetensors"
 BLOCK_ROWS = 64
+_CORES = Cores()
 _DECIDING = ("method", "parameters", "input_dim", "dim", "tensors")
 _KEYS = {"format", *_DECIDING, "digest", "fitted_on", "summary"}
 
@@ -83,12 +86,14 @@ class Calibration:
             raise SpaceMismatchError(f"calibration {self.info['method']} takes vectors of width {wanted}, not {found}")
         method = APPLY[parse_calibration(self.info["method"]).name]
         out = np.empty((len(pooled), self.dim), np.float32)
-        # Matrix products round by their shape: blocks of one size give a row the same bits among any others.
-        block = np.zeros((BLOCK_ROWS, pooled.shape[1]), np.float32)
-        for start in range(0, len(pooled), BLOCK_ROWS):
-            rows = pooled[start : start + BLOCK_ROWS]
+
+        def calibrate(start: int) -> None:
+            # Matrix products round by their shape: blocks of one size give a row the same bits among any others.
+            rows, block = pooled[start : start + BLOCK_ROWS], np.zeros((BLOCK_ROWS, pooled.shape[1]), np.float32)
             block[: len(rows)] = rows
             out[start : start + len(rows)] = method(self.tensors, self.info["parameters"], block)[: len(rows)]
+
+        deque(_CORES.map(calibrate, range(0, len(pooled), BLOCK_ROWS)), maxlen=0)
         return out
 
     def to_files(self) -> dict[str, bytes]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -43,6 +44,11 @@ class Batch:
     masks: np.ndarray | None = None
     fill: int = 0
 
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """Where each text's tokens begin, and where the last one's end, [n + 1] int64."""
+        return np.concatenate([[0], np.cumsum(self.lengths)])
+
     @property
     def width(self) -> int:
         """Number of tokens of the longest text."""
@@ -60,11 +66,10 @@ class Batch:
 
     def part(self, which: slice) -> "Batch":
         """The batch of the texts that a slice names, at least one of them."""
-        offsets = np.concatenate([[0], np.cumsum(self.lengths)])
-        tokens = slice(int(offsets[:-1][which][0]), int(offsets[1:][which][-1]))
+        start, stop, _ = which.indices(len(self.rows))
+        tokens = slice(int(self.offsets[start]), int(self.offsets[stop]))
         types = None if self.types is None else self.types[tokens]
         masks = None if self.masks is None else self.masks[which]
-        start, stop, _ = which.indices(len(self.rows))
         fill = max(0, min(stop - start, stop - len(self.rows) + self.fill))
         return Batch(self.rows[which], self.ids[tokens], self.lengths[which], types, masks, fill)
 

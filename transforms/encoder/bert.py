@@ -168,7 +168,7 @@ def _read_block(layer: Any) -> BlockWeights:
 
 def _positions(batch: Batch, padding_id: int | None) -> np.ndarray:
     """Position ids of all tokens [N]; RoBERTa counts from its padding id, and leaves padding tokens in a text out."""
-    starts = np.repeat(np.cumsum(batch.lengths) - batch.lengths, batch.lengths)
+    starts = np.repeat(batch.offsets[:-1], batch.lengths)
     if padding_id is None:
         return np.arange(len(batch.ids)) - starts
     real = batch.ids != padding_id

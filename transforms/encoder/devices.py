@@ -1,18 +1,16 @@
-"""Batches side by side: every core, or every device of the machine, works on whole batches of its own.
+"""Batches side by side: every device of the machine works on whole batches of its own.
 
-Cores that share every matrix product wait for each other after each; with batches of their own they wait once a unit,
-and a vector does not depend on how many of them there are. Devices take their batches from one queue: the thread of
-each hands it work on a CUDA stream of its own and stays ahead of it, so that tokens are copied while the last batch is
-computed, and a faster device takes more batches.
+Devices take their batches from one queue: the thread of each hands it work on a CUDA stream of its own and stays ahead
+of it, so that tokens are copied while the last batch is computed, and a faster device takes more batches.
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -20,41 +18,7 @@ from transforms.encoder.batches import Batch
 from transforms.encoder.forward import PooledBatch, Replica
 from transforms.errors import OptionError
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
 AHEAD = 2  # batches that a device has been given and has not finished
-_STARTING = threading.Lock()
-
-
-class Cores:
-    """A pool of threads with one core each, as many as torch may use; they start with the first work."""
-
-    def __init__(self) -> None:
-        self._executor: ThreadPoolExecutor | None = None
-
-    def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """The results of `work`, run in inference mode, in the items' order, each once those before it are done."""
-        if self._executor is None:
-            with _STARTING:
-                self._executor = _one_core_threads(torch.get_num_threads())
-        return self._executor.map(torch.inference_mode()(work), items)
-
-
-def _one_core_threads(count: int) -> ThreadPoolExecutor:
-    """A pool of started threads in which torch uses one core each; the calling thread keeps its number of cores."""
-    executor, together = ThreadPoolExecutor(count, "encoder"), threading.Barrier(count + 1)
-
-    def start() -> None:
-        torch.get_num_threads()  # a thread's first use of torch sets its share, over what was set before
-        torch.set_num_threads(1)
-        together.wait()
-
-    for _ in range(count):
-        executor.submit(start)
-    together.wait()
-    torch.set_num_threads(count)  # what a thread sets is what threads that are new to torch begin with
-    return executor
 
 
 class Devices:

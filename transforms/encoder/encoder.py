@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from transforms.calibration import Calibration, check_space, load_calibration
+from transforms.cores import Cores
 from transforms.encoder.batches import Batch, BatchStats, plan_alike, plan_batches
-from transforms.encoder.devices import Cores, Devices, resolve_devices
+from transforms.encoder.devices import Devices, resolve_devices
 from transforms.encoder.forward import Forward, PooledBatch, Replica
 from transforms.encoder.layer_hooks import TIME_FIRST
 from transforms.encoder.load import load_layers, load_mix, load_model, load_tables
@@ -34,6 +35,8 @@ Progress = Callable[[int, int], None]
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
 # without padding a larger batch costs nothing; of two cores one idles for half a batch at the end of a unit
 TOKENS_PER_PACKED_BATCH = 2048
+# a unit's batches are made smaller, down to this, until each core has several: the last ones end at about one time
+LEAST_TOKENS_PER_BATCH, BATCHES_PER_CORE = 512, 4
 # a unit ends with one batch that is not full for every length of text
 TOKENS_PER_ALIKE_BATCH = {"cpu": 512, "cuda": 16384}
 
@@ -87,6 +90,7 @@ class Encoder:
         self._alone = replicas[0]
         on_cores = len(replicas) == 1 and self.device.type == "cpu"
         self._cores = Cores() if on_cores else None
+        self._spreads = on_cores and tokens_per_batch is None
         self._devices = None if on_cores else Devices(replicas)
         self._one_at_a_time = threading.Lock()
 
@@ -223,7 +227,8 @@ class Encoder:
             return plan_alike(tokenized, self.tokens_per_batch)
         if self._together is BatchSharing.ALONE:
             return plan_batches(tokenized, 1)
-        return plan_batches(tokenized, self.tokens_per_batch, equal=self._together is BatchSharing.EQUAL)
+        budget = _spread(self.tokens_per_batch, len(tokenized.ids)) if self._spreads else self.tokens_per_batch
+        return plan_batches(tokenized, budget, equal=self._together is BatchSharing.EQUAL)
 
     def _replica(self, files: ModelFiles, device: torch.device) -> Replica:
         model = load_model(files, self.space.dtype, device)
@@ -272,6 +277,11 @@ def _budget(tokens_per_batch: int | None, device: torch.device, together: BatchS
     if tokens_per_batch < 1:
         raise OptionError(f"tokens per batch {tokens_per_batch}: give 1 or more")
     return tokens_per_batch
+
+
+def _spread(budget: int, tokens: int) -> int:
+    """The tokens of a batch, at most `budget`, such that there is work for every core."""
+    return min(budget, max(LEAST_TOKENS_PER_BATCH, tokens // (BATCHES_PER_CORE * torch.get_num_threads())))
 
 
 def _budget_alike(tokens_per_batch: int | None, device: torch.device, together: BatchSharing, family: str) -> int:

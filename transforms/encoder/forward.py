@@ -53,19 +53,18 @@ class Forward:
     def __call__(self, batch: Batch) -> TokenStates:
         """The token states of the batch's texts, in its order."""
         ids = to_device(batch.ids, self._device)
-        offsets = np.concatenate([[0], np.cumsum(batch.lengths)])
         found = self._runner.run(batch) if self._runner is not None else LayerStates()
         return TokenStates(
             hidden=found.layers,
             token_ids=ids,
-            offsets=to_device(offsets, self._device),
+            offsets=to_device(batch.offsets, self._device),
             keep=torch.ones(len(batch.ids), dtype=torch.bool, device=self._device),
             raw=self._embedding(ids) if self._raw else None,
             special=to_device(self._special[batch.ids], self._device),
             prompt_tokens=self._prompt_tokens,
             head=self._head,
             own_attention=found.heads,
-            mask=None if batch.masks is None else to_device(offsets[:-1] + batch.masks, self._device),
+            mask=None if batch.masks is None else to_device(batch.offsets[:-1] + batch.masks, self._device),
             bare_mask=self._bare_mask(batch),
         )
 

@@ -105,8 +105,7 @@ class Probe:
 
 def _texts(states: LayerStates, batch: Batch) -> Iterator[LayerStates]:
     """Each text's part of a batch's states."""
-    offsets = np.concatenate([[0], np.cumsum(batch.lengths)]).tolist()
-    for start, stop in pairwise(offsets):
+    for start, stop in pairwise(batch.offsets.tolist()):
         layers = {layer: state[start:stop] for layer, state in states.layers.items()}
         yield LayerStates(layers, {head: own[start:stop] for head, own in states.heads.items()})
 

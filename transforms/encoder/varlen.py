@@ -39,7 +39,7 @@ class VarlenRunner:
 
     def run(self, batch: Batch) -> LayerStates:
         """The states [N, H] of the needed layers and own attention [N] of the needed heads, text after text."""
-        offsets = np.concatenate([[0], np.cumsum(batch.lengths)]).astype(np.int32)
+        offsets = batch.offsets.astype(np.int32)
         bounds, longest = to_device(offsets, self._weights.device), batch.width
         block = partial(self._run_block, bounds=bounds, longest=longest)
         own = partial(_own_attention, bounds=bounds, longest=longest)

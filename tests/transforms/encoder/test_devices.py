@@ -6,7 +6,7 @@ import torch
 from helpers.tiny_models import TEXTS
 
 from transforms.encoder import Encoder
-from transforms.encoder.devices import Cores
+from transforms.encoder.encoder import LEAST_TOKENS_PER_BATCH, TOKENS_PER_PACKED_BATCH
 
 
 @pytest.fixture
@@ -15,20 +15,6 @@ def two_threads():
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(before)
-
-
-def test_results_keep_the_order_and_each_thread_has_one_core(two_threads):
-    found = list(Cores().map(lambda i: (i, torch.get_num_threads(), torch.is_inference_mode_enabled()), range(50)))
-    assert found == [(i, 1, True) for i in range(50)]
-    assert torch.get_num_threads() == 2
-
-
-def test_an_error_reaches_the_caller(two_threads):
-    def fail(item: int) -> int:
-        raise ValueError(f"item {item}")
-
-    with pytest.raises(ValueError, match="item 0"):
-        list(Cores().map(fail, range(4)))
 
 
 @pytest.mark.parametrize("pooler", ["mean", "ditto:1-2", "sbert-wk:start=0,window=1", "max"])
@@ -41,3 +27,23 @@ def test_vectors_do_not_depend_on_the_number_of_cores(tiny, pooler, two_threads)
         found.append(encoder.encode(texts))
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize(("cores", "texts"), [(1, 40), (3, 400), (48, 400)])
+def test_there_is_work_for_every_core_and_no_batch_is_larger_than_its_budget(tiny, cores, texts, two_threads):
+    torch.set_num_threads(cores)
+    encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu")
+    tokenized = encoder.tokenize([TEXTS[number % len(TEXTS)] for number in range(texts)])
+    sizes = [len(batch.ids) for batch in encoder._plan(tokenized)]
+    assert sum(sizes) == len(tokenized.ids)
+    assert max(sizes) <= TOKENS_PER_PACKED_BATCH
+    assert len(sizes) >= min(4 * cores, len(tokenized.ids) // LEAST_TOKENS_PER_BATCH)
+
+
+def test_deterministic_batches_do_not_depend_on_the_number_of_cores(tiny, two_threads):
+    found = []
+    for cores in (1, 48):
+        torch.set_num_threads(cores)
+        encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu", deterministic=True)
+        found.append([len(batch.rows) for batch in encoder._plan(encoder.tokenize(TEXTS * 50))])
+    assert found[0] == found[1]
