@@ -1,6 +1,7 @@
 """A run that writes a store: its lease, kept alive until the run has ended, its pipeline, and its result."""
 
 import contextlib
+import sys
 from collections.abc import Iterator
 
 import apache_beam as beam
@@ -13,7 +14,7 @@ from transforms.store import lease
 from transforms.store.commit import Run, failed
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem
-from transforms.store.runs import Result, read_result, record_result
+from transforms.store.runs import COMMITTED, Result, read_result, record_result
 
 
 class Writer:
@@ -100,4 +101,6 @@ def result_of(root: str, run: str, writer: Writer) -> Result | None:
         raise SentenceBeamError(f"run {run} ended without a result; see the runner's log")
     if result.exit_code:
         raise Problem(result.message, result.exit_code).error()
+    if result.message != COMMITTED:
+        print(result.message, file=sys.stderr)
     return result

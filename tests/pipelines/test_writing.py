@@ -14,8 +14,10 @@ from helpers.commands import Run
 from helpers.corpora import sentences, write_lines
 
 from pipelines.writing import writing
+from transforms import storage
 from transforms.errors import SentenceBeamError
 from transforms.store import lease
+from transforms.store.units import UnitStore
 
 ENGINE = ("--runner", "PortableRunner", "--dtype", "float32")
 
@@ -103,3 +105,50 @@ def test_a_mistake_on_the_way_to_an_engine_gives_it_back_too(
     monkeypatch.setattr("pipelines.embed.build", lambda *_: 1 / 0)
     assert embed(glob, *ENGINE).status == 1
     assert not (store / "lease.json").exists()
+
+
+def test_a_writer_that_lost_its_lease_stops_embedding(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_lines(inputs / "a.txt", sentences(200))
+    write = UnitStore.write
+
+    def frozen(self: UnitStore, *arguments: Any) -> Any:
+        """The first unit takes so long that another run takes the lease."""
+        record = write(self, *arguments)
+        lease.release(str(store), json.loads((store / "lease.json").read_text())["run"])
+        lease.acquire(str(store), lease.Lease.of_this_process("another", "FnApiRunner", "job", True))
+        monkeypatch.setattr(UnitStore, "write", write)
+        time.sleep(0.05)
+        return record
+
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(UnitStore, "write", frozen)
+    embed(inputs / "*", "--unit-tokens", 60).failed(1, f"{store}: the lease was taken from this run")
+    made = len(list((store / "embeddings").iterdir()))
+    assert not (store / "manifest.json").exists()
+    lease.release(str(store), "another")
+    monkeypatch.undo()
+    embed(inputs / "*", "--unit-tokens", 60).ok()
+    assert made < len(list((store / "embeddings").iterdir())) / 2
+
+
+def test_a_disk_that_does_not_confirm_the_commit_is_said(
+    run: Run, embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transforms.storage import local
+
+    sync = local._sync_folder
+
+    def broken(path: str) -> None:
+        if (store / "manifest.json").exists():
+            raise storage.UnsyncedError(5, "Input/output error", path)
+        sync(path)
+
+    monkeypatch.setattr(local, "_sync_folder", broken)
+    outcome = embed(glob)
+    assert outcome.status == 0
+    assert outcome.err.splitlines()[-1].startswith("committed, but the disk did not confirm it")
+    monkeypatch.undo()
+    assert "committed, but the disk did not confirm it" in run("history", "--store", store).ok().out
+    run("verify", "--store", store).ok()

@@ -26,14 +26,17 @@ class CountFn(beam.DoFn):
         self._job = job
 
     def setup(self) -> None:
-        self._renew = Renewal(self._job.root, self._job.run.id)
+        self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
     def process(self, item: PlannedFile | ToCount) -> Iterator[PlannedFile | Span | Problem]:
-        if isinstance(item, ToCount):
+        if not isinstance(item, ToCount):
+            yield item
+            return
+        try:
             self._renew()
             yield content.count_rows(item, self._job)
-        else:
-            yield item
+        except SentenceBeamError as error:
+            yield Problem.of(error)
 
 
 class ReadRowsFn(beam.DoFn):
@@ -43,7 +46,7 @@ class ReadRowsFn(beam.DoFn):
         self._job = job
 
     def setup(self) -> None:
-        self._renew = Renewal(self._job.root, self._job.run.id)
+        self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
     def process(self, work: ToRead) -> Iterator[Any]:
         key = astuple(work.buckets)

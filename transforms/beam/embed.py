@@ -92,7 +92,7 @@ class EmbedFn(beam.DoFn):
         self._lock = threading.Lock()
         self._encoder: Encoder | None = None
         self._problem: Problem | None = None
-        self._renew = Renewal(self._job.root, self._job.run.id)
+        self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
         self._embedder = UnitEmbedder.of_job(self._job, self._load, self._on_batch)
 
     def embed(self, name: str, units: Units) -> Iterator[Any]:

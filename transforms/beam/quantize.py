@@ -67,7 +67,7 @@ class QuantizeFn(beam.DoFn):
         self._run = run
 
     def setup(self) -> None:
-        self._renew = Renewal(self._run.root, self._run.id)
+        self._renew = Renewal(self._run.root, self._run.id, self._run.leased)
 
     def process(self, unit: UnitRecord, measured: Measured, problems: Iterable[Problem]) -> Iterator[Any]:
         if measured.problem is not None or any(True for _ in problems):

@@ -38,7 +38,7 @@ class RecalibrateFn(beam.DoFn):
 
     def setup(self) -> None:
         self._recalibration = Recalibration(self._job)
-        self._renew = Renewal(self._job.run.root, self._job.run.id)
+        self._renew = Renewal(self._job.run.root, self._job.run.id, self._job.run.leased)
 
     def process(self, unit: UnitRecord) -> Iterator[Any]:
         try:

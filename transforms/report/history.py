@@ -66,7 +66,7 @@ class RunSummary:
             "status": result.status,
             "started": result.started or start_of(result.run),
             "seconds": result.seconds,
-            "message": "" if result.status == COMMITTED else result.message,
+            "message": "" if result.message == COMMITTED else result.message,
             "previous": result.previous,
             "space": result.space,
             "pooled": result.pooled,

@@ -6,6 +6,7 @@ begins an element leaves a mark, and one that finds a mark begins with this guar
 
 import multiprocessing
 import signal
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,7 +39,8 @@ def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
     Raises SentenceBeamError where that dies too. The mark stays as well where the body fails.
     """
     path = storage.join(root, layout.scratch(run, f"begun-{name}"))
-    if not storage.storage_of(path).put_if_absent(path, b""):
+    nonce = uuid.uuid4().bytes  # some storage takes an equal mark for this process's own
+    if not storage.storage_of(path).put_if_absent(path, nonce):
         death = died_of(work)
         if death is not None:
             raise SentenceBeamError(

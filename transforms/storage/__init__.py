@@ -4,7 +4,7 @@ Local folders get atomic writes and real conditions (`local`), gs:// has them it
 scheme go through Beam's clients (`s3`, `beam_filesystem`).
 """
 
-from transforms.storage.base import Entry, Storage, absolute, is_local, join
+from transforms.storage.base import Entry, Storage, UnsyncedError, absolute, is_local, join
 from transforms.storage.dispatch import (
     checksum_of,
     on_local_disk,
@@ -14,11 +14,13 @@ from transforms.storage.dispatch import (
     sha256_of,
     storage_of,
     threads_may_read,
+    time_of_storage,
 )
 
 __all__ = [
     "Entry",
     "Storage",
+    "UnsyncedError",
     "absolute",
     "checksum_of",
     "is_local",
@@ -30,4 +32,5 @@ __all__ = [
     "sha256_of",
     "storage_of",
     "threads_may_read",
+    "time_of_storage",
 ]

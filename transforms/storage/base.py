@@ -12,6 +12,10 @@ GLOB = re.compile(r"\*\*?|\?|\[(?=(!?\]?[^\]]*))\1\]|.", re.DOTALL)
 WILDCARDS = {"**": ".*", "*": r"[^/\\]*", "?": "."}
 
 
+class UnsyncedError(OSError):
+    """A file that has its name, whose disk did not confirm that the name outlives a power cut."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One stored file: full path, bytes, checksum (content where the store knows it) and version (changes on write).
@@ -62,10 +66,20 @@ class Storage(Protocol):
         """The bytes and their version for `replace_if`, or None where there is no file."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a file whole, never over another; False where there is one already."""
+        """Write a file whole, never over another; False where there is one already.
+
+        Where the answer to a write may get lost (gs://, s3://) the client writes once more, and finds its own file: so
+        a file of equal bytes counts as written, whoever wrote it. True then says that the file holds these bytes, not
+        that nobody else wrote them; a caller who has to be the only one puts a nonce into them. Raises UnsyncedError
+        where the file is written and may yet be lost.
+        """
 
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
-        """Write over the file only while it is still `version` (None: while it is absent); False otherwise."""
+        """Write over the file only while it is still `version` (None: while it is absent); False otherwise.
+
+        A file that holds equal bytes by now counts as written, as for `put_if_absent`. Raises UnsyncedError where the
+        file is replaced and that may yet be lost.
+        """
 
     def delete(self, *paths: str) -> None:
         """Remove files; no error where there is none."""

@@ -7,7 +7,7 @@ write then.
 import hashlib
 from typing import BinaryIO, cast
 
-from apache_beam.io.filesystem import BeamIOError, CompressionTypes
+from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadata
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -22,7 +22,7 @@ class BeamStorage:
 
     def match(self, pattern: str) -> list[Entry]:
         found = FileSystems.match([pattern])[0].metadata_list
-        return sorted((self._entry(m.path, m.size_in_bytes) for m in found), key=lambda e: e.path)
+        return sorted(map(self._entry, found), key=lambda e: e.path)
 
     def below(self, folder: str) -> list[Entry]:
         found = FileSystems.match([f"{folder}/**"])[0].metadata_list
@@ -31,7 +31,7 @@ class BeamStorage:
 
     def stat(self, path: str) -> Entry | None:
         found = FileSystems.match([path])[0].metadata_list
-        return self._entry(path, found[0].size_in_bytes) if found else None
+        return self._entry(found[0]) if found else None
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
         return cast(BinaryIO, FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED))
@@ -74,9 +74,10 @@ class BeamStorage:
     def _exists(self, path: str) -> bool:
         return FileSystems.exists(path)
 
-    def _entry(self, path: str, size: int) -> Entry:
-        checksum = str(FileSystems.checksum(path))
-        return Entry(path, size, checksum, f"{size}-{checksum}")
+    def _entry(self, found: FileMetadata) -> Entry:
+        checksum = str(FileSystems.checksum(found.path))
+        version = f"{found.size_in_bytes}-{checksum}"
+        return Entry(found.path, found.size_in_bytes, checksum, version, found.last_updated_in_seconds)
 
     def _write(self, path: str, data: bytes) -> None:
         with FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED) as f:

@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterator
 
 from transforms.errors import MissingExtraError
@@ -77,6 +78,22 @@ def overwrite(path: str, data: bytes) -> None:
     """Write a file whole, in place of the one that is there, if any. Raises OSError where another writer was faster."""
     if not replace(path, data):
         raise OSError(f"{path} was written by another run at the same time")
+
+
+def time_of_storage(path: str) -> float:
+    """The present time, in seconds since 1970, by the clock of the storage that holds a path.
+
+    It is the time of a file that is written beside the path and removed again.
+    """
+    place, probe = storage_of(path), f"{path}.tmp-{uuid.uuid4().hex}"
+    place.put_if_absent(probe, probe.encode())
+    try:
+        entry = place.stat(probe)
+    finally:
+        place.delete(probe)
+    if entry is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), probe)
+    return entry.modified
 
 
 @contextlib.contextmanager

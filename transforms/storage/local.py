@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from transforms.errors import SentenceBeamError
-from transforms.storage.base import Entry, folders_of, literal_part, names_of
+from transforms.storage.base import Entry, UnsyncedError, folders_of, literal_part, names_of
 
 ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}  # all others leave open whether there is a file
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
@@ -207,9 +207,12 @@ def _named(path: str) -> Iterator[None]:
 
 
 def _sync_folder(path: str) -> None:
-    """Make a new name survive a power cut."""
-    fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    """Make a new name survive a power cut. Raises UnsyncedError where the disk does not confirm that."""
     try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise UnsyncedError(error.errno, error.strerror, path) from error

@@ -1,5 +1,6 @@
 """The commit: every planned unit once, the ledger balanced, then one conditional write moves the store on."""
 
+import contextlib
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
@@ -116,10 +117,11 @@ def _once(units: list[UnitRecord]) -> list[UnitRecord]:
     return list(seen.values())
 
 
-def commit(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], index: dict[str, Any] | None) -> Manifest:
-    """Write the run's manifest, then make it the current one if nobody else committed meanwhile.
+def commit(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], index: dict[str, Any] | None) -> str:
+    """Write the run's manifest, then make it the current one if nobody else committed meanwhile; a line about it.
 
-    Raises SentenceBeamError where another run's snapshot has taken the place of the one this run began with.
+    Raises SentenceBeamError where the current manifest is no longer the one that this run began with, and where an
+    earlier execution of the run had other units.
     """
     plan, units, ledger = settled
     data = with_units(run.root, _manifest(run, plan, ledger, index), units, plan.files)
@@ -127,27 +129,46 @@ def commit(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], ind
     store = storage.storage_of(path)
     if not store.put_if_absent(path, to_bytes(data)):
         earlier = read_manifest(run.root, run.id)  # a retried commit: the first attempt's is kept
-        data = earlier.data if earlier else data
+        data = _with_equal_units(earlier, units).data if earlier else data
     current = storage.join(run.root, layout.MANIFEST)
     lost = run.leased and not lease.holds(run.root, run.id)
-    if lost or not store.replace_if(current, to_bytes(data), run.version):
-        _check_committed(run)
-    return Manifest(run.root, data)
+    try:
+        if lost or not store.replace_if(current, to_bytes(data), run.version):
+            _check_committed(run, units)
+    except storage.UnsyncedError as error:
+        return (
+            f"{COMMITTED}, but the disk did not confirm it ({current}: {error.strerror or error}): a power cut may "
+            "bring back the snapshot before; see to the disk, then run again"
+        )
+    return COMMITTED
 
 
-def _check_committed(run: Run) -> None:
+def _with_equal_units(made: Manifest, units: list[UnitRecord]) -> Manifest:
+    """The manifest of an earlier attempt at this commit. Raises SentenceBeamError where its units are others."""
+    if [unit.to_manifest() for unit in made.units] != [unit.to_manifest() for unit in units]:
+        raise SentenceBeamError(
+            f"{made.root}: run {made.run} was executed before, with other rows, and a run makes one snapshot; nothing "
+            "was committed, make a new graph with a run id of its own"
+        )
+    return made
+
+
+def _check_committed(run: Run, units: list[UnitRecord]) -> None:
     """Raise SentenceBeamError unless the current snapshot is this run's, by an earlier attempt at the commit."""
     current = read_manifest(run.root)
     if current is not None and current.run == run.id:
+        _with_equal_units(current, units)
         return
-    if (current.version if current else None) == run.version:
+    standing = current.run if current else None
+    if standing == run.previous and run.leased:
+        raise lease.lost(run.root)
+    if standing == run.previous:
         raise SentenceBeamError(
-            f"{run.root}: the lease was taken from this run while it gave no sign of life, and files it counts "
-            "on may have been removed; nothing was committed, run again"
+            f"{run.root}: vacuum removed files while this run worked, and may have taken some that it counts on; "
+            "nothing was committed, run again"
         )
     raise SentenceBeamError(
-        f"{run.root}: run {current.run if current else '?'} committed while this run worked; "
-        "nothing of it was touched, run again"
+        f"{run.root}: run {standing or '?'} committed while this run worked; nothing of it was touched, run again"
     )
 
 
@@ -191,24 +212,25 @@ def finish(
     """Settle, commit, put the result on record and give the store back; a failed check is a result, not an error."""
     try:
         settled = settle(run, list(units), list(problems))
-        commit(run, settled, index)
+        message = commit(run, settled, index)
         result = replace(
-            _committed(run, settled),
+            _committed(run, settled, message),
             index=index,
             duplicate_ids=duplicate_ids,
             changes=asdict(changes) if changes else None,
         )
     except SentenceBeamError as error:
         result = failed(run, error)
-    record_result(run.root, result)
+    with contextlib.suppress(storage.UnsyncedError):  # it stands; the manifest's own is said
+        record_result(run.root, result)
     lease.release(run.root, run.id)
     return result
 
 
-def _committed(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger]) -> Result:
+def _committed(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], message: str) -> Result:
     _, units, ledger = settled
     return replace(
-        _ended(run, COMMITTED, COMMITTED),
+        _ended(run, COMMITTED, message),
         ledger=asdict(ledger),
         damaged=sorted({path for unit in units for path in unit.damaged}),
         truncated=sum(unit.truncated for unit in units),

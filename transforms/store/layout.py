@@ -130,6 +130,25 @@ def result_run(path: str) -> str | None:
     return found[1] if found else None
 
 
+def run_of(path: str) -> str | None:
+    """The run in whose folder a file is; None for other files.
+
+    >>> run_of("runs/20261122T153748_123Z-fff87f/begun-x"), run_of("runs/mine/plan.parquet")
+    ('20261122T153748_123Z-fff87f', None)
+    """
+    found = re.match(rf"runs/({RUN_ID})/", path)
+    return found[1] if found else None
+
+
+def unit(path: str) -> str:
+    """The name of the unit that a shard, sidecar or reject file is of.
+
+    >>> unit("embeddings/0123456789abcdef-000000000000.2-fedcba9876543210.parquet")
+    '0123456789abcdef-000000000000.2'
+    """
+    return stem(path).rpartition("-")[0]
+
+
 def stem(path: str) -> str:
     """`<unit>-<digest>`, which a unit's shard, sidecar and reject file share."""
     return path.rpartition("/")[2].rpartition(".")[0]

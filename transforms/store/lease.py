@@ -7,11 +7,11 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 from transforms import storage
 from transforms.errors import SentenceBeamError
-from transforms.store import layout
+from transforms.store import layout, process
 
 STALE_SECONDS = 600
 RENEW_SECONDS = 60
@@ -19,7 +19,12 @@ RENEW_SECONDS = 60
 
 @dataclass(frozen=True)
 class Lease:
-    """One writer: run id, host and process (pid None where the work outlives the submitting process), engine's job."""
+    """One writer: run id, host and process (pid None where the work outlives the submitting process), engine's job.
+
+    `boot` and `pid_namespace` say where the process has this id, `process_start` which of all that ever have it is
+    meant (`transforms.store.process`); all three are None in leases of earlier versions. `renewed` is by the clock of
+    the host that renewed it, for people: no decision rests on it.
+    """
 
     run: str
     host: str
@@ -27,31 +32,34 @@ class Lease:
     runner: str
     job: str
     renewed: float
+    boot: str | None = None
+    pid_namespace: str | None = None
+    process_start: int | None = None
 
     @classmethod
     def of_this_process(cls, run: str, runner: str, job: str, in_process: bool) -> "Lease":
         """A lease for a run that starts now."""
-        return cls(run, socket.gethostname(), os.getpid() if in_process else None, runner, job, time.time())
+        host, here = socket.gethostname(), (process.boot_id(), process.pid_namespace())
+        if not in_process:
+            return cls(run, host, None, runner, job, time.time(), *here)
+        return cls(run, host, os.getpid(), runner, job, time.time(), *here, process.start_of(os.getpid()))
 
-    def is_stale(self) -> bool:
-        """Whether the lease may be taken over: not renewed for ten minutes, or held by a dead process of this host."""
-        if self.pid is not None and self.host == socket.gethostname() and not _alive(self.pid):
-            return True
-        return time.time() - self.renewed > STALE_SECONDS
+    @property
+    def is_of_the_dead(self) -> bool:
+        """Whether its process is known to have ended: only one with which we share boot and process ids can be."""
+        if self.pid is None:
+            return False
+        if self.boot is None:
+            return self.host == socket.gethostname() and process.start_of(self.pid) is None
+        here = process.boot_id(), process.pid_namespace()
+        if not all(here) or here != (self.boot, self.pid_namespace):
+            return False
+        start = process.start_of(self.pid)
+        return start is None or (0 not in (start, self.process_start) and start != self.process_start)
 
     def to_bytes(self) -> bytes:
         """The lease as its file's bytes."""
         return (json.dumps(asdict(self), sort_keys=True) + "\n").encode()
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _read(root: str) -> tuple[Lease | None, str | None]:
@@ -61,8 +69,9 @@ def _read(root: str) -> tuple[Lease | None, str | None]:
     if found is None:
         return None, None
     try:
-        lease = Lease(**json.loads(found[0]))
-        lease.is_stale()  # fails where a field is of another type
+        values = json.loads(found[0])
+        lease = Lease(**{field.name: values[field.name] for field in fields(Lease) if field.name in values})
+        _ = lease.is_of_the_dead, lease.renewed < 0  # fails where a field is of another type
         return lease, found[1]
     except (ValueError, TypeError, OverflowError):
         return None, found[1]
@@ -71,9 +80,16 @@ def _read(root: str) -> tuple[Lease | None, str | None]:
 def check(root: str) -> str | None:
     """The version of a lease that may be taken over. Raises SentenceBeamError naming run and job where it may not."""
     current, version = _read(root)
-    if current is not None and not current.is_stale():
+    if current is not None and not current.is_of_the_dead and not _is_silent(root):
         raise _held(root, current)
     return version
+
+
+def _is_silent(root: str) -> bool:
+    """Whether the lease was last written ten minutes ago, by the one clock that all writers share: the storage's."""
+    path = storage.join(root, layout.LEASE)
+    written = storage.storage_of(path).stat(path)
+    return written is None or storage.time_of_storage(path) - written.modified > STALE_SECONDS
 
 
 def holds(root: str, run: str) -> bool:
@@ -83,9 +99,16 @@ def holds(root: str, run: str) -> bool:
 
 
 def is_alive(root: str, run: str) -> bool:
-    """Whether a run holds the lease of a store and has renewed it lately."""
+    """Whether a run holds the lease of a store and has renewed it lately, by the clock of whoever asks.
+
+    That is for a list of runs, whose readers may not be allowed to write, and so to ask the storage for its time.
+    """
     lease, _ = _read(root)
-    return lease is not None and lease.run == run and not lease.is_stale()
+    if lease is None or lease.run != run or lease.is_of_the_dead:
+        return False
+    path = storage.join(root, layout.LEASE)
+    written = storage.storage_of(path).stat(path)
+    return written is not None and time.time() - written.modified <= STALE_SECONDS
 
 
 def acquire(root: str, lease: Lease) -> None:
@@ -105,26 +128,41 @@ def _held(root: str, lease: Lease) -> SentenceBeamError:
     )
 
 
-class Renewal:
-    """Renewal of a run's lease by whatever process works for it, at most once a minute each."""
+def lost(root: str) -> SentenceBeamError:
+    """The error of a run that no longer has the lease it took."""
+    return SentenceBeamError(
+        f"{root}: the lease was taken from this run while it gave no sign of life, and files it counts on may have "
+        "been removed; nothing was committed, run again"
+    )
 
-    def __init__(self, root: str, run: str):
-        self._root, self._run, self._next = root, run, time.monotonic() + RENEW_SECONDS
+
+class Renewal:
+    """Renewal of a run's lease by whatever process works for it, at most once a minute each.
+
+    `leased` says that the run has taken the lease, and so must not work on without it.
+    """
+
+    def __init__(self, root: str, run: str, leased: bool):
+        self._root, self._run, self._leased = root, run, leased
+        self._next = time.monotonic() + RENEW_SECONDS
 
     def __call__(self) -> None:
-        """Renew the lease if a minute has passed and it is still held by this run."""
+        """Renew the lease if a minute has passed. Raises SentenceBeamError where it was taken from the run."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + RENEW_SECONDS
-        renew(self._root, self._run)
+        if not renew(self._root, self._run) and self._leased:
+            raise lost(self._root)
 
 
-def renew(root: str, run: str) -> None:
-    """Renew the lease of a store, if it is still held by this run."""
+def renew(root: str, run: str) -> bool:
+    """Renew the lease of a store, if it is still held by this run; whether it was."""
     lease, version = _read(root)
-    if lease is not None and lease.run == run:
-        path = storage.join(root, layout.LEASE)
-        storage.storage_of(path).replace_if(path, replace(lease, renewed=time.time()).to_bytes(), version)
+    if lease is None or lease.run != run:
+        return False
+    path = storage.join(root, layout.LEASE)
+    storage.storage_of(path).replace_if(path, replace(lease, renewed=time.time()).to_bytes(), version)
+    return True
 
 
 @contextlib.contextmanager

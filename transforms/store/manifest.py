@@ -17,6 +17,7 @@ from transforms.store import layout
 from transforms.store.records import UnitRecord
 
 FORMAT = 1
+FENCE = "fence"  # in manifest.json alone: what vacuum writes there to move its version
 UNITS_IN_ONE_FILE = 20_000
 NEEDED = ("run", "partition", "unit_tokens", "rows", "work", "tokens", "shards", "index", "input", "options")
 

@@ -1,17 +1,22 @@
 """Vacuum: removing the files that no kept snapshot names and no run can still need."""
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from transforms import storage
+from transforms.corpus.buckets import parse_name
 from transforms.errors import SentenceBeamError
 from transforms.storage.base import Entry
 from transforms.store import layout
-from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.ledger import span_name
+from transforms.store.manifest import FENCE, Manifest, read_manifest, to_bytes
+from transforms.store.plan import RecordedPlan, read_plan
 from transforms.store.runs import timestamp
 
 BATCH = 1000
+UNFINISHED_SECONDS = 86_400  # how long the work of a run that did not end is kept for another to take up
 
 
 @dataclass(frozen=True)
@@ -41,11 +46,12 @@ class Rubbish:
 
 
 def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> Rubbish:
-    """The files of a store that neither the `keep` newest snapshots nor those of the last `older_than` seconds need.
+    """The files of a store that no snapshot needs of the `keep` newest or of the last `older_than` seconds.
 
-    A file that no kept snapshot names goes if it is older than that, or, where no age is given, than the run that made
-    the current snapshot: a younger one may be the work of a run that another one will take up. Raises SentenceBeamError
-    where a manifest that has to be kept cannot be read.
+    A snapshot's age counts from when another took its place. A file that no kept snapshot names goes if it is older
+    than that, or, where no age is given, than the run that made the current snapshot: a younger one may be the work of
+    a run that another one will take up. What a run that began within a day and did not end has planned stays too.
+    Raises SentenceBeamError where a manifest that has to be kept cannot be read.
     """
     entries = {_relative(root, entry): entry for entry in storage.storage_of(root).below(root)}
     current = read_manifest(root)
@@ -53,8 +59,10 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
         raise SentenceBeamError(f"{root} holds no snapshot; nothing was removed")
     cutoff = now - older_than if older_than is not None else timestamp(current.data["started"])
     named = _Named()
-    for manifest in _kept(current, entries, keep, cutoff):
+    for manifest in _kept(current, entries, keep, cutoff, older_than is not None):
         named.add(manifest)
+    for run in _unfinished(entries, now):
+        named.add_unfinished(run, read_plan(root, run) if layout.plan(run) in entries else None)
     gone = [path for path in entries if entries[path].modified < cutoff and _is_rubbish(path, named)]
     gone.sort(key=lambda path: (layout.kind(path) != "snapshots", path))
     runs = [layout.snapshot_run(path) for path in gone]
@@ -68,11 +76,18 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
 
 
 def remove(rubbish: Rubbish) -> None:
-    """Remove the files. Raises SentenceBeamError, and removes nothing, where a run committed since they were found."""
+    """Remove the files. Raises SentenceBeamError, and removes nothing, where a run committed since they were found.
+
+    First the version of `manifest.json` moves, by a field that is nowhere else: a run that began before, and stood
+    still between its last look at the lease and its commit, cannot commit any more, since it may name what goes.
+    """
+    if not rubbish.files:
+        return
+    store, path = storage.storage_of(rubbish.root), storage.join(rubbish.root, layout.MANIFEST)
     current = read_manifest(rubbish.root)
-    if current is None or current.version != rubbish.version:
+    fenced = to_bytes({**current.data, FENCE: uuid.uuid4().hex}) if current else b""
+    if current is None or current.version != rubbish.version or not store.replace_if(path, fenced, rubbish.version):
         raise SentenceBeamError(f"{rubbish.root}: a run committed meanwhile; nothing was removed, run vacuum again")
-    store = storage.storage_of(rubbish.root)
     paths = [entry.path for entry in rubbish.files]
     for start in range(0, len(paths), BATCH):
         store.delete(*paths[start : start + BATCH])
@@ -83,22 +98,34 @@ def _is_rubbish(path: str, named: "_Named") -> bool:
     return known and not named(path)
 
 
-def _kept(current: Manifest, entries: dict[str, Entry], keep: int, cutoff: float) -> Iterator[Manifest]:
+def _kept(current: Manifest, entries: dict[str, Entry], keep: int, cutoff: float, by_age: bool) -> Iterator[Manifest]:
     """The current snapshot and those before it that stay, newest first; then others that are too young to go.
 
-    One at a time: a manifest may list very many units.
+    `by_age` keeps a snapshot, too, whose successor was written after the cutoff. One at a time: a manifest may list
+    very many units.
     """
     written = {run: entries[path].modified for path in entries if (run := layout.snapshot_run(path))}
     manifest, count = current, 1
     yield manifest
-    written.pop(current.run, None)
-    while (run := manifest.data["previous"]) in written and (count < keep or written[run] >= cutoff):
+    replaced = written.pop(current.run, cutoff)  # when the next one, further back, lost its place
+    while (run := manifest.data["previous"]) in written and (count < keep or (by_age and replaced >= cutoff)):
         manifest, count = _read(current.root, run), count + 1
-        del written[run]
+        replaced = written.pop(run)
         yield manifest
     for run, modified in written.items():
         if modified >= cutoff or layout.kind(layout.snapshot(run)) is None:
             yield _read(current.root, run)
+
+
+def _unfinished(entries: dict[str, Entry], now: float) -> list[str]:
+    """The runs that left no result and wrote into their folder within a day."""
+    youngest: dict[str, float] = {}
+    ended = {run for path in entries if (run := layout.result_run(path))}
+    for path, entry in entries.items():
+        run = layout.run_of(path)
+        if run is not None and run not in ended:
+            youngest[run] = max(youngest.get(run, 0.0), entry.modified)
+    return [run for run, modified in youngest.items() if now - modified < UNFINISHED_SECONDS]
 
 
 def _read(root: str, run: str) -> Manifest:
@@ -109,12 +136,18 @@ def _read(root: str, run: str) -> Manifest:
 
 
 class _Named:
-    """The files that the kept snapshots name, and the sidecars and calibrations that belong to these."""
+    """The files that the kept snapshots name, and the sidecars and calibrations that belong to these.
+
+    Of runs that did not end, everything in their folders, and the files of the units that they planned.
+    """
 
     def __init__(self) -> None:
         self.runs: list[str] = []
         self._paths: set[str] = set()
         self._stems: set[str] = set()
+        self._unfinished: set[str] = set()
+        self._spans: set[str] = set()
+        self._bits: set[int] = set()  # of buckets
 
     def add(self, manifest: Manifest) -> None:
         """Keep the files that this snapshot names."""
@@ -122,11 +155,26 @@ class _Named:
         self._paths |= {layout.snapshot(manifest.run), layout.plan(manifest.run), *_words(manifest.content)}
         self._stems |= {layout.stem(path) for unit in manifest.units for path in (unit.path, unit.rejects) if path}
 
+    def add_unfinished(self, run: str, plan: RecordedPlan | None) -> None:
+        """Keep the folder of a run, and the files of its planned units."""
+        self._unfinished.add(run)
+        if plan is not None:
+            self._spans |= {span.name for span in plan.spans}
+            self._bits |= {plan.buckets.bits} if plan.buckets else set()
+
     def __call__(self, path: str) -> bool:
         kind = layout.kind(path)
+        if kind in ("shards", "sidecars", "rejects") and self._is_planned(layout.unit(path)):
+            return True
+        if kind == "runs" and layout.run_of(path) in self._unfinished:
+            return True
         if kind == "sidecars":
             return layout.stem(path) in self._stems
         return (path.rpartition("/")[0] if kind == "calibrations" else path) in self._paths  # named by its folder
+
+    def _is_planned(self, unit: str) -> bool:
+        bucket = parse_name(unit)
+        return span_name(unit) in self._spans or (bucket is not None and bucket.bits in self._bits)
 
 
 def _words(value: Any) -> Iterator[str]:

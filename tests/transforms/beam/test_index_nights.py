@@ -1,6 +1,7 @@
 """An index that follows its store from night to night: what it finds, what it rewrites, what it reads."""
 
 import hashlib
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -574,7 +575,6 @@ def test_steps_that_broke_off_are_taken_up(nights: Nights, monkeypatch: pytest.M
 
 def _renamed(nights: Nights, run: Any, units: Any) -> Iterator[Any]:
     """The same night as another run."""
-    from dataclasses import replace
 
     from transforms.storage import read_bytes, storage_of
 
@@ -588,7 +588,8 @@ def test_a_step_longer_than_a_lease_lasts_keeps_its_run_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, work: type
 ) -> None:
     root, job = str(tmp_path), IndexUpdateJob(str(tmp_path), "a-run", 8, "ip")
-    lease.acquire(root, replace(lease.Lease.of_this_process("a-run", "FlinkRunner", "job", False), renewed=0.0))
+    lease.acquire(root, lease.Lease.of_this_process("a-run", "FlinkRunner", "job", False))
+    os.utime(tmp_path / "lease.json", (0, 0))
     assert not lease.is_alive(root, "a-run")
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from transforms import storage
 from transforms.errors import SentenceBeamError
 from transforms.steps.crash_guard import Death, Tell, died_of, marked
+from transforms.storage.local import LocalStorage
 
 
 def steps(fatal: int | None, by: int, tell: Tell) -> None:
@@ -48,3 +50,29 @@ def test_only_work_that_was_begun_before_is_done_alone(tmp_path: Path) -> None:
     with marked(str(tmp_path), "run", "element", partial(steps, None, 0)):
         pass
     assert not list((tmp_path / "runs" / "run").iterdir())
+
+
+class TakesEqualBytesForItsOwn(LocalStorage):
+    """As gs:// does, where the answer to a write may have been lost."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        return super().put_if_absent(path, data) or Path(path).read_bytes() == data
+
+
+def test_a_mark_is_found_where_equal_bytes_count_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "storage_of", lambda path: TakesEqualBytesForItsOwn())
+    check_that_a_mark_is_found(str(tmp_path))
+
+
+def test_a_mark_is_found_on_gs(gs: str) -> None:
+    check_that_a_mark_is_found(gs)
+
+
+def check_that_a_mark_is_found(root: str) -> None:
+    """Work that was begun and never ended is done alone the second time."""
+    work = partial(steps, 2, int(signal.SIGSEGV))
+    with pytest.raises(ZeroDivisionError), marked(root, "run", "element", work):
+        _ = 1 / 0  # the worker is lost on the way
+    with pytest.raises(SentenceBeamError, match="step 2: the worker died of it"):
+        with marked(root, "run", "element", work):
+            pytest.fail("it would die again")

@@ -1,7 +1,9 @@
-"""Ledger, lease and commit: what must add up, who may write, and what a reader sees meanwhile."""
+"""Ledger and commit: what must add up, and what a reader sees meanwhile."""
 
+import errno
 import json
-import time
+import os
+import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,7 @@ from transforms import storage
 from transforms.corpus import InputFile, Span
 from transforms.errors import DataGateError, LedgerError, SentenceBeamError
 from transforms.space import Space
-from transforms.store import lease, manifest, open_store
+from transforms.store import manifest, open_store
 from transforms.store.commit import Run, finish, settle
 from transforms.store.ledger import Ledger
 from transforms.store.plan import PlannedFile, read_plan, write_plan
@@ -156,6 +158,43 @@ def test_a_commit_tried_again_finds_itself(tmp_path: Path, space: Space) -> None
     assert (tmp_path / "store" / "manifest.json").read_bytes() == before
 
 
+def test_a_graph_executed_twice_with_other_rows_is_one_line(tmp_path: Path, space: Space) -> None:
+    root = str(tmp_path / "store")
+    run = commit_one(tmp_path, space, "run1", ["x"], None)
+    assert finish(run, [written(root, space, ["x"])], []).status == "committed"
+    before = (tmp_path / "store" / "manifest.json").read_bytes()
+    again = finish(run, [written(root, space, ["y"])], [])
+    assert (again.status, again.exit_code) == ("failed", 1)
+    assert "run run1 was executed before, with other rows" in again.message
+    assert (tmp_path / "store" / "manifest.json").read_bytes() == before
+    (tmp_path / "store" / "manifests" / "run1.json").unlink()
+    assert "was executed before" in finish(run, [written(root, space, ["y"])], []).message
+    assert (tmp_path / "store" / "manifest.json").read_bytes() == before
+
+
+def test_a_disk_that_does_not_confirm_the_replacement_is_a_commit_that_says_so(
+    tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, fsync, replaced = str(tmp_path / "store"), os.fsync, os.replace
+    run = commit_one(tmp_path, space, "run1", ["x"], None)
+    units = [written(root, space, ["x"])]
+
+    def replace_and_break(source: str, target: str) -> None:
+        replaced(source, target)
+        monkeypatch.setattr(os, "fsync", lambda fd: _broken() if stat.S_ISDIR(os.fstat(fd).st_mode) else fsync(fd))
+
+    monkeypatch.setattr(os, "replace", replace_and_break)
+    result = finish(run, units, [])
+    assert (result.status, result.exit_code) == ("committed", 0)
+    assert f"the disk did not confirm it ({root}/manifest.json: Input/output error)" in result.message
+    assert manifest.read_manifest(root).run == "run1"  # type: ignore[union-attr]
+    assert read_result(root, "run1") == result
+
+
+def _broken() -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
 def test_manifest_has_every_field_and_its_snapshot_is_the_same_file(tmp_path: Path, space: Space) -> None:
     root = str(tmp_path / "store")
     finish(commit_one(tmp_path, space, "run1", ["x"], None), [written(root, space, ["x"])], [])
@@ -196,50 +235,6 @@ def test_a_corrupt_manifest_is_one_line(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "manifest.json").write_bytes(data)
     with pytest.raises(SentenceBeamError, match="manifest.json"):
         open_store(str(tmp_path))
-
-
-def holder(**values: object) -> lease.Lease:
-    """A lease of this very process."""
-    return replace(lease.Lease.of_this_process("run1", "FnApiRunner", "job1", True), **values)  # type: ignore[arg-type]
-
-
-def test_a_second_writer_is_told_run_and_job(tmp_path: Path) -> None:
-    lease.acquire(str(tmp_path), holder())
-    with pytest.raises(SentenceBeamError, match="run run1 .job job1"):
-        lease.acquire(str(tmp_path), holder(run="run2"))
-    lease.release(str(tmp_path), "run2")
-    with pytest.raises(SentenceBeamError, match="run1"):
-        lease.acquire(str(tmp_path), holder(run="run2"))
-    lease.release(str(tmp_path), "run1")
-    lease.acquire(str(tmp_path), holder(run="run2"))
-
-
-@pytest.mark.parametrize("old", [{"pid": 2**22 + 1}, {"renewed": 0.0}, {"pid": None, "host": "x", "renewed": 0.0}])
-def test_a_dead_writers_lease_is_taken_over(tmp_path: Path, old: dict[str, object]) -> None:
-    lease.acquire(str(tmp_path), holder(**old))
-    lease.acquire(str(tmp_path), holder(run="run2"))
-    assert json.loads((tmp_path / "lease.json").read_bytes())["run"] == "run2"
-
-
-@pytest.mark.parametrize("live", [{"pid": None}, {"host": "elsewhere", "pid": 2**22 + 1}])
-def test_a_writer_elsewhere_is_trusted_for_ten_minutes(tmp_path: Path, live: dict[str, object]) -> None:
-    lease.acquire(str(tmp_path), holder(**live))
-    with pytest.raises(SentenceBeamError, match="is being written by run run1"):
-        lease.acquire(str(tmp_path), holder(run="run2"))
-
-
-def test_a_lease_cut_short_is_nobodys(tmp_path: Path) -> None:
-    (tmp_path / "lease.json").write_bytes(b'{"run": "ru')
-    lease.acquire(str(tmp_path), holder(run="run2"))
-
-
-def test_renewal_keeps_a_lease_alive_and_never_takes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
-    lease.acquire(str(tmp_path), holder(pid=None, host="x", renewed=time.time() - 500))
-    lease.Renewal(str(tmp_path), "other")()
-    assert json.loads((tmp_path / "lease.json").read_bytes())["renewed"] < time.time() - 400
-    lease.Renewal(str(tmp_path), "run1")()
-    assert json.loads((tmp_path / "lease.json").read_bytes())["renewed"] > time.time() - 60
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
-from transforms import storage
 from transforms.errors import SentenceBeamError
 from transforms.storage.local import LocalStorage
 from transforms.store import manifest, open_store
@@ -94,23 +93,54 @@ def test_young_snapshots_stay_with_all_that_they_name(nights: Path) -> None:
         path = nights / "manifests" / f"{run_name(number)}.json"
         os.utime(path, (now - age * 86_400, now - age * 86_400))
     vacuum(nights, older_than=3.5 * 86_400, now=now)
-    assert {Path(path).stem for path in paths(nights, "manifests")} == {run_name(n) for n in (2, 3, 4)}
-    for number in (2, 3, 4):
+    # The second one was written before, and was the current one until the third was written.
+    assert {Path(path).stem for path in paths(nights, "manifests")} == {run_name(n) for n in (1, 2, 3, 4)}
+    for number in (1, 2, 3, 4):
         assert not list(faults(open_store(str(nights), run_name(number)).manifest))
 
 
-def test_work_of_a_run_that_did_not_end_stays_until_a_later_one_has(store: Path) -> None:
+def test_a_snapshot_that_was_current_for_long_stays_as_long_as_any_other(nights: Path) -> None:
+    now = time.time()
+    for path in paths(nights, *FOLDERS):
+        os.utime(nights / path, (now - 90 * 86_400,) * 2)
+    night(str(nights), 5, numbered(200, 205))  # the first one for three months
+    vacuum(nights, older_than=7 * 86_400)
+    assert {Path(path).stem for path in paths(nights, "manifests")} == {run_name(4), run_name(5)}
+    check_whole(nights)
+
+
+def test_work_of_a_run_that_did_not_end_stays_for_a_day(store: Path) -> None:
     night(str(store), 0, numbered(0, 5))
     left = write_unit(str(store), 0, list(numbered(7, 9).items()))
     begin(str(store), 1, 1)
+    plan = f"runs/{run_name(1)}/plan.parquet"
+    made = {plan, left.path, f"sidecars/{Path(str(left.path)).stem}.json"}
     assert not vacuum(store).files
-    later = time.time() + 100
-    assert not find_rubbish(str(store), 1, 200, later).files
-    assert {e.path for e in find_rubbish(str(store), 1, 50, later).files} >= {storage.join(str(store), left.path or "")}
-    night(str(store), 2, numbered(20, 23))
-    gone = {entry.path.removeprefix(f"{store}/") for entry in vacuum(store).files}
-    assert {left.path, f"runs/{run_name(1)}/plan.parquet", f"manifests/{run_name(0)}.json"} <= gone
+    for older_than, hours, goes in ((50, 23, False), (50, 25, True), (26 * 3600, 25, False)):
+        found = find_rubbish(str(store), 1, older_than, time.time() + hours * 3600)
+        assert {entry.path.removeprefix(f"{store}/") for entry in found.files} == (made if goes else set())
+    night(str(store), 2, numbered(20, 23))  # it took nothing of it up
+    assert made.isdisjoint(entry.path.removeprefix(f"{store}/") for entry in vacuum(store).files)
+    gone = {entry.path.removeprefix(f"{store}/") for entry in vacuum(store, now=time.time() + 25 * 3600).files}
+    assert made <= gone
     check_whole(store)
+
+
+def test_the_buckets_of_a_run_that_did_not_end_stay(store: Path) -> None:
+    from transforms.corpus.buckets import Buckets
+    from transforms.store.plan import write_plan
+
+    night(str(store), 0, numbered(0, 5))
+    names = [f"{folder}/{unit}-0123456789abcdef" for folder in ("embeddings", "sidecars") for unit in ("3-7", "3-6.1")]
+    others = ["embeddings/2-3-0123456789abcdef.parquet"]
+    for name in (*names, *others):
+        (store / f"{name}").write_text("x")
+    mine = [name + (".parquet" if "embeddings" in name else ".json") for name in names]
+    for name, path in zip(names, mine, strict=True):
+        (store / name).rename(store / path)
+    write_plan(str(store), run_name(1), [], Buckets(3, 10, 10, 100))
+    found = find_rubbish(str(store), 1, 50, time.time() + 3600)
+    assert {entry.path.removeprefix(f"{store}/") for entry in found.files} == set(others)
 
 
 def test_results_stay_since_history_is_made_of_them(nights: Path) -> None:
@@ -126,7 +156,7 @@ def test_results_stay_since_history_is_made_of_them(nights: Path) -> None:
 FOREIGN = [
     "notes.txt", "embeddings/mine.parquet", "embeddings/old/0123456789abcdef-000000000000-0123456789abcdef.parquet",
     "index/readme.md", "sidecars/x.json", "manifests/parts/x.json", "runs/mine/plan.parquet", "mine/a.parquet",
-    "embeddings/x.tmp-123", ".manifest.json.lock", "lease.json",
+    "embeddings/x.tmp-123", ".mine.lock", "lease.json",
 ]  # fmt: skip
 
 
@@ -138,6 +168,7 @@ def test_files_of_names_it_does_not_know_stay(nights: Path) -> None:
         os.utime(path, (0, 0))
     vacuum(nights, older_than=0)
     assert all((nights / name).read_text() == "mine" for name in FOREIGN)
+    assert (nights / ".manifest.json.lock").exists()
 
 
 def test_what_a_link_points_to_stays(nights: Path, tmp_path: Path) -> None:
@@ -230,6 +261,46 @@ def test_a_crash_in_the_middle_leaves_a_readable_store(nights: Path, monkeypatch
             assert not list(faults(open_store(str(nights), path.stem).manifest))
     assert stop > 2
     check_whole(nights)
+
+
+def test_a_run_that_stood_still_before_its_commit_does_not_name_what_went(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has seen that the lease is its own, and nothing more has to be asked before the manifest is replaced."""
+    root = str(store)
+    night(root, 0, numbered(0, 5))
+    night(root, 1, numbered(50, 55))
+    frozen = [begin(root, 2, 1, leased=True), begin(root, 3, 1)]
+    units = [write_unit(root, 0, list(numbered(0, 5).items()))]  # stands since the first night
+    vacuum(store, now=time.time() + 2 * 86_400)
+    monkeypatch.setattr("transforms.store.lease.holds", lambda root, run: True)
+    for run, said in zip(frozen, ("the lease was taken from this run", "vacuum removed files while"), strict=True):
+        begin(root, 2 if run.leased else 3, 1)  # the plan, which it had read before
+        result = finish(run, units, [])
+        assert (result.status, result.exit_code) == ("failed", 1)
+        assert said in result.message
+    assert open_store(root).manifest.run == run_name(1)
+    assert not list(faults(open_store(root).manifest))
+
+
+def test_the_fence_is_in_one_file_and_only_where_something_went(nights: Path) -> None:
+    def manifests() -> tuple[bytes, bytes]:
+        current = (nights / "manifest.json").read_bytes()
+        return current, (nights / "manifests" / f"{json.loads(current)['run']}.json").read_bytes()
+
+    assert vacuum(nights, keep=5).files == ()
+    current, own = manifests()
+    assert current == own
+    vacuum(nights, keep=3)
+    current, own = manifests()
+    fenced = json.loads(current)
+    assert manifest.to_bytes(fenced) == current
+    assert fenced.pop("fence")
+    assert manifest.to_bytes(fenced) == own
+    night(str(nights), 5, numbered(0, 5))
+    current, own = manifests()
+    assert current == own
+    assert b"fence" not in current
 
 
 def test_a_commit_in_between_stops_it(nights: Path) -> None:
