@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pipelines import command, options
 from transforms import storage
-from transforms.errors import OptionError, SpaceMismatchError
-from transforms.space import resolve_model, resolve_space
+from transforms.errors import OptionError
+from transforms.space import Recipe
 from transforms.space.exported import EXPORTED
 from transforms.store import open_store
 from transforms.store.calibrations import kept_calibration
@@ -68,23 +68,12 @@ def export(store: Store, folder: Path) -> str | None:
 
     space, remembered = store.space, store.manifest.data["options"]
     calibration = kept_calibration(store.root, space.calibration) if space.calibration else None
-    files = resolve_model(remembered["model"], remembered["revision"])
-    names = ("pooler", "prompt", "max_tokens", "normalize", "truncate_dim")
-    found = resolve_space(
-        files,
-        **{name: remembered[name] for name in names},
-        dtype=space.dtype,
-        precision=space.precision,
-        calibration=space.calibration,
-        calibrated_dim=calibration.dim if calibration else None,
-    )
-    if found.id != space.id:
-        fields = ", ".join(space.differences(found))
-        raise SpaceMismatchError(
-            f"{remembered['model']} is not the model of {store.root} ({fields} differ); restore it there"
-        )
-    asked = remembered.get("query_prompt"), remembered.get("metric", "cosine")
-    return write_export(Export(files, space, remembered["pooler"], calibration, *asked), folder)
+    recipe = Recipe.of(remembered)
+    files = recipe.files()
+    found = recipe.space(files, space.calibration, calibration.dim if calibration else None)
+    space.check(found, f"{recipe.model} is not the model of {store.root}", "restore it there")
+    asked = recipe.query_prompt, remembered.get("metric", "cosine")
+    return write_export(Export(files, space, recipe.pooler, calibration, *asked), folder)
 
 
 main = command.main(parser, _export)

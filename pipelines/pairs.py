@@ -19,7 +19,7 @@ from transforms.corpus.columns import kept_types
 from transforms.corpus.files import check_distinct
 from transforms.corpus.spans import UNIT_TOKENS, estimated_tokens
 from transforms.index.top_pairs import EXACT_BELOW, TopPairs, exact_pairs, indexed_pairs, with_copies
-from transforms.space import DEFAULT_MODEL, row_hashes
+from transforms.space import Recipe, row_hashes
 
 TEXTS_AT_ONCE = 32_768
 
@@ -96,18 +96,9 @@ def _units(args: argparse.Namespace, columns: Columns) -> Iterator[Any]:
 
 def encode(args: argparse.Namespace, collection: Collection, folder: Path) -> tuple[np.ndarray, Collection]:
     """Vectors of length 1, float32 [texts, d], mapped from a file, and the collection without texts that have none."""
-    from transforms.encoder import Encoder
+    from transforms.encoder import Encoder, Machine
 
-    names = ("revision", "prompt", "prompt_name", "max_tokens", "normalize", "truncate_dim", "tokens_per_batch")
-    given = {name: getattr(args, name) for name in names}
-    encoder = Encoder.load(
-        args.model or DEFAULT_MODEL,
-        pooler=args.pooler or "auto",
-        dtype=args.dtype or "auto",
-        device=args.device,
-        calibration=args.calibration,
-        **given,
-    )
+    encoder = Encoder.of(Recipe.of(vars(args)), Machine(args.device, args.tokens_per_batch))
     texts = collection.texts
     progress.planned(estimated_tokens(sum(len(text.encode()) for text in texts), len(texts)))
     vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=(max(1, len(texts)), encoder.dim))[: len(texts)]

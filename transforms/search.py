@@ -3,7 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,10 +13,10 @@ import pyarrow as pa
 from transforms import storage
 from transforms.arrow import as_matrix
 from transforms.encoder import Encoder
-from transforms.errors import SentenceBeamError, SpaceMismatchError
+from transforms.errors import SentenceBeamError
 from transforms.index import SegmentedIndex, SegmentFile, exact_search, rerank
 from transforms.index.vectors import prepared, scored_by
-from transforms.space import ModelFiles, resolve_model
+from transforms.space import Recipe
 from transforms.space.st_modules import QUERY
 from transforms.storage.cache import cached
 from transforms.store import locators
@@ -58,37 +58,24 @@ class Searcher:
     @cached_property
     def _encoder(self) -> Encoder:
         """The snapshot's encoder, with the prompt for queries."""
-        space, remembered = self._manifest.space, self._manifest.data["options"]
-        model, _ = self._files
-        options = {name: remembered[name] for name in ("pooler", "max_tokens", "normalize", "truncate_dim", "dtype")}
-        encoder = Encoder.load(
-            model,
-            prompt=self.query_prompt or "",
-            revision=remembered["revision"],
-            calibration=kept_calibration(self._manifest.root, space.calibration) if space.calibration else "",
-            **options,
-        )
-        differing = [name for name in space.differences(encoder.space) if name not in ("prompt", "precision")]
-        if differing:
-            raise SpaceMismatchError(
-                f"{model} is not the model of {self._manifest.root} ({', '.join(differing)} differ); "
-                "name the same one with --model"
-            )
+        space, model = self._manifest.space, self._recipe.model
+        kept = kept_calibration(self._manifest.root, space.calibration) if space.calibration else None
+        encoder = Encoder.of(replace(self._recipe, prompt=self.query_prompt or "", calibration=""), calibration=kept)
+        what = f"{model} is not the model of {self._manifest.root}"
+        space.check(encoder.space, what, "name the same one with --model", ignoring=("prompt", "precision"))
         return encoder
 
     @cached_property
-    def _files(self) -> tuple[str, ModelFiles]:
-        """The name of the snapshot's model on this machine, and its files."""
-        remembered = self._manifest.data["options"]
-        model = self._model or remembered["model"]
-        return model, resolve_model(model, None if self._model else remembered["revision"])
+    def _recipe(self) -> Recipe:
+        """What the store remembers of its vectors, with the model's place on this machine."""
+        recipe = Recipe.of(self._manifest.data["options"])
+        return replace(recipe, model=self._model, revision=None) if self._model else recipe
 
     @cached_property
     def query_prompt(self) -> str | None:
         """The prompt for queries: given, remembered by the store, or the model's own; None where none is known."""
-        remembered = self._manifest.data["options"].get("query_prompt")
-        known = next((p for p in (self._query_prompt, remembered) if p is not None), None)
-        return self._files[1].modules.query_prompt if known is None else known
+        known = next((p for p in (self._query_prompt, self._recipe.query_prompt) if p is not None), None)
+        return self._recipe.files().modules.query_prompt if known is None else known
 
     @property
     def lacks_query_prompt(self) -> bool:

@@ -17,7 +17,7 @@ from transforms.calibration.spec import CalibrationSpec, parse_calibration
 from transforms.cores import Cores
 from transforms.errors import OptionError, SpaceMismatchError
 from transforms.space import Space, canonical_json, sha256_text
-from transforms.space.identity import POOLED_FIELDS
+from transforms.space.identity import OUTPUT_FIELDS
 
 FORMAT = "sentence-beam calibration 1"
 INFO = "calibration.json"
@@ -142,12 +142,8 @@ def parse_info(data: bytes, name: str) -> dict[str, Any]:
 def check_space(info: Mapping[str, Any], space: Space, where: str) -> None:
     """Raise `SpaceMismatchError` naming the fields in which `space` pools otherwise than the space it was fitted on."""
     fitted = Space.from_json(info["fitted_on"]["space"])
-    if fitted.pooled_id != space.pooled_id:
-        fields = [name for name in fitted.differences(space) if name in POOLED_FIELDS]
-        raise SpaceMismatchError(
-            f"calibration {where} was fitted on another space ({', '.join(fields)} differ); "
-            "fit one on a store of this space"
-        )
+    what = f"calibration {where} was fitted on another space"
+    fitted.check(space, what, "fit one on a store of this space", ignoring=OUTPUT_FIELDS)
 
 
 def tensors_digest(tensors: Mapping[str, np.ndarray]) -> str:

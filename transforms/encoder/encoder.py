@@ -26,8 +26,9 @@ from transforms.pooling.pooler import MixedLayers, Pooler
 from transforms.pooling.states import ModelShape, Status
 from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.dtypes import resolve_dtype
-from transforms.space.identity import Space, resolve_space
-from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
+from transforms.space.identity import Space
+from transforms.space.model_files import DEFAULT_MODEL, ModelFiles
+from transforms.space.recipe import Recipe
 from transforms.space.spec import PoolerSpec, parse_pooler
 from transforms.space.st_modules import DOCUMENT, QUERY, StModules
 
@@ -56,6 +57,20 @@ class Embedded:
     stats: BatchStats
 
 
+@dataclass(frozen=True)
+class Machine:
+    """Where an encoder runs, and in what batches.
+
+    `device` is `auto` (every GPU, else the CPU), `cpu`, `cuda` (every GPU) or `cuda:1`; `tokens_per_batch` None: as
+    suits the device. `deterministic`: a text's vector is the same to the bit whatever its neighbours and the number of
+    threads.
+    """
+
+    device: str = "auto"
+    tokens_per_batch: int | None = None
+    deterministic: bool = False
+
+
 class Encoder:
     """A loaded model with its pooler and calibration; threads may share it: one embeds while others tokenize."""
 
@@ -64,10 +79,9 @@ class Encoder:
         files: ModelFiles,
         space: Space,
         devices: Sequence[torch.device],
-        tokens_per_batch: int | None = None,
+        machine: "Machine",
         tables: Mapping[str, TokenStatistics] | None = None,
         calibration: Calibration | None = None,
-        deterministic: bool = False,
         routes: "Routes | None" = None,
     ) -> None:
         self.space = space
@@ -83,14 +97,14 @@ class Encoder:
             self._pooler = MixedLayers(self._pooler, mix.parameters["start"], files.layers, load_mix(mix))
         replicas = [self._replica(files, device) for device in devices]
         self._together = replicas[0].forward.together
-        self.deterministic = deterministic
-        self.tokens_per_batch = _budget(tokens_per_batch, self.device, self._together)
-        if deterministic:
-            self.tokens_per_batch = _budget_alike(tokens_per_batch, self.device, self._together, files.family)
+        self.deterministic = machine.deterministic
+        self.tokens_per_batch = _budget(machine.tokens_per_batch, self.device, self._together)
+        if machine.deterministic:
+            self.tokens_per_batch = _budget_alike(machine.tokens_per_batch, self.device, self._together, files.family)
         self._alone = replicas[0]
         on_cores = len(replicas) == 1 and self.device.type == "cpu"
         self._cores = Cores() if on_cores else None
-        self._spreads = on_cores and tokens_per_batch is None
+        self._spreads = on_cores and machine.tokens_per_batch is None
         self._devices = None if on_cores else Devices(replicas)
         self._one_at_a_time = threading.Lock()
 
@@ -124,37 +138,42 @@ class Encoder:
         none, in a model that has several.
         Raises `OptionError` for options or files that do not work.
         """
-        places, files = resolve_devices(device), resolve_model(model, revision, route)
-        given: dict[str, Any] = {"pooler": pooler, "prompt": prompt, "prompt_name": prompt_name}
-        given |= {"max_tokens": max_tokens, "normalize": normalize, "truncate_dim": truncate_dim}
-        asked: dict[str, Any] = {**given, "dtype": dtype, "calibration": calibration}
-        machine: dict[str, Any] = {
-            "device": device,
-            "tokens_per_batch": tokens_per_batch,
-            "deterministic": deterministic,
-        }
-        routes = Routes(files.modules, partial(cls.load, model, **asked, revision=revision, **machine))
-        said = files.as_exported(asked)
-        fitted, pooler = _loaded(said.pop("calibration")), said["pooler"]
-        tables = load_tables(parse_pooler(pooler))
+        fitted = calibration if isinstance(calibration, Calibration) else None
+        folder = None if calibration is None else "" if fitted else str(calibration)
+        said: dict[str, Any] = {"pooler": pooler, "prompt": prompt, "prompt_name": prompt_name, "dtype": dtype}
+        said |= {"max_tokens": max_tokens, "normalize": normalize, "truncate_dim": truncate_dim}
+        recipe = Recipe(model, revision, **said, calibration=folder)
+        return cls.of(recipe, Machine(device, tokens_per_batch, deterministic), fitted, route)
+
+    @classmethod
+    def of(
+        cls,
+        recipe: Recipe,
+        machine: "Machine | None" = None,
+        calibration: Calibration | None = None,
+        route: str = DOCUMENT,
+    ) -> "Encoder":
+        """The encoder of a recipe, its calibration read from its folder where none is given; raises as `load` does."""
+        machine = machine or Machine()
+        places, files = resolve_devices(machine.device), recipe.files(route)
+        routes = Routes(files.modules, partial(cls.of, recipe, machine, calibration))
+        said = recipe.as_exported(files)
+        fitted = load_calibration(said.calibration) if said.calibration and calibration is None else calibration
+        tables = load_tables(parse_pooler(said.pooler))
 
         def make(dtype: str) -> "Encoder":
-            space = resolve_space(
-                files,
-                **{**said, "dtype": dtype},
-                calibration=fitted.digest if fitted else None,
-                calibrated_dim=fitted.dim if fitted else None,
-            )
+            digest, width = (fitted.digest, fitted.dim) if fitted else (None, None)
+            space = replace(said, dtype=dtype, precision="float32").space(files, digest, width)
             if fitted is not None:
                 prompt = fitted.info["fitted_on"]["space"]["prompt"]
                 check_space(fitted.info, replace(space, prompt=prompt), fitted.info["method"])
-            return cls(files, space, places, tokens_per_batch, tables, fitted, deterministic, routes)
+            return cls(files, space, places, machine, tables, fitted, routes)
 
-        native = resolve_dtype(said["dtype"], places[0].type, files.family)
+        native = resolve_dtype(said.dtype, places[0].type, files.family)
         try:
             return make(native)
         except UnfitModelError:
-            if said["dtype"] != "auto" or native == "float32":
+            if said.dtype != "auto" or native == "float32":
                 raise
         return make("float32")
 
@@ -262,12 +281,6 @@ class Routes:
             if route not in self._loaded:
                 self._loaded[route] = self._load(route=route)
             return self._loaded[route]
-
-
-def _loaded(calibration: str | Path | Calibration | None) -> Calibration | None:
-    if isinstance(calibration, str | Path):
-        return load_calibration(str(calibration)) if calibration != "" else None
-    return calibration
 
 
 def _budget(tokens_per_batch: int | None, device: torch.device, together: BatchSharing) -> int:

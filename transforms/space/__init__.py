@@ -4,6 +4,7 @@ from transforms.space.dtypes import DTYPES, FLOAT32_ONLY, native_dtype, resolve_
 from transforms.space.hashing import canonical_json, row_hash, row_hashes, sha256_file, sha256_text
 from transforms.space.identity import Space, resolve_space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
+from transforms.space.recipe import Recipe
 from transforms.space.spec import PoolerPart, PoolerSpec, parse_pooler
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "ModelFiles",
     "PoolerPart",
     "PoolerSpec",
+    "Recipe",
     "Space",
     "canonical_json",
     "native_dtype",

@@ -1,12 +1,12 @@
 """The identity of a space: everything that decides a vector, and its hash."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from transforms.errors import OptionError
+from transforms.errors import OptionError, SpaceMismatchError
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.hashing import canonical_json, sha256_file, sha256_text
 from transforms.space.model_files import ModelFiles, find_safetensors
@@ -15,6 +15,7 @@ from transforms.space.spec import PoolerSpec, parse_pooler
 
 SHORTEST = 1e-12  # a shorter vector counts as zero: it has no direction, and no vector is divided by a smaller length
 POOLED_FIELDS = ("weights", "tokenizer", "architecture", "max_tokens", "prompt", "pooler", "dtype")
+OUTPUT_FIELDS = ("calibration", "normalize", "truncate_dim", "precision", "dim")  # what is done to a pooled vector
 # Keys of config.json that decide no vector: names, versions, training and generation settings.
 _IDLE_CONFIG_KEYS = frozenset(
     ("_name_or_path", "architectures", "auto_map", "transformers_version", "torch_dtype", "dtype", "id2label")
@@ -87,6 +88,12 @@ class Space:
         """Names of the fields in which the two differ, in the order of the fields."""
         mine, theirs = self._fields(), other._fields()
         return [name for name in mine if mine[name] != theirs[name]]
+
+    def check(self, other: "Space", what: str, mend: str, ignoring: Collection[str] = ()) -> None:
+        """Raise `SpaceMismatchError` where the other differs, naming the fields: `<what> (<fields> differ); <mend>`."""
+        fields = ", ".join(name for name in self.differences(other) if name not in ignoring)
+        if fields:
+            raise SpaceMismatchError(f"{what} ({fields} differ); {mend}")
 
     def calibrated(self, digest: str, dim: int) -> "Space":
         """The space of these pooled vectors by another calibration, which gives `dim` components.

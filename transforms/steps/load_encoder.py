@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from transforms.errors import DataGateError, SpaceMismatchError
+from transforms.errors import DataGateError
 from transforms.space import Space
 from transforms.steps.embed_units import calibration_of, encoded
 from transforms.steps.job import EmbedJob
@@ -45,10 +45,6 @@ def load_encoder(job: EmbedJob) -> "Encoder":
     from transforms.encoder import Encoder
 
     encoder = Encoder.load(job.model, calibration=calibration_of(job) or "", **job.encoder)
-    wanted = of_floats(Space.from_json(job.run.space))
-    if encoder.space.id != wanted.id:
-        fields = ", ".join(wanted.differences(encoder.space))
-        raise SpaceMismatchError(
-            f"{job.model} on this worker makes another space than the run's ({fields} differ); install the same files"
-        )
+    what = f"{job.model} on this worker makes another space than the run's"
+    of_floats(Space.from_json(job.run.space)).check(encoder.space, what, "install the same files")
     return encoder

@@ -1,0 +1,34 @@
+"""Recipes: what is said about a vector, from options, and the space that they make."""
+
+from dataclasses import asdict, replace
+
+import pytest
+
+from transforms.errors import SpaceMismatchError
+from transforms.space import Recipe, resolve_space
+
+
+@pytest.fixture
+def recipe(tiny):
+    return Recipe(str(tiny["bert"]), pooler="mean+max", prompt="q: ", max_tokens=20, dtype="float32")
+
+
+def test_options_give_the_recipe_back_and_what_is_missing_or_none_is_not_said(recipe):
+    assert Recipe.of({**asdict(recipe), "store": "elsewhere"}) == recipe
+    assert Recipe.of({"model": None, "normalize": False, "calibration": ""}) == Recipe(normalize=False, calibration="")
+
+
+def test_the_space_is_that_of_the_same_options(recipe):
+    files = recipe.files()
+    options = {"pooler": "mean+max", "prompt": "q: ", "max_tokens": 20, "dtype": "float32"}
+    assert recipe.space(files) == resolve_space(files, **options)
+
+
+def test_a_check_names_every_field_that_differs_and_is_not_ignored(recipe):
+    space = recipe.space(recipe.files())
+    other = replace(recipe, prompt="p: ", max_tokens=10).space(recipe.files())
+    space.check(space, "this is another", "take the same")
+    space.check(other, "this is another", "take the same", ignoring=("prompt", "max_tokens"))
+    with pytest.raises(SpaceMismatchError) as caught:
+        space.check(other, "this is another", "take the same")
+    assert str(caught.value) == "this is another (max_tokens, prompt differ); take the same"
