@@ -9,8 +9,8 @@ from transforms.space import Recipe, resolve_space
 
 
 @pytest.fixture
-def recipe(tiny):
-    return Recipe(str(tiny["bert"]), pooler="mean+max", prompt="q: ", max_tokens=20, dtype="float32")
+def recipe():
+    return Recipe("minilm", pooler="mean+max", prompt="q: ", max_tokens=20, dtype="float32")
 
 
 def test_options_give_the_recipe_back_and_what_is_missing_or_none_is_not_said(recipe):
