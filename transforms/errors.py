@@ -25,6 +25,10 @@ class InputChangedError(SentenceBeamError):
     """An input file is no longer the one that was planned."""
 
 
+class DamagedIndexError(SentenceBeamError):
+    """A file of an index is missing, or is not what was written; the index can be built again from the shards."""
+
+
 class DataGateError(SentenceBeamError):
     """The data failed a gate (too many rejected rows, drift); exit status 3."""
 

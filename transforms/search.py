@@ -13,13 +13,13 @@ import pyarrow as pa
 from transforms import storage
 from transforms.arrow import as_matrix
 from transforms.encoder import Encoder
-from transforms.errors import SentenceBeamError
-from transforms.index import SegmentedIndex, SegmentFile, exact_search, rerank
+from transforms.errors import DamagedIndexError, SentenceBeamError
+from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, exact_search, rerank
 from transforms.index.vectors import prepared, scored_by
 from transforms.space import Recipe
 from transforms.space.st_modules import QUERY
 from transforms.storage.cache import cached
-from transforms.store import locators
+from transforms.store import index_files, locators
 from transforms.store.calibrations import kept_calibration
 from transforms.store.manifest import Manifest
 from transforms.store.shards import open_shard, read_shard, take_rows
@@ -92,9 +92,23 @@ class Searcher:
         return self._described(hits)
 
     def nearest(self, queries: np.ndarray, k: int, *, exact: bool = False) -> Hits:
-        """The k rows nearest to each query vector, float32 [q, dim]."""
+        """The k rows nearest to each query vector, float32 [q, dim].
+
+        Raises DamagedIndexError where a file of the index is not what was written.
+        """
         queries = prepared(np.asarray(queries, np.float32), self._metric)
-        return self._exact(queries, k) if exact or not self._manifest.data["index"] else self._indexed(queries, k)
+        if exact or not self._manifest.data["index"]:
+            return self._exact(queries, k)
+        try:
+            return self._indexed(queries, k)
+        except DamagedIndexError as error:
+            raise DamagedIndexError(f"{error}; {self._mend(str(error))}") from error
+
+    def _mend(self, error: str) -> str:
+        """What to do about a file of the index that an error names: one of the store, or a copy of it."""
+        if self._manifest.root in error:
+            return "`sentence-beam index` makes it again, search --exact does without it"
+        return "it is a copy: remove it, and it is fetched again"
 
     @property
     def _metric(self) -> str:
@@ -115,16 +129,21 @@ class Searcher:
 
     @cached_property
     def _locators(self) -> list[pa.Table]:
-        segments = self._manifest.data["index"]["segments"]
-        paths = [cached(self._path(segment["locator"]), segment["locator_sha256"]) for segment in segments]
-        return [locators.from_bytes(storage.read_bytes(path)) for path in paths]
+        named = [(entry["locator"], entry["locator_sha256"]) for entry in self._manifest.data["index"]["segments"]]
+        copies = [(cached(self._path(path), sha256), sha256) for path, sha256 in named]
+        return [locators.from_bytes(index_files.read(path, sha256)) for path, sha256 in copies]
 
     @cached_property
     def _index(self) -> SegmentedIndex:
         segments = self._manifest.data["index"]["segments"]
-        masks = [locators.keep_mask(table) for table in self._locators]
-        paths = [cached(self._path(segment["path"]), segment["sha256"]) for segment in segments]
-        return SegmentedIndex.open([SegmentFile(p, mask) for p, mask in zip(paths, masks, strict=True)])
+        return SegmentedIndex.open([self._segment(*each) for each in zip(segments, self._locators, strict=True)])
+
+    def _segment(self, entry: dict[str, Any], locator: pa.Table) -> SegmentFile:
+        """A segment to open; one of an earlier version, whose lists have no checksums, is read as a whole first."""
+        path, checks = cached(self._path(entry["path"]), entry["sha256"]), locators.checks_of(locator)
+        if checks is None:
+            index_files.check(path, entry["sha256"])
+        return SegmentFile(path, locators.keep_mask(locator), SegmentChecks.from_text(checks) if checks else None)
 
     def _path(self, relative: str) -> str:
         return storage.join(self._manifest.root, relative)

@@ -394,12 +394,12 @@ def test_search_where_the_model_has_gone(run: Run, embed: Run, inputs: Path, sto
     run("search", "--store", store, "--query", "x", "--model", moved).ok()
 
 
-@pytest.mark.parametrize("what", ["embeddings", "index"])
+@pytest.mark.parametrize(("what", "mend"), [("embeddings", "verify"), ("index", "`sentence-beam index`")])
 @pytest.mark.parametrize(
     "damage", [Path.unlink, _flip, lambda path: path.write_bytes(b"")], ids=["gone", "flip", "empty"]
 )
 def test_search_over_damage_ends_with_one_line_or_an_answer(
-    run: Run, copy: Path, what: str, damage: Callable[[Path], object]
+    run: Run, copy: Path, what: str, mend: str, damage: Callable[[Path], object]
 ) -> None:
     for path in sorted((copy / what).iterdir()):
         if what == "embeddings" or path.suffix == ".faiss":
@@ -407,7 +407,7 @@ def test_search_over_damage_ends_with_one_line_or_an_answer(
     outcome = run("search", "--store", copy, "--query", "dog")
     if outcome.status == 0:
         return
-    outcome.failed(1, f"{copy}/{what}/", "verify")
+    outcome.failed(1, f"{copy}/{what}/", mend)
 
 
 def test_the_python_interface_searches_too(made: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from transforms.beam.graph import Together, flat_map
+from transforms.beam.graph import PROBLEMS, Together, flat_map
 from transforms.steps import index_build, index_update_recall, index_update_rows, index_update_segments
 from transforms.steps.index_build import TrainingGroup
 from transforms.steps.index_files import IndexRecord
@@ -21,6 +21,7 @@ from transforms.store.records import Problem
 
 DONE = "done"
 RETRAIN = "retrain"
+OUTPUTS = {IndexRecord: DONE, Problem: DONE, TrainingGroup: RETRAIN}  # what needs no update goes where
 
 
 class BuildIndex(beam.PTransform):
@@ -35,12 +36,11 @@ class BuildIndex(beam.PTransform):
         self._run, self._request, self._merge = run, request or IndexRequest(), merge
 
     def expand(self, known: Any) -> beam.PCollection:
-        outputs = {IndexRecord: DONE, Problem: DONE, TrainingGroup: RETRAIN}
         chosen = (
             known
             | "All" >> beam.Flatten()
             | "Together" >> Together()
-            | "Choose" >> flat_map(choose_work, self._run, self._request, self._merge, outputs=outputs, main="reads")
+            | "Choose" >> flat_map(choose_work, self._run, self._request, self._merge, outputs=OUTPUTS, main="reads")
         )
         updated = chosen.reads | "Update" >> UpdateIndex()
         trained = (chosen[RETRAIN], updated[RETRAIN]) | "Train" >> TrainIndex()
@@ -48,7 +48,7 @@ class BuildIndex(beam.PTransform):
 
 
 class UpdateIndex(beam.PTransform):
-    """Rows to read -> on `done` the IndexRecord, on `retrain` the groups of an index that is to be trained instead."""
+    """Rows to read -> on `done` an IndexRecord or Problem, on `retrain` the groups of an index to train instead."""
 
     def expand(self, reads: beam.PCollection) -> Any:
         decided = (
@@ -56,7 +56,7 @@ class UpdateIndex(beam.PTransform):
             | "SpreadReads" >> beam.Reshuffle()
             | "Read" >> beam.Map(with_job, index_update_rows.read)
             | "Reads" >> Together()
-            | "Buckets" >> flat_map(buckets_to_match, outputs={TrainingGroup: RETRAIN}, main="buckets")
+            | "Buckets" >> flat_map(buckets_to_match, outputs=OUTPUTS, main="buckets")
         )
         concluded = (
             decided.buckets
@@ -70,25 +70,30 @@ class UpdateIndex(beam.PTransform):
             | "Conclude" >> flat_map(index_update_recall.conclude, outputs={TrainingGroup: RETRAIN}, main=DONE)
         )
         retrained = (decided[RETRAIN], concluded[RETRAIN]) | "ToTrain" >> beam.Flatten()
-        return {DONE: concluded[DONE], RETRAIN: retrained}
+        done = (decided[DONE], concluded[DONE]) | "Done" >> beam.Flatten()
+        return {DONE: done, RETRAIN: retrained}
 
 
 class TrainIndex(beam.PTransform):
-    """Groups of shards -> the IndexRecord of an index trained and built over them."""
+    """Groups of shards -> the IndexRecord of an index trained and built over them, or a damaged shard's Problem."""
 
     def expand(self, groups: Any) -> beam.PCollection:
-        return (
+        trained = (
             groups
             | "Groups" >> beam.Flatten()
             | "SpreadSample" >> beam.Reshuffle()
             | "Sample" >> beam.Map(index_build.sample)
             | "Samples" >> Together()
-            | "Train" >> beam.FlatMap(index_build.train_groups)
+            | "Train" >> flat_map(index_build.train_groups, outputs={Problem: PROBLEMS}, main="works")
+        )
+        built = (
+            trained.works
             | "SpreadBuild" >> beam.Reshuffle()
             | "Build" >> beam.Map(index_build.build)
             | "Segments" >> Together()
             | "Conclude" >> beam.Map(index_build.conclude)
         )
+        return (built, trained[PROBLEMS]) | "Done" >> beam.Flatten()
 
 
 def with_job(work: tuple[Any, ...], step: Callable[..., Any]) -> tuple[IndexUpdateJob, Any]:

@@ -1,5 +1,6 @@
 """FAISS in segments: choose, train, build, search, measure recall. Importing this package does not import faiss."""
 
+from transforms.index.checks import SegmentChecks
 from transforms.index.choose import IndexPlan, choose_index
 from transforms.index.exact import exact_search
 from transforms.index.recall import (
@@ -10,16 +11,18 @@ from transforms.index.recall import (
 )
 from transforms.index.sample import held_out_keys, sample_keys, sample_threshold, select
 from transforms.index.search import SegmentedIndex, rerank
-from transforms.index.segment import SegmentFile, SegmentWriter, flat_segment
+from transforms.index.segment import SegmentFile, SegmentWriter, WrittenSegment, flat_segment
 from transforms.index.train import train
 
 __all__ = [
     "Candidates",
     "ExactNeighbours",
     "IndexPlan",
+    "SegmentChecks",
     "SegmentFile",
     "SegmentWriter",
     "SegmentedIndex",
+    "WrittenSegment",
     "choose_index",
     "exact_search",
     "flat_segment",

@@ -11,7 +11,7 @@ import numpy as np
 
 from transforms.index.exact import block_top_k, complete_top_k, gains_to_scores, longest_row, merge_top_k, no_results
 from transforms.index.faiss_module import load_faiss
-from transforms.index.segment import SegmentFile, flat_rows, read_segment
+from transforms.index.segment import SegmentFile, flat_rows, list_arrays, read_segment
 from transforms.index.vectors import metric_name
 
 _BLOCK_ROWS = 1 << 16
@@ -39,11 +39,15 @@ class Coarse:
 
 @dataclass(frozen=True)
 class OpenSegment:
-    """An opened segment: its number, the faiss index that owns the mapped file, and which rows are not deleted."""
+    """An opened segment: its number, the faiss index that owns the mapped file, and which rows are not deleted.
+
+    A list is compared with its checksum before it is scanned for the first time, where `file` has checksums.
+    """
 
     number: int
     index: Any
     keep: np.ndarray | None
+    file: SegmentFile
 
     @property
     def has_lists(self) -> bool:
@@ -69,12 +73,27 @@ class OpenSegment:
         if not self.live:
             return no_results(len(queries), k)
         if coarse is not None:
+            self._check_lists(faiss, coarse.lists)
             gains, rows = self._coded_top_k(faiss, queries, k, coarse)
         elif hasattr(self.index, "sq"):
             gains, rows = self._coded_top_k(faiss, queries, k, None)
         else:
             gains, rows = self._flat_top_k(faiss, queries, k, metric)
         return gains, np.where(rows >= 0, rows | self.number << 32, -1)
+
+    @cached_property
+    def _unchecked(self) -> np.ndarray:
+        """Which lists have not been compared with their checksums, bool [nlist]; changed as they are."""
+        return np.full(self.index.nlist, self.file.checks is not None)
+
+    def _check_lists(self, faiss: Any, lists: np.ndarray) -> None:
+        """Raise DamagedIndexError where one of these lists is not what was written; -1 is none."""
+        if self.file.checks is None:
+            return
+        wanted = np.unique(lists[lists >= 0])
+        for number in wanted[self._unchecked[wanted]].tolist():
+            self.file.checks.check_list(self.file.path, number, *list_arrays(faiss, self.index, number))
+            self._unchecked[number] = False
 
     def _flat_top_k(self, faiss: Any, queries: np.ndarray, k: int, metric: str) -> Found:
         vectors, best = flat_rows(faiss, self.index), no_results(len(queries), k)
@@ -130,11 +149,14 @@ def _scan_lists(
 
 
 def open_segment(faiss: Any, number: int, segment: SegmentFile) -> OpenSegment:
-    """The segment in a file, which is mapped. Raises SentenceBeamError where the file is no index."""
+    """The segment in a file, which is mapped. Raises DamagedIndexError where the file is not what was written."""
+    if segment.checks is not None:
+        segment.checks.check_head(segment.path)
     index = read_segment(faiss, segment.path)
     if hasattr(index, "parallel_mode"):
         index.parallel_mode = _BY_QUERY
-    return OpenSegment(number, index, None if segment.keep is None else np.asarray(segment.keep, dtype=bool))
+    keep = None if segment.keep is None else np.asarray(segment.keep, dtype=bool)
+    return OpenSegment(number, index, keep, segment)
 
 
 def coarse_fingerprint(faiss: Any, index: Any) -> tuple[object, ...]:

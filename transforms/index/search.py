@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from transforms.errors import OptionError, SentenceBeamError
+from transforms.errors import DamagedIndexError, OptionError
 from transforms.index.exact import best_first, gains_to_scores, no_results, pair_scores
 from transforms.index.faiss_module import load_faiss, use_threads
 from transforms.index.parts import Coarse, OpenSegment, coarse_fingerprint, open_segment
@@ -40,8 +40,8 @@ class SegmentedIndex:
     def open(cls, segments: Sequence[SegmentFile]) -> SegmentedIndex:
         """The index of segments in files, which are mapped into memory without reading their codes.
 
-        Raises SentenceBeamError for a file that cannot be read or whose length differs from `keep`, and OptionError
-        where segments come from different trainings or metrics.
+        Raises DamagedIndexError for a file that cannot be read, is not what its checksums say, or whose length differs
+        from `keep`, and OptionError where segments come from different trainings or metrics.
         """
         with use_threads(None) as faiss:
             parts = [_open_one(faiss, number, segment) for number, segment in enumerate(segments)]
@@ -155,7 +155,7 @@ def _open_one(faiss: Any, number: int, segment: SegmentFile) -> OpenSegment:
     part = open_segment(faiss, number, segment)
     if segment.keep is not None and len(segment.keep) != part.index.ntotal:
         lengths = f"{part.index.ntotal} rows, but the locator table has {len(segment.keep)}"
-        raise SentenceBeamError(f"{segment.path}: {lengths}; run verify")
+        raise DamagedIndexError(f"{segment.path}: {lengths}")
     return part
 
 

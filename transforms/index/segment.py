@@ -10,18 +10,34 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from transforms.errors import SentenceBeamError
+from transforms.errors import DamagedIndexError
+from transforms.index.checks import SegmentChecks
 from transforms.index.exact import block_top_k
 from transforms.index.faiss_module import short_reason, use_threads
 from transforms.index.vectors import as_vectors, check_metric, faiss_metric, metric_name
 
+_ID_BYTES = 8  # of a row's number in a list
+
 
 @dataclass(frozen=True)
 class SegmentFile:
-    """A segment to open: a local file, and bool [n] that is False where a row is deleted (None: nothing is)."""
+    """A segment to open: a local file, and bool [n] that is False where a row is deleted (None: nothing is).
+
+    `checks` are compared with what is read of the file (None: nothing is compared).
+    """
 
     path: str | Path
     keep: np.ndarray | None = None
+    checks: SegmentChecks | None = None
+
+
+@dataclass(frozen=True)
+class WrittenSegment:
+    """The bytes of a segment's file, their checksums, and the mean score of its rows with their nearest centroid."""
+
+    data: bytes
+    checks: SegmentChecks
+    closeness: float | None = None
 
 
 class SegmentWriter:
@@ -50,7 +66,7 @@ class SegmentWriter:
     def copy(self, segment: SegmentFile, closeness: float | None = None) -> None:
         """Append another segment's live rows, in order, by their codes; `closeness` is what that segment had.
 
-        Only for segments of the same training. Raises SentenceBeamError for a file that cannot be read.
+        Only for segments of the same training. Raises DamagedIndexError for a file that cannot be read.
         """
         with use_threads(self._threads) as faiss:
             source = read_segment(faiss, segment.path)
@@ -85,6 +101,12 @@ class SegmentWriter:
         self.write(file)
         return file.getvalue()
 
+    def finish(self) -> WrittenSegment:
+        """The segment's file with its checksums."""
+        data = self.to_bytes()
+        row = self._index.code_size + _ID_BYTES if hasattr(self._index, "quantizer") else 0
+        return WrittenSegment(data, SegmentChecks.of(data, (_list_sizes(self._index) * row).tolist()), self.closeness)
+
 
 def build_segment(trained: bytes, blocks: Iterable[np.ndarray], *, threads: int | None = None) -> bytes:
     """The file of a segment: a copy of the trained index with the blocks' rows, float32 [n, dim] each.
@@ -106,21 +128,32 @@ def flat_segment(blocks: Iterable[np.ndarray], dim: int, metric: str = "ip", *, 
 
 
 def read_segment(faiss: Any, path: str | Path) -> Any:
-    """The faiss index in a segment's file, which is mapped. Raises SentenceBeamError where it is none."""
+    """The faiss index in a segment's file, which is mapped. Raises DamagedIndexError where it is none."""
     flag = getattr(faiss, "IO_FLAG_MMAP_IFC", None)
     try:
         return faiss.read_index(str(path)) if flag is None else faiss.read_index(str(path), flag)
     except RuntimeError as error:
-        reason = short_reason(error)
-        raise SentenceBeamError(f"{path}: not a readable index segment ({reason}); run verify") from error
+        raise DamagedIndexError(f"{path}: not a readable index segment ({short_reason(error)})") from error
 
 
 def list_sizes(path: str | Path) -> np.ndarray:
     """Rows in each list of a segment's file, deleted ones too; int64 [nlist], empty for a segment without lists."""
     with use_threads(None) as faiss:
-        index = read_segment(faiss, path)
-        nlist = index.nlist if hasattr(index, "quantizer") else 0
-        return np.array([index.invlists.list_size(number) for number in range(nlist)], np.int64)
+        return _list_sizes(read_segment(faiss, path))
+
+
+def _list_sizes(index: Any) -> np.ndarray:
+    nlist = index.nlist if hasattr(index, "quantizer") else 0
+    return np.array([index.invlists.list_size(number) for number in range(nlist)], np.int64)
+
+
+def list_arrays(faiss: Any, index: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Codes uint8 [n, code size] and local rows int64 [n] of a list, as views that live no longer than the index."""
+    size = index.invlists.list_size(number)
+    if not size:
+        return np.empty((0, index.code_size), np.uint8), np.empty(0, np.int64)
+    codes = faiss.rev_swig_ptr(index.invlists.get_codes(number), size * index.code_size)
+    return codes.reshape(size, -1), faiss.rev_swig_ptr(index.invlists.get_ids(number), size)
 
 
 def flat_vectors(path: str | Path) -> np.ndarray:
@@ -133,14 +166,12 @@ def flat_vectors(path: str | Path) -> np.ndarray:
 def _copy_lists(faiss: Any, source: Any, target: Any, keep: np.ndarray) -> None:
     numbers = np.cumsum(keep) - 1 + target.ntotal  # the live rows' new local ids
     for number in range(source.nlist):
-        size = source.invlists.list_size(number)
-        if not size:
+        codes, ids = list_arrays(faiss, source, number)
+        if not len(ids):
             continue
-        ids = faiss.rev_swig_ptr(source.invlists.get_ids(number), size)
-        codes = faiss.rev_swig_ptr(source.invlists.get_codes(number), size * source.code_size)
         live = keep[ids]
         moved = np.ascontiguousarray(numbers[ids[live]])
-        kept = np.ascontiguousarray(codes.reshape(size, -1)[live])
+        kept = np.ascontiguousarray(codes[live])
         target.invlists.add_entries(number, len(moved), faiss.swig_ptr(moved), faiss.swig_ptr(kept))
     target.ntotal += int(np.count_nonzero(keep))
 

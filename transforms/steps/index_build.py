@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
 from transforms.arrow import as_hashes, as_keys
+from transforms.errors import SentenceBeamError
 from transforms.index import (
     ExactNeighbours,
     IndexPlan,
+    SegmentChecks,
+    WrittenSegment,
     choose_index,
     flat_segment,
     held_out_keys,
@@ -43,8 +45,10 @@ from transforms.steps.index_files import (
 from transforms.steps.index_update import IndexUpdateJob, ShardRows
 from transforms.steps.index_update import scratch_files as scratch_of_update
 from transforms.steps.job import IndexRequest
-from transforms.store import locators
+from transforms.store import index_files, locators
 from transforms.store.lease import kept_alive
+from transforms.store.records import Problem
+from transforms.store.shards import check_shard
 
 PREFIX = "index"
 
@@ -84,10 +88,11 @@ class IndexJob:
 
 @dataclass(frozen=True)
 class ShardGroup:
-    """Shards that make one segment; paths relative to the store."""
+    """Shards that make one segment: their paths relative to the store, and the sha256 of each."""
 
     number: int
     shards: tuple[str, ...]
+    sha256s: tuple[str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -125,24 +130,34 @@ def begin(
     `why` says in one line why an index that exists is not updated, `unit` that all rows are of length 1, `after` that
     an update was tried first.
     """
-    rows = sum(n for _, n in shards)
+    rows = sum(n for _, n, _ in shards)
     plan = choose_index(rows, job.dim, request.index, metric=scored_by(job.metric), unit=unit)
     found = IndexJob(job.root, job.run, plan, rows, request, job.metric, why, job if after else None)
     cut = packed(shards, lambda shard: shard[1], most_rows(plan, rows, request.merge))
-    return [
-        TrainingGroup(found, ShardGroup(number, tuple(path for path, _ in part))) for number, part in enumerate(cut)
+    groups = [
+        ShardGroup(number, tuple(path for path, _, _ in part), tuple(sha256 for _, _, sha256 in part))
+        for number, part in enumerate(cut)
     ]
+    return [TrainingGroup(found, group) for group in groups]
 
 
-def sample(work: TrainingGroup) -> TrainingGroup:
-    """Leave a group's share of the training sample and of the held-out rows in the run's folder."""
-    with kept_alive(work.job.root, work.job.run):
-        sample_group(work.job, work.group)
+def sample(work: TrainingGroup) -> TrainingGroup | Problem:
+    """Leave a group's share of the training sample and of the held-out rows in the run's folder.
+
+    Where a shard is missing or is not what was written, a Problem naming it.
+    """
+    try:
+        with kept_alive(work.job.root, work.job.run):
+            sample_group(work.job, work.group)
+    except SentenceBeamError as error:
+        return Problem.of(error)
     return work
 
 
 def sample_group(job: IndexJob, group: ShardGroup) -> None:
     """Leave the sampled vectors of a group, its held-out vectors, and the locator of the latter."""
+    for path, sha256 in zip(group.shards, group.sha256s, strict=True):
+        check_shard(job.folder.stored(path), sha256)
     sample, queries, locator = [], [], locators.LocatorBuilder()
     for block in job.folder.blocks(group.shards):
         held = select(held_out_keys(block.hashes), job.held_out_below)
@@ -155,8 +170,13 @@ def sample_group(job: IndexJob, group: ShardGroup) -> None:
     job.folder.put(f"held-out-{group.number}.parquet", locators.to_bytes(locator.table()))
 
 
-def train_groups(works: list[TrainingGroup]) -> Iterator[BuildWork]:
-    """Train once, then hand every group out again with what was trained."""
+def train_groups(sampled: list[TrainingGroup | Problem]) -> Iterator[BuildWork | Problem]:
+    """Train once, then hand every group out again with what was trained; or the problem that sampling met."""
+    works = [work for work in sampled if isinstance(work, TrainingGroup)]
+    problems = [problem for problem in sampled if isinstance(problem, Problem)]
+    if problems:
+        yield min(problems, key=lambda problem: problem.message)
+        return
     job, groups = works[0].job, [work.group for work in works]
     with kept_alive(job.root, job.run):
         trained = train_all(job, groups)
@@ -172,7 +192,8 @@ def train_all(job: IndexJob, found: list[ShardGroup]) -> Trained:
     segment = None
     if len(vectors):
         data = flat_segment([vectors], job.plan.dim, job.plan.metric)
-        segment = job.folder.segment(len(ordered), "held-out", data, locator, None)
+        made = WrittenSegment(data, SegmentChecks.of(data))
+        segment = job.folder.segment(len(ordered), "held-out", made, locator)
     return Trained(path, sha256, len(sample), segment)
 
 
@@ -202,7 +223,7 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> Segment |
     folder, base = job.folder, group.number << 32
     exact = ExactNeighbours(folder.take("queries.npy"), K, job.plan.metric)
     texts, locator = as_keys(folder.take("texts.npy")), locators.LocatorBuilder()
-    writer = SegmentWriter(storage.read_bytes(folder.stored(trained.path)))
+    writer = SegmentWriter(index_files.read(folder.stored(trained.path), trained.sha256))
     for block in folder.blocks(group.shards):
         rows = np.flatnonzero(~np.isin(as_keys(block.hashes), texts))
         vectors = np.ascontiguousarray(block.vectors[rows])
@@ -211,7 +232,7 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> Segment |
         writer.add(vectors)
     if not writer.rows:
         return None
-    segment = folder.segment(group.number, "base", writer.to_bytes(), locator.table(), writer.closeness)
+    segment = folder.segment(group.number, "base", writer.finish(), locator.table())
     leave_recall(folder, segment, exact, None, job.plan.rerank or K, nprobe_grid(job.plan.nlist))
     return segment
 
@@ -249,6 +270,7 @@ def index_entry(job: IndexJob, trained: Trained, built: list[Segment]) -> dict[s
         "trained": {
             "path": trained.path,
             "sha256": trained.sha256,
+            "run": job.run,
             "rows": trained.rows,
             "corpus": job.rows,
             "held_out_below": f"{job.held_out_below:x}",

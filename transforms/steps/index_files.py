@@ -7,6 +7,7 @@ import functools
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -15,10 +16,11 @@ import pyarrow as pa
 
 from transforms import storage
 from transforms.arrow import as_hashes, as_matrix
-from transforms.index import Candidates, ExactNeighbours, IndexPlan, SegmentedIndex, SegmentFile
+from transforms.errors import SentenceBeamError
+from transforms.index import Candidates, ExactNeighbours, IndexPlan, SegmentedIndex, SegmentFile, WrittenSegment
 from transforms.index.segment import list_sizes
 from transforms.index.vectors import prepared
-from transforms.store import layout, locators
+from transforms.store import index_files, layout, locators
 from transforms.store.lease import kept_alive
 from transforms.store.shards import read_shard
 
@@ -48,7 +50,8 @@ class Segment:
     """A written segment and its locator, as the manifest lists them.
 
     `number` never changes and is not given again before the quantizer is retrained; it orders the segments. `kind`
-    is base, delta or held-out; `rows` counts deleted ones too; `closeness` is the mean score with the nearest centroid.
+    is base, delta or held-out; `rows` counts deleted ones too; `closeness` is the mean score with the nearest centroid;
+    the checksums are what the storage says of both files, "" where it says nothing.
     """
 
     number: int
@@ -61,6 +64,8 @@ class Segment:
     locator: str
     locator_sha256: str
     closeness: float | None = None
+    checksum: str = ""
+    locator_checksum: str = ""
 
     @property
     def live(self) -> int:
@@ -109,7 +114,8 @@ class Folder:
 
     def put(self, name: str, data: bytes) -> None:
         """Leave bytes in the run's folder for a later step."""
-        put(self.scratch(name), data)
+        path = self.scratch(name)
+        storage.storage_of(path).put_if_absent(path, data)
 
     def take(self, name: str) -> np.ndarray:
         """The array that an earlier step left under a name."""
@@ -127,20 +133,44 @@ class Folder:
         """Write a file of the index, named by its bytes; path relative to the store, and sha256."""
         sha256 = hashlib.sha256(data).hexdigest()
         path = layout.index_file(sha256, suffix)
-        put(self.stored(path), data)
+        storage.ensure(self.stored(path), data)
         return path, sha256
 
-    def segment(self, number: int, kind: str, data: bytes, locator: pa.Table, closeness: float | None) -> Segment:
+    def segment(self, number: int, kind: str, made: WrittenSegment, locator: pa.Table) -> Segment:
         """Write a segment and its locator."""
-        path, sha256 = self.write(data, "faiss")
-        empty = Segment(number, kind, len(locator), 0, path, sha256, len(data), "", "", closeness)
-        return self.located(empty, locator)
+        path, sha256 = self.write(made.data, "faiss")
+        empty = Segment(
+            number, kind, len(locator), 0, path, sha256, len(made.data), "", "", made.closeness, self._checksum(path)
+        )
+        return self.located(empty, locators.with_checks(locator, made.checks.to_text()))
 
     def located(self, segment: Segment, locator: pa.Table) -> Segment:
         """The segment with another locator, which is written."""
         path, sha256 = self.write(locators.to_bytes(locator), "parquet")
-        deleted = locator.column("shard").null_count
-        return replace(segment, deleted=deleted, locator=path, locator_sha256=sha256)
+        deleted, checksum = locator.column("shard").null_count, self._checksum(path)
+        return replace(segment, deleted=deleted, locator=path, locator_sha256=sha256, locator_checksum=checksum)
+
+    def _checksum(self, path: str) -> str:
+        """What the storage says of a file's content; "" where it says nothing."""
+        entry = storage.storage_of(self.root).stat(self.stored(path))
+        return entry.checksum if entry else ""
+
+    def on_disk(self, segment: Segment) -> AbstractContextManager[str]:
+        """A local file with the bytes of a segment, checked. Raises DamagedIndexError."""
+        return index_files.on_disk(self.stored(segment.path), segment.sha256)
+
+    def locator(self, segment: Segment) -> bytes:
+        """The bytes of a segment's locator, checked. Raises DamagedIndexError."""
+        return index_files.read(self.stored(segment.locator), segment.locator_sha256)
+
+    def relative(self, error: SentenceBeamError) -> str:
+        """The line of an error, with paths relative to the store."""
+        return str(error).replace(self.stored(""), "")
+
+    def check(self, segment: Segment) -> None:
+        """Raise DamagedIndexError where a segment or its locator is not what was written."""
+        index_files.check(self.stored(segment.path), segment.sha256, segment.checksum)
+        index_files.check(self.stored(segment.locator), segment.locator_sha256, segment.locator_checksum)
 
     def vectors(self, column: pa.FixedSizeListArray) -> np.ndarray:
         """The vectors of a shard's column as the index holds them, float32 [n, d]."""
@@ -154,11 +184,6 @@ class Folder:
                 ids, hashes, vectors = batch.columns
                 yield RowBlock(shard, start, self.vectors(vectors), as_hashes(hashes), ids, hashes)
                 start += batch.num_rows
-
-
-def put(path: str, data: bytes) -> None:
-    """Write a file unless it exists."""
-    storage.storage_of(path).put_if_absent(path, data)
 
 
 def locate(locator: locators.LocatorBuilder, block: RowBlock, rows: np.ndarray) -> None:
@@ -194,7 +219,7 @@ def leave_recall(
     folder: Folder, segment: Segment, exact: ExactNeighbours, keep: np.ndarray | None, depth: int, nprobes: list[int]
 ) -> None:
     """Leave what a segment alone says of the queries: true neighbours, and the `depth` it returns at each nprobe."""
-    with storage.on_local_disk(folder.stored(segment.path)) as path:
+    with folder.on_disk(segment) as path:
         index = SegmentedIndex.open([SegmentFile(path, keep)])
         found = Candidates.search(index, exact.queries, depth, nprobes, segment=segment.number)
         folder.leave(f"lists-{segment.number}", list_sizes(path))

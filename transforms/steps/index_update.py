@@ -4,11 +4,15 @@ The steps, each spread over workers where its line says so:
 
 1. `index_work.choose_work` finds the shards that the index does not know (added) and those that are gone (removed).
 2. `index_update_rows.read`, for each group of added shards and each segment: texts and ids, by bucket of their hash.
+   Where no shard came or went, each segment is only compared with its checksums.
 3. `index_update_rows.match`, for each bucket: an added row with the text of a removed one takes its place, as its
    vector is the same; the other removed rows are deleted, the other added rows are new.
 4. `index_update_segments.decide`: which segments stay, which are rewritten, where new rows go.
 5. `index_update_segments.build`, for each segment: its file if it is rewritten, its locator if rows of it changed.
 6. `index_update_recall.conclude`: recall measured again; the manifest's entry, or why the index has to be retrained.
+
+A file of the index that is not what was written is never read any further: the index is trained and built anew from the
+shards, and those are checked then too.
 """
 
 import json
@@ -26,10 +30,12 @@ from transforms.index.vectors import scored_by
 from transforms.steps import matching
 from transforms.steps.held_out import KnownQueries
 from transforms.steps.index_files import RECALL_FILES, Folder, Segment
-from transforms.store import locators
+from transforms.store import index_files, locators
 
 HELD_OUT = "held-out"
-ShardRows = tuple[str, int]  # path relative to the store, rows
+PLAN = "plan.json"
+ADDED, REMOVED, STANDING = "added", "removed", "standing"
+ShardRows = tuple[str, int, str | None]  # path relative to the store, rows, sha256
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,18 @@ class IndexUpdate:
     @property
     def rows(self) -> int:
         """The number of rows of the new snapshot."""
-        return sum(rows for _, rows in self.shards)
+        return sum(rows for _, rows, _ in self.shards)
+
+    @cached_property
+    def sha256_of(self) -> dict[str, str | None]:
+        """The sha256 of every shard of the new snapshot."""
+        return {path: sha256 for path, _, sha256 in self.shards}
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the index stays as it is: no shard came or went, and there is nothing to merge."""
+        in_lists = sum(segment.kind != HELD_OUT for segment in self.segments.values())
+        return not (self.added or self.removed or (self.merge and in_lists > 1))
 
     @property
     def metric(self) -> str:
@@ -97,7 +114,7 @@ class IndexUpdateJob:
 
     def update(self) -> IndexUpdate:
         """The update that `begin` put on record."""
-        return IndexUpdate(**json.loads(self.folder.read("plan.json")))
+        return IndexUpdate(**json.loads(self.folder.read(PLAN)))
 
     def plan(self, update: IndexUpdate) -> IndexPlan:
         """The plan by which the current index was trained."""
@@ -105,14 +122,20 @@ class IndexUpdateJob:
 
     def known_queries(self, update: IndexUpdate) -> KnownQueries:
         """The held-out texts whose true neighbours were known before this update."""
-        return KnownQueries.from_bytes(storage.read_bytes(self.folder.stored(update.current["queries"]["path"])))
+        named = update.current["queries"]
+        return KnownQueries.from_bytes(index_files.read(self.folder.stored(named["path"]), named["sha256"]))
 
 
 def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
-    """Put the update on record; what has to be read: groups of added shards, segments that rows may be gone from."""
-    job.folder.put("plan.json", json.dumps(asdict(update), sort_keys=True).encode())
-    added = [("added", group) for group in range(len(update.added))]
-    return [*added, *(("removed", number) for number in update.segments)]
+    """Put the update on record; what has to be read: groups of added shards, segments that rows may be gone from.
+
+    Where the index stays as it is, its segments are read to see whether they are what was written.
+    """
+    job.folder.put(PLAN, json.dumps(asdict(update), sort_keys=True).encode())
+    if update.is_none:
+        return [(STANDING, number) for number in update.segments]
+    added = [(ADDED, group) for group in range(len(update.added))]
+    return [*added, *((REMOVED, number) for number in update.segments)]
 
 
 @dataclass(frozen=True)
@@ -137,8 +160,7 @@ class SegmentState:
     @cached_property
     def table(self) -> pa.Table:
         """Its locator, with the moves in it."""
-        data = storage.read_bytes(self.job.folder.stored(self.segment.locator))
-        return moved(self.update, locators.from_bytes(data), self._moves)
+        return moved(self.update, locators.from_bytes(self.job.folder.locator(self.segment)), self._moves)
 
     @cached_property
     def keep(self) -> np.ndarray:
@@ -160,7 +182,7 @@ def moved(update: IndexUpdate, locator: pa.Table, moves: pa.Table) -> pa.Table:
 def scratch_files(job: IndexUpdateJob) -> list[str]:
     """The files that the steps left for each other, to be removed when none of them can be tried again."""
     update = job.update()
-    names = ["plan.json", "decision.json", "queries.npy", "texts.npy", "known.npy", "crowded.npy"]
+    names = [PLAN, "decision.json", "queries.npy", "texts.npy", "known.npy", "crowded.npy"]
     names += [f"added-{group}.arrow" for group in range(len(update.added))]
     names += [f"removed-{number}.arrow" for number in update.segments]
     names += [f"{kind}-{bucket}.arrow" for kind in ("moved", "new") for bucket in range(update.buckets)]

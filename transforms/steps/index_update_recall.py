@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
 from transforms.arrow import as_hashes, as_keys
 from transforms.index import Candidates, ExactNeighbours
 from transforms.index.recall import recall_among, recall_of
@@ -67,7 +66,7 @@ def _held_out_rows(job: IndexUpdateJob, update: IndexUpdate) -> tuple[np.ndarray
     if update.held_out is None:
         return np.empty((0, job.dim), np.float32), np.empty((0, 16), np.uint8)
     state = SegmentState(job, update, update.held_out)
-    with storage.on_local_disk(job.folder.stored(update.held_out.path)) as path:
+    with job.folder.on_disk(update.held_out) as path:
         vectors = flat_vectors(path)
     hashes = as_hashes(state.table.column("row_hash").combine_chunks())
     return vectors[state.keep], hashes[state.keep]
@@ -123,11 +122,18 @@ def _search(job: IndexUpdateJob, exact: ExactNeighbours, locator: pa.Table, targ
     return exact
 
 
-def conclude(built: list[tuple[IndexUpdateJob, BuiltSegment]]) -> Iterator[IndexRecord | TrainingGroup]:
-    """The updated index; or, where its quantizer serves its rows no longer, the groups of one to be trained."""
-    job = built[0][0]
+def conclude(found: list[tuple[IndexUpdateJob, BuiltSegment | str]]) -> Iterator[IndexRecord | TrainingGroup]:
+    """The updated index; or, where its quantizer serves its rows no longer, the groups of one to be trained.
+
+    These too where a file of the last index is damaged, of which there is a line then instead of a segment.
+    """
+    job, built = found[0][0], [segment for _, segment in found if isinstance(segment, BuiltSegment)]
+    damaged = sorted(line for _, line in found if isinstance(line, str))
+    if damaged:
+        yield from retrain(job, damaged[0])
+        return
     with kept_alive(job.root, job.run):
-        entry, why = measure(job, [segment for _, segment in built])
+        entry, why = measure(job, built)
     if why:
         yield from retrain(job, why)
     else:
@@ -137,7 +143,7 @@ def conclude(built: list[tuple[IndexUpdateJob, BuiltSegment]]) -> Iterator[Index
 def retrain(job: IndexUpdateJob, why: str) -> list[TrainingGroup]:
     """The groups of an index to be trained and built instead of the update."""
     update = job.update()
-    shards = [(path, rows) for path, rows in update.shards]
+    shards = [(path, rows, sha256) for path, rows, sha256 in update.shards]
     return index_build.begin(job, shards, IndexRequest(**update.request), why, unit=update.unit, after=True)
 
 

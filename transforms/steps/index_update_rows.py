@@ -1,19 +1,19 @@
 """The rows of an index update: which rows of the added shards the index has already, and which are new."""
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
 from transforms.arrow import as_hashes, as_keys
+from transforms.errors import DamagedIndexError, SentenceBeamError
 from transforms.steps import matching
 from transforms.steps.held_out import newly_held_out
 from transforms.steps.index_files import renews_lease
-from transforms.steps.index_update import IndexUpdate, IndexUpdateJob, moved
+from transforms.steps.index_update import ADDED, HELD_OUT, STANDING, IndexUpdate, IndexUpdateJob, moved
 from transforms.store import locators
-from transforms.store.shards import read_shard
+from transforms.store.records import Problem
+from transforms.store.shards import check_shard, read_shard
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,22 @@ class BucketMatch:
 
 
 @renews_lease
-def read(job: IndexUpdateJob, kind: str, number: int) -> str | None:
-    """Leave the texts and ids of a group or a segment by bucket; returns the damaged file's path, where one is."""
+def read(job: IndexUpdateJob, kind: str, number: int) -> str | Problem | None:
+    """Leave the texts and ids of a group or a segment by bucket.
+
+    Returns why the index cannot be updated, where a file of it is damaged, and a Problem for a shard that is.
+    """
     update = job.update()
-    if kind == "added":
-        table = _rows_of_group(job, update, number)
-    else:
-        segment = update.segments[number]
-        data = storage.read_bytes(job.folder.stored(segment.locator))
-        if hashlib.sha256(data).hexdigest() != segment.locator_sha256:
-            return segment.locator
-        table = _removed_rows(data, set(update.removed))
-    job.folder.put(f"{kind}-{number}.arrow", matching.to_bytes(matching.by_bucket(table, update.buckets)))
+    try:
+        if kind == STANDING:
+            job.folder.check(update.segments[number])
+            return None
+        found = _rows_of_group(job, update, number) if kind == ADDED else _rows_of_segment(job, update, number)
+    except DamagedIndexError as error:
+        return job.folder.relative(error)
+    except SentenceBeamError as error:
+        return Problem.of(error)
+    job.folder.put(f"{kind}-{number}.arrow", matching.to_bytes(matching.by_bucket(found, update.buckets)))
     return None
 
 
@@ -50,6 +54,7 @@ def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.T
     first, tables = int(update.group_starts[group]), []
     for place, shard in enumerate(update.added[group]):
         start = 0
+        check_shard(job.folder.stored(shard), update.sha256_of[shard])
         for batch in read_shard(job.folder.stored(shard), ["row_hash", "id"]):
             shards = pa.array(np.full(batch.num_rows, first + place, np.int32))
             rows = pa.array(np.arange(start, start + batch.num_rows))
@@ -59,9 +64,13 @@ def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.T
     return pa.concat_tables([matching.ADDED.empty_table(), *tables])
 
 
-def _removed_rows(data: bytes, removed: set[str]) -> pa.Table:
-    """The rows of a locator that are in removed shards."""
-    rows = locators.rows_of(locators.from_bytes(data, ["shard"]), removed)
+def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, number: int) -> pa.Table:
+    """The rows of a segment that are in removed shards."""
+    segment = update.segments[number]
+    if segment.kind == HELD_OUT:
+        job.folder.check(segment)  # its vectors are read by each of the next steps
+    data = job.folder.locator(segment)
+    rows = locators.rows_of(locators.from_bytes(data, ["shard"]), set(update.removed))
     if not len(rows):
         return matching.REMOVED.empty_table()
     found = locators.from_bytes(data, ["row_hash", "id"]).take(pa.array(rows))
@@ -124,7 +133,7 @@ def _held_texts(job: IndexUpdateJob, update: IndexUpdate, moves: dict[int, pa.Ta
     """Keys of the rows that stay held out. Those of other buckets may be deleted; they do not matter here."""
     if update.held_out is None:
         return np.empty(0, "S16")
-    data = storage.read_bytes(job.folder.stored(update.held_out.locator))
+    data = job.folder.locator(update.held_out)
     table = moved(update, locators.from_bytes(data), moves[update.held_out.number])
     live = np.flatnonzero(table.column("shard").is_valid().to_numpy())
     return as_keys(as_hashes(table.column("row_hash").combine_chunks())[live])

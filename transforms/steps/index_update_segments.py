@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
+from transforms.errors import DamagedIndexError
 from transforms.index import SegmentFile, train
 from transforms.index.choose import plan_for
 from transforms.index.segment import SegmentWriter
@@ -20,7 +20,7 @@ from transforms.steps.index_files import most_rows, packed, renews_lease
 from transforms.steps.index_update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
 from transforms.steps.index_update_recall import BuiltSegment, known_neighbours, leave_queries, leave_segment_recall
 from transforms.steps.index_update_rows import BucketMatch
-from transforms.store import locators
+from transforms.store import index_files, locators
 from transforms.store.shards import take_rows
 
 BLOCK_ROWS = 10_000
@@ -117,11 +117,17 @@ def _compaction(update: IndexUpdate, parts: list[SegmentRows], new_rows: int) ->
 
 
 @renews_lease
-def build(job: IndexUpdateJob, target: TargetSegment) -> BuiltSegment:
-    """Write what has changed of a segment, and leave its part of the recall measurement."""
+def build(job: IndexUpdateJob, target: TargetSegment) -> BuiltSegment | str:
+    """Write what has changed of a segment, and leave its part of the recall measurement.
+
+    Returns a line that names the file where one of the last index is damaged.
+    """
     update = job.update()
     sources = [SegmentState(job, update, update.segments[number]) for number in target.sources]
-    return _rewritten(job, update, target, sources) if target.rewrite else _kept(job, update, target, sources[0])
+    try:
+        return _rewritten(job, update, target, sources) if target.rewrite else _kept(job, update, target, sources[0])
+    except DamagedIndexError as error:
+        return job.folder.relative(error)
 
 
 def _kept(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment, state: SegmentState) -> BuiltSegment:
@@ -144,7 +150,7 @@ def _rewritten(
     writer, numbers = SegmentWriter(_empty(job, update, target)), {}
     for source in sources:
         numbers[source.segment.number] = np.where(source.keep, np.cumsum(source.keep) - 1 + writer.rows, -1)
-        with storage.on_local_disk(job.folder.stored(source.segment.path)) as path:
+        with job.folder.on_disk(source.segment) as path:
             writer.copy(SegmentFile(path, source.keep), source.segment.closeness)
     first_new = writer.rows
     copied = locators.concat([source.table.filter(pa.array(source.keep)) for source in sources])
@@ -155,7 +161,7 @@ def _rewritten(
         if exact is not None:
             exact.add(vectors, (target.number << 32) + writer.rows)
         writer.add(vectors)
-    segment = job.folder.segment(target.number, target.kind, writer.to_bytes(), locator.table(), writer.closeness)
+    segment = job.folder.segment(target.number, target.kind, writer.finish(), locator.table())
     if exact is not None:
         leave_segment_recall(job, update, segment, exact, None)
     return BuiltSegment(segment, first_new)
@@ -165,7 +171,8 @@ def _empty(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> b
     """The index without rows, as bytes, that a rewritten segment starts from."""
     if target.kind == HELD_OUT:
         return train(plan_for("Flat", 0, job.dim, update.metric), np.empty((0, job.dim), np.float32))
-    return storage.read_bytes(job.folder.stored(update.current["trained"]["path"]))
+    trained = update.current["trained"]
+    return index_files.read(job.folder.stored(trained["path"]), trained["sha256"])
 
 
 def _new_rows(

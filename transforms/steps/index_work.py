@@ -1,6 +1,5 @@
 """The work that a run's index needs: none, an update of the last one, or training and building one."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -13,7 +12,7 @@ from transforms.space import Space
 from transforms.steps import index_build, index_update
 from transforms.steps.index_build import TrainingGroup
 from transforms.steps.index_files import SEGMENT_ROWS, IndexRecord, packed
-from transforms.steps.index_update import HELD_OUT, IndexUpdate, IndexUpdateJob
+from transforms.steps.index_update import PLAN, IndexUpdate, IndexUpdateJob, ShardRows
 from transforms.steps.index_update_recall import retrain
 from transforms.steps.job import IndexRequest
 from transforms.steps.matching import BUCKET_ROWS
@@ -22,13 +21,13 @@ from transforms.store.manifest import Manifest, index_files, read_manifest
 from transforms.store.records import Problem, UnitRecord
 
 SNAPSHOTS_BACK = 32  # how far to look for an index to update, where snapshots without one came between
-RowsToRead = tuple[IndexUpdateJob, str, int]  # "added" and a group, or "removed" and a segment
+RowsToRead = tuple[IndexUpdateJob, str, int]  # "added" and a group, or "removed" or "standing" and a segment
 
 
 def choose_work(
     found: list[Any], run: Run, request: IndexRequest, merge: bool
 ) -> Iterator[RowsToRead | TrainingGroup | IndexRecord | Problem]:
-    """The rows to read for an update, the groups to train on, or what needs neither: the last index, or a problem.
+    """The rows to read for an update, the groups to train on, or the problem that keeps an index from being built.
 
     `found` are the run's units and problems.
     """
@@ -43,37 +42,31 @@ def choose_work(
 def _work(
     run: Run, units: list[UnitRecord], request: IndexRequest, merge: bool
 ) -> Iterator[RowsToRead | TrainingGroup | IndexRecord]:
-    shards = [(unit.path, unit.rows) for unit in units if unit.path]
+    shards = [(unit.path, unit.rows, unit.sha256) for unit in units if unit.path]
     space, before = Space.from_json(run.space), last_with_index(run)
     metric = metric_of(request, run, before)
     unit = space.normalize or metric == "cosine"
     job = IndexUpdateJob(run.root, run.id, space.dim, metric)
-    why = why_retrain(run, before, request, sum(rows for _, rows in shards))
+    why = why_retrain(run, before, request, sum(rows for _, rows, _ in shards))
     if why is not None or before is None:
         yield from index_build.begin(job, shards, request, why or "", unit=unit, after=False)
         return
     update = _update(before, shards, request, merge, unit)
-    in_lists = sum(segment.kind != HELD_OUT for segment in update.segments.values())
-    if update.added or update.removed or (merge and in_lists > 1):
-        yield from ((job, *read) for read in index_update.begin(job, update))
-    else:
-        yield IndexRecord(before.data["index"])
+    yield from ((job, *read) for read in index_update.begin(job, update))
 
 
-def _update(
-    before: Manifest, shards: list[tuple[str, int]], request: IndexRequest, merge: bool, unit: bool
-) -> IndexUpdate:
+def _update(before: Manifest, shards: list[ShardRows], request: IndexRequest, merge: bool, unit: bool) -> IndexUpdate:
     """The update that brings an index from its snapshot to these shards."""
-    old, new = {unit.path: unit.rows for unit in before.units if unit.path}, dict(shards)
+    old, new = {unit.path: unit.rows for unit in before.units if unit.path}, {path for path, _, _ in shards}
     added = [shard for shard in shards if shard[0] not in old]
-    removed = sorted(set(old) - set(new))
-    rows = max(sum(n for _, n in added), sum(old[path] for path in removed))
+    removed = sorted(set(old) - new)
+    rows = max(sum(n for _, n, _ in added), sum(old[path] for path in removed))
     groups = packed(added, lambda shard: shard[1], SEGMENT_ROWS)
     return IndexUpdate(
         current=before.data["index"],
         request=asdict(request),
         shards=shards,
-        added=[[path for path, _ in group] for group in groups],
+        added=[[path for path, _, _ in group] for group in groups],
         removed=removed,
         buckets=1 + rows // BUCKET_ROWS,
         merge=merge,
@@ -96,14 +89,24 @@ def _compared_alike(a: str, b: str, space: Space) -> bool:
 
 
 def buckets_to_match(
-    read: list[tuple[IndexUpdateJob, str | None]],
-) -> Iterator[tuple[IndexUpdateJob, int] | TrainingGroup]:
-    """The buckets to match; or, where a file of the index is damaged, the groups to train on."""
-    job, damaged = read[0][0], sorted(path for _, path in read if path)
-    if damaged:
-        yield from retrain(job, f"{damaged[0]} is damaged")
-        return
-    yield from ((job, bucket) for bucket in range(job.update().buckets))
+    read: list[tuple[IndexUpdateJob, str | Problem | None]],
+) -> Iterator[tuple[IndexUpdateJob, int] | TrainingGroup | IndexRecord | Problem]:
+    """The buckets to match; the groups to train on, where a file of the index is damaged; or what needs neither.
+
+    That is the last index, where it stays as it is, or the problem that a shard is damaged.
+    """
+    job, found = read[0][0], [what for _, what in read]
+    problems = [what for what in found if isinstance(what, Problem)]
+    damaged = sorted(what for what in found if isinstance(what, str))
+    update = job.update()
+    if problems:
+        yield min(problems, key=lambda problem: problem.message)
+    elif damaged:
+        yield from retrain(job, damaged[0])
+    elif update.is_none:
+        yield IndexRecord(update.current, (job.folder.scratch(PLAN),))
+    else:
+        yield from ((job, bucket) for bucket in range(update.buckets))
 
 
 def last_with_index(run: Run) -> Manifest | None:
@@ -151,6 +154,6 @@ def _damage(root: str, index: dict[str, Any]) -> str | None:
         entry = storage.storage_of(root).stat(path)
         if entry is None or entry.size != sizes.get(name, entry.size):
             return f"{name} is missing or cut short"
-        if name in whole and hashlib.sha256(storage.read_bytes(path)).hexdigest() != whole[name]:
-            return f"{name} is damaged"
+        if name in whole and storage.sha256_of(path)[0] != whole[name]:
+            return f"{name} was changed after it was written (sha256 differs)"
     return None

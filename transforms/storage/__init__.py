@@ -7,6 +7,7 @@ scheme go through Beam's clients (`s3`, `beam_filesystem`).
 from transforms.storage.base import Entry, Storage, UnsyncedError, absolute, is_local, join
 from transforms.storage.dispatch import (
     checksum_of,
+    ensure,
     on_local_disk,
     overwrite,
     read_bytes,
@@ -23,6 +24,7 @@ __all__ = [
     "UnsyncedError",
     "absolute",
     "checksum_of",
+    "ensure",
     "is_local",
     "join",
     "on_local_disk",

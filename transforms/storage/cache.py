@@ -6,7 +6,7 @@ import tempfile
 from typing import BinaryIO
 
 from transforms import storage
-from transforms.errors import SentenceBeamError
+from transforms.errors import DamagedIndexError, SentenceBeamError
 
 PART = 16 << 20
 
@@ -14,7 +14,8 @@ PART = 16 << 20
 def cached(path: str, sha256: str) -> str:
     """A local file with the bytes of a stored one: the file itself, or a copy in the user's cache folder.
 
-    Raises SentenceBeamError where the stored file is missing or has another sha256, or the folder cannot be written.
+    Raises DamagedIndexError where the stored file is missing or has another sha256, and SentenceBeamError where the
+    folder cannot be written. A file or copy that is here already is not read.
     """
     if storage.is_local(path):
         return path
@@ -23,7 +24,7 @@ def cached(path: str, sha256: str) -> str:
         try:
             source = storage.storage_of(path).open(path)
         except FileNotFoundError as error:
-            raise SentenceBeamError(f"{path} is missing; sentence-beam index makes it again") from error
+            raise DamagedIndexError(f"{path} is missing") from error
         try:
             with source:
                 _download(source, path, sha256, copy)
@@ -49,7 +50,7 @@ def _download(source: BinaryIO, path: str, sha256: str, copy: str) -> None:
                 part.write(block)
             part.close()
             if digest.hexdigest() != sha256:
-                raise SentenceBeamError(f"{path} was changed after it was written (sha256 differs)")
+                raise DamagedIndexError(f"{path} was changed after it was written (sha256 differs)")
             os.replace(part.name, copy)
         finally:
             if os.path.exists(part.name):

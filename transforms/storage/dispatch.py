@@ -18,6 +18,8 @@ from transforms.imports import uncollected
 from transforms.storage.base import BLOCK, Entry, Storage, is_local
 from transforms.storage.local import LocalStorage
 
+TRIES = 5  # to write a file that others write too
+
 
 def threads_may_read(path: str) -> bool:
     """Whether Arrow may read a file on threads of its own.
@@ -72,6 +74,21 @@ def replace(path: str, data: bytes) -> bool:
     place = storage_of(path)
     current = place.read_versioned(path)
     return place.replace_if(path, data, current[1] if current else None)
+
+
+def ensure(path: str, data: bytes) -> None:
+    """Write a file that is named by what it holds: where one of that name has other bytes, these replace them.
+
+    Raises OSError where others write it again and again.
+    """
+    place = storage_of(path)
+    for _ in range(TRIES):
+        if place.put_if_absent(path, data):
+            return
+        current = place.read_versioned(path)
+        if current and (current[0] == data or place.replace_if(path, data, current[1])):
+            return
+    raise OSError(f"{path} can be neither written nor read as it was meant to be")
 
 
 def overwrite(path: str, data: bytes) -> None:

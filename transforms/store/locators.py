@@ -1,7 +1,7 @@
 """Locator tables: the id, shard and position of every local row of an index segment.
 
 A null shard means a deleted row. A segment's file is never written again; its locator is, as a new file, whenever a row
-of it is deleted or its shard is rewritten.
+of it is deleted or its shard is rewritten. In the table's metadata are the checksums of the segment's file.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,6 +21,7 @@ SCHEMA = pa.schema(
         ("row", pa.int64()),
     ]
 )
+CHECKS = b"segment"  # in a table's metadata
 
 
 @dataclass
@@ -61,8 +62,19 @@ def to_bytes(table: pa.Table) -> bytes:
 
 def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
     """The locator table of a file, or some of its columns."""
-    schema = pa.schema([SCHEMA.field(name) for name in columns])
-    return table_of(data, columns).cast(schema)
+    table = table_of(data, columns)
+    return table.cast(pa.schema([SCHEMA.field(name) for name in columns], table.schema.metadata))
+
+
+def with_checks(locator: pa.Table, checks: str) -> pa.Table:
+    """The locator table with the checksums of its segment's file, which are some text."""
+    return locator.replace_schema_metadata({CHECKS: checks})
+
+
+def checks_of(locator: pa.Table) -> str | None:
+    """The checksums of the segment's file; None in a table of an earlier version."""
+    found = (locator.schema.metadata or {}).get(CHECKS)
+    return found.decode() if found else None
 
 
 def concat(tables: Iterable[pa.Table]) -> pa.Table:
@@ -101,7 +113,7 @@ def moved(locator: pa.Table, moves: Moves) -> pa.Table:
     ids = pa.chunked_array([*locator.column("id").chunks, moves.ids], pa.string()).take(pa.array(order))
     shard = _shards(numbers, [*names, *moves.shards])
     columns: list[Any] = [ids, locator.column("row_hash"), shard, pa.array(rows, pa.int64())]
-    return pa.table(columns, schema=SCHEMA)
+    return pa.table(columns, schema=SCHEMA.with_metadata(locator.schema.metadata))
 
 
 def _shards(numbers: np.ndarray, names: list[str]) -> pa.DictionaryArray:

@@ -212,7 +212,7 @@ def fitting(entry: dict[str, Any] | None, space: Space) -> dict[str, Any] | None
 def keep_ranges(root: str, ranges: Ranges, space: Space) -> dict[str, Any]:
     """Write ranges into a store, once; the manifest's entry of them: path, digest, and the floats' space."""
     path = layout.ranges(ranges.digest)
-    storage.storage_of(root).put_if_absent(storage.join(root, path), ranges.to_bytes())
+    storage.ensure(storage.join(root, path), ranges.to_bytes())
     return {"path": path, "digest": ranges.digest, "space": of_floats(space).id}
 
 

@@ -290,15 +290,35 @@ def read_checked(path: str, sha256: str | None, columns: list[str] | None = None
 
     Raises SentenceBeamError where the shard is missing or changed.
     """
-    try:
+    with _failing_in_a_line(path):
         data = storage.read_bytes(path)
-    except OSError as error:
-        raise SentenceBeamError(f"{path} cannot be read ({error})") from error
-    if hashlib.sha256(data).hexdigest() != sha256:
-        raise SentenceBeamError(f"{path} was changed after it was written (sha256 differs)")
+    _compare(path, hashlib.sha256(data).hexdigest(), sha256)
     parquet = pq.ParquetFile(pa.BufferReader(data))
     names = parquet.schema_arrow.names
     return parquet.read(names if columns is None else [name for name in columns if name in names])
+
+
+def check_shard(path: str, sha256: str | None) -> None:
+    """Raise SentenceBeamError where a shard is missing, or its sha256 is not the one it was written with."""
+    with _failing_in_a_line(path):
+        found = storage.sha256_of(path)[0]
+    _compare(path, found, sha256)
+
+
+@contextlib.contextmanager
+def _failing_in_a_line(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SentenceBeamError(f"{path} is missing; run embed, which makes it again") from error
+    except OSError as error:
+        raise SentenceBeamError(f"{path} cannot be read ({first_line(error)})") from error
+
+
+def _compare(path: str, found: str, wanted: str | None) -> None:
+    if found != wanted:
+        mend = "remove it and run embed, which makes it again"
+        raise SentenceBeamError(f"{path} was changed after it was written (sha256 differs); {mend}")
 
 
 def take_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:

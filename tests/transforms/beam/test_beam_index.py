@@ -11,7 +11,6 @@ from transforms.beam import BuildIndex, IndexRequest
 from transforms.beam.index import DONE, RETRAIN, TrainIndex, UpdateIndex
 from transforms.steps.commit_run import commit_run
 from transforms.steps.index_build import TrainingGroup
-from transforms.steps.index_files import IndexRecord
 from transforms.steps.index_work import choose_work
 from transforms.store.commit import Run
 from transforms.store.records import Problem, UnitRecord
@@ -70,13 +69,32 @@ def test_build_index_updates_the_last_one(indexed: Nights) -> None:
 
 def test_build_index_of_the_same_rows_is_the_last_one(indexed: Nights) -> None:
     run, units = indexed.begin(FILES)
-    assert eager.run(BuildIndex(run, REQUEST), units, []) == [IndexRecord(indexed.index)]
+    (record,) = eager.run(BuildIndex(run, REQUEST), units, [])
+    assert record.data == indexed.index
+    commit_run([*units, record], run)
+    assert {path.name for path in (indexed.root / "runs" / run.id).iterdir()} == {"plan.parquet", "result.json"}
 
 
 def test_build_index_of_a_run_that_is_to_fail_is_its_problem(nights: Nights) -> None:
     run, units = nights.begin(FILES)
     assert eager.run(BuildIndex(run, REQUEST), units, [Problem("lost", 3)]) == [Problem("lost", 3)]
     assert not (nights.root / "index").exists()
+
+
+@pytest.mark.parametrize("indexed_before", [False, True])
+def test_build_index_over_a_damaged_shard_is_a_problem_that_names_it(nights: Nights, indexed_before: bool) -> None:
+    if indexed_before:
+        nights.commit({"x": FILES["x"]}, REQUEST)
+    run, units = nights.begin(FILES)
+    shard = nights.root / (next(unit.path for unit in units if unit.file == "z") or "")
+    data = shard.read_bytes()
+    shard.write_bytes(data[:-40] + bytes([data[-40] ^ 1]) + data[-39:])  # in the footer, where no page is
+    (problem,) = eager.run(BuildIndex(run, REQUEST), units, [])
+    mend = "remove it and run embed, which makes it again"
+    assert problem == Problem(f"{shard} was changed after it was written (sha256 differs); {mend}", 1)
+    shard.unlink()
+    (problem,) = eager.run(BuildIndex(run, REQUEST), units, [])
+    assert problem == Problem(f"{shard} is missing; run embed, which makes it again", 1)
 
 
 def test_build_index_of_no_rows_is_none(nights: Nights) -> None:
@@ -120,7 +138,9 @@ def test_update_index_hands_on_what_is_to_be_trained_again(indexed: Nights) -> N
     (indexed.root / damaged).write_bytes(b"PAR1")
     found = eager.outputs(UpdateIndex(), reads, names=(DONE, RETRAIN))
     assert found[DONE] == []
-    assert {group.job.why for group in found[RETRAIN]} == {f"{damaged} is damaged"}
+    assert {group.job.why for group in found[RETRAIN]} == {
+        f"{damaged} was changed after it was written (sha256 differs)"
+    }
     (record,) = eager.run(TrainIndex(), [], found[RETRAIN])
     commit_run([*units, record], run)
     check_found(indexed, CHANGED)

@@ -135,6 +135,21 @@ def test_put_if_absent_never_writes_over(root: str) -> None:
     assert storage.read_bytes(path) == b"first"
 
 
+def test_ensure_replaces_other_bytes_and_leaves_equal_ones(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = storage.join(root, "deep", "a.bin")
+    for data in (b"first", b"second"):
+        storage.ensure(path, data)
+        assert storage.read_bytes(path) == data
+    monkeypatch.setattr(type(storage.storage_of(path)), "replace_if", lambda *_: pytest.fail("written again"))
+    storage.ensure(path, b"second")
+
+
+def test_ensure_says_so_where_it_never_gets_to_write(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "none")
+    with pytest.raises(OSError, match=r"/a can be neither written nor read"):
+        storage.ensure(str(tmp_path / "a"), b"x")
+
+
 def test_replace_if_needs_the_version_that_was_read(root: str) -> None:
     path = storage.join(root, "pointer.json")
     store = storage.storage_of(path)
