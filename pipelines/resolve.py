@@ -120,6 +120,7 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run_id: str, lo
         started=now(),
         previous=previous.run if previous else None,
         version=previous.version if previous else None,
+        previous_digest=previous.digest if previous else None,
         max_rejects=chosen["max_rejects"],
         max_deletes=chosen["max_deletes"],
         previous_rows=previous.data["rows"]["written"] if previous and args.limit is None else 0,

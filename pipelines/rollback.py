@@ -39,7 +39,9 @@ def _rollback(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
     snapshot_to_restore(root, args.run)  # a mistake should not touch the store
     with writing(root, run_id, beam_options) as writer:
         current, earlier = open_store(root).manifest, snapshot_to_restore(root, args.run)
-        run = replace(run_like(earlier, run_id), previous=current.run, version=current.version)
+        run = replace(
+            run_like(earlier, run_id), previous=current.run, previous_digest=current.digest, version=current.version
+        )
         record_plan(earlier, run_id)
         with recorded(run), writer.pipeline() as pipeline:
             build(pipeline, earlier, run, raises=not writer.waits)

@@ -8,7 +8,7 @@ import pyarrow.dataset as ds
 import pytest
 from helpers.calibrations import fit_on
 from helpers.commands import Outcome, Run
-from helpers.corpora import check_ledger, files_in, manifest_of, rows_of, sentences, write_lines
+from helpers.corpora import check_ledger, edit_manifest, files_in, manifest_of, rows_of, sentences, write_lines
 
 from transforms.encoder import Encoder
 from transforms.store import open_store
@@ -267,7 +267,7 @@ def test_missing_and_changed_ranges_are_named(run: Run, embed: Run, make, glob: 
     assert path.read_bytes() == whole
     other = json.loads((store / "manifest.json").read_text())
     other["ranges"]["digest"] = "0" * 64
-    (store / "manifest.json").write_text(json.dumps(other))
+    edit_manifest(store / "manifest.json", other)
     assert "counts between other ranges" in run("verify", "--store", store).err
 
 

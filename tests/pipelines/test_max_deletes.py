@@ -1,11 +1,10 @@
 """--max-deletes: input that is missing empties no store."""
 
-import json
 from pathlib import Path
 
 import pytest
 from helpers.commands import Run
-from helpers.corpora import check_ledger, files_in, manifest_of, sentences, write_lines, write_parquet
+from helpers.corpora import check_ledger, edit_manifest, files_in, manifest_of, sentences, write_lines, write_parquet
 
 pytestmark = pytest.mark.usefixtures("cached_beam_options")
 
@@ -107,6 +106,6 @@ def test_a_store_that_remembers_no_fraction_has_the_default(embed: Run, inputs: 
     embed(inputs / "*").ok()
     manifest = manifest_of(store)
     del manifest["options"]["max_deletes"]
-    (store / "manifest.json").write_text(json.dumps(manifest))
+    edit_manifest(store / "manifest.json", manifest)
     embed(inputs / "*").ok()
     embed(inputs / "a*").failed(3, "15 of the 20 rows")

@@ -15,6 +15,7 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import (
     check_ledger,
+    edit_manifest,
     files_in,
     ids_of,
     manifest_of,
@@ -120,7 +121,7 @@ def test_a_manifest_that_lacks_a_part(run: Run, copy: Path, key: str) -> None:
     data = manifest_of(copy)
     assert data is not None
     del data[key]
-    (copy / "manifest.json").write_text(json.dumps(data))
+    edit_manifest(copy / "manifest.json", data)
     for command in READERS:
         outcome = run(command, *READERS[command], copy)
         outcome.failed(1, copy / "manifest.json", key)
@@ -185,7 +186,7 @@ def _edit(store: Path, *keys: Any, value: Any) -> None:
     for key in keys[:-1]:
         place = place[key]
     place[keys[-1]] = value
-    (store / "manifest.json").write_text(json.dumps(data))
+    edit_manifest(store / "manifest.json", data)
 
 
 FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {

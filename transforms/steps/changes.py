@@ -7,8 +7,8 @@ from typing import Any
 from transforms import storage
 from transforms.errors import SentenceBeamError
 from transforms.store.changes import Changes, Side, buckets_for, count_changes, differing, read_side
-from transforms.store.commit import Run
-from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.commit import Run, last_snapshot
+from transforms.store.manifest import Manifest
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs import read_result
 
@@ -106,6 +106,6 @@ def _once(units: Iterable[UnitRecord]) -> list[UnitRecord]:
 def _previous(run: Run) -> Manifest | None:
     """The last snapshot, if it can be read."""
     try:
-        return read_manifest(run.root, run.previous)
+        return last_snapshot(run)
     except SentenceBeamError:
         return None

@@ -19,8 +19,8 @@ from transforms.errors import OptionError, SentenceBeamError
 from transforms.steps.footers import check_types, read_footers
 from transforms.steps.job import EmbedJob
 from transforms.store.carry import content_of
-from transforms.store.commit import check_deletes
-from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.commit import check_deletes, last_snapshot
+from transforms.store.manifest import Manifest
 from transforms.store.plan import PlannedFile, rows_at_most, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.units import ShardsPresent
@@ -85,7 +85,7 @@ def to_read(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
 
 def unchanged(planned: list[PlannedFile], job: EmbedJob) -> Manifest | None:
     """The last snapshot, where its input was the same (but for names, if these show nowhere) and all shards exist."""
-    manifest = read_manifest(job.root, job.run.previous) if job.carry and job.run.previous else None
+    manifest = last_snapshot(job.run) if job.carry else None
     if manifest is None:
         return None
     # Without ids of their own rows are named after files, and rejected rows are.

@@ -68,7 +68,7 @@ class UnitEmbedder:
         run, space = job.run, job.run.first_space
         ranges = kept_ranges(job.root, run.ranges) if run.ranges else None
         store = UnitStore(job.root, space, ranges, run.id)
-        last = LastSnapshot(job.root, run.previous if job.reuse else None, space)
+        last = LastSnapshot(job.root, run.previous if job.reuse else None, space, run.previous_digest)
         return cls(run.generation, store, encoder, on_batch, last, Finisher(space, partial(calibration_of, job)))
 
     def embed(self, units: Iterator[UnitRows]) -> Iterator[UnitRecord]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from transforms.store.commit import Run
-from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.manifest import Manifest, read_resolved
 from transforms.store.plan import PlannedFile, file_of, write_plan
 from transforms.store.records import UnitRecord, carried
 from transforms.store.runs import now, versions
@@ -24,6 +24,7 @@ def run_like(manifest: Manifest, run_id: str) -> Run:
         started=now(),
         previous=manifest.run,
         version=manifest.version,
+        previous_digest=manifest.digest,
         generation=data.get("generation", 0),
         canary=data.get("canary"),
         ranges=data.get("ranges"),
@@ -44,7 +45,7 @@ def record_plan(manifest: Manifest, run_id: str) -> None:
 
 def units_of(run_id: str, root: str) -> Iterator[UnitRecord]:
     """The units of a run's snapshot, read by a worker: a graph that held them would grow with the store."""
-    manifest = read_manifest(root, run_id)
+    manifest = read_resolved(root, run_id, None)
     yield from manifest.units if manifest else ()
 
 

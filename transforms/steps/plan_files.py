@@ -13,8 +13,8 @@ from transforms.steps.content import ToCount
 from transforms.steps.footers import check_types, read_footer
 from transforms.steps.job import EmbedJob
 from transforms.store.carry import carry_renamed, of_files_read
-from transforms.store.commit import check_deletes
-from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.commit import check_deletes, last_snapshot
+from transforms.store.manifest import Manifest
 from transforms.store.plan import PlannedFile, file_of, rows_at_most, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.shards import open_shard
@@ -61,8 +61,7 @@ class FilePlanner:
 
     def _last_snapshot(self) -> dict[str, tuple[dict[str, Any], list[UnitRecord]]]:
         if self._known is None:
-            previous = self._job.run.previous if self._job.carry else None
-            manifest = read_manifest(self._job.root, previous) if previous else None
+            manifest = last_snapshot(self._job.run) if self._job.carry else None
             self._known = units_by_file(manifest) if manifest else {}
         return self._known
 
@@ -147,7 +146,7 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
 
 def with_renamed(files: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     """The plan with renamed files carried, and those read whose shards could be written again by others."""
-    manifest = read_manifest(job.root, job.run.previous) if any(item.spans for item in files) else None
+    manifest = last_snapshot(job.run) if any(item.spans for item in files) else None
     if manifest is None:
         return files
     files = carry_renamed(files, manifest, ShardsPresent(job.root))
@@ -162,7 +161,7 @@ def with_earlier(named: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
 
     Raises OptionError for a file whose name stands for other content there, SentenceBeamError where a shard is gone.
     """
-    manifest = read_manifest(job.root, job.run.previous) if job.run.previous else None
+    manifest = last_snapshot(job.run)
     if manifest is None:
         return named
     earlier, is_present, kept_types = units_by_file(manifest), ShardsPresent(job.root), _kept_types(manifest, job)

@@ -13,7 +13,16 @@ from transforms.store import calibrations, layout, lease
 from transforms.store.canary import CanaryFile
 from transforms.store.changes import Changes
 from transforms.store.ledger import Ledger, check_buckets, check_plan
-from transforms.store.manifest import FORMAT, Manifest, read_manifest, to_bytes, with_units
+from transforms.store.manifest import (
+    FORMAT,
+    Manifest,
+    mend_copy,
+    read_manifest,
+    read_resolved,
+    sealed,
+    to_bytes,
+    with_units,
+)
 from transforms.store.plan import RecordedPlan, read_plan
 from transforms.store.precision import needs_ranges, of_floats
 from transforms.store.records import Problem, UnitRecord
@@ -26,10 +35,10 @@ class Run:
     """One execution that writes a snapshot: what its manifest will say beside counts and units, known before it starts.
 
     `globs` name its input, `earlier_globs` that of earlier runs whose files stay; `previous` is the run whose snapshot
-    it replaces, `version` that manifest's version (None: the store is new); `generation` counts how often the whole
-    store was embedded again; `canary` is the last manifest's entry, `ranges` what the manifest says of them, if known.
-    `previous_rows` are the last snapshot's, of which the fraction `max_deletes` may go. `leased` says that the run took
-    the store's lease, and so must still have it in the end.
+    it replaces, `previous_digest` and `version` are that manifest's (None: the store is new); `generation` counts how
+    often the whole store was embedded again; `canary` is the last manifest's entry, `ranges` what the manifest says of
+    them, if known. `previous_rows` are the last snapshot's, of which the fraction `max_deletes` may go. `leased` says
+    that the run took the store's lease, and so must still have it in the end.
     """
 
     root: str
@@ -52,6 +61,7 @@ class Run:
     ranges: dict[str, Any] | None = None
     leased: bool = False
     earlier_globs: tuple[str, ...] = ()
+    previous_digest: str | None = None
 
     @property
     def canary_file(self) -> CanaryFile:
@@ -68,6 +78,14 @@ class Run:
         """The space in which rows are written first."""
         space = Space.from_json(self.space)
         return of_floats(space) if self.fits_ranges else space
+
+
+def last_snapshot(run: Run) -> Manifest | None:
+    """The snapshot that a run goes on from, as it was when the run began; None for a new store.
+
+    Raises SentenceBeamError where that one is not there any more.
+    """
+    return read_resolved(run.root, run.previous, run.previous_digest)
 
 
 def settle(run: Run, units: list[UnitRecord], problems: list[Problem]) -> tuple[RecordedPlan, list[UnitRecord], Ledger]:
@@ -124,7 +142,8 @@ def commit(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], ind
     earlier execution of the run had other units.
     """
     plan, units, ledger = settled
-    data = with_units(run.root, _manifest(run, plan, ledger, index), units, plan.files)
+    _mend_previous(run)
+    data = sealed(with_units(run.root, _manifest(run, plan, ledger, index), units, plan.files))
     path = storage.join(run.root, layout.snapshot(run.id))
     store = storage.storage_of(path)
     if not store.put_if_absent(path, to_bytes(data)):
@@ -151,6 +170,13 @@ def _with_equal_units(made: Manifest, units: list[UnitRecord]) -> Manifest:
             "was committed, make a new graph with a run id of its own"
         )
     return made
+
+
+def _mend_previous(run: Run) -> None:
+    """Make the manifest of the snapshot before equal to `manifest.json`, which is about to be replaced."""
+    current = read_manifest(run.root)
+    if current is not None and current.version == run.version:
+        mend_copy(current)
 
 
 def _check_committed(run: Run, units: list[UnitRecord]) -> None:

@@ -39,6 +39,8 @@ _KINDS = {
     "canary": r"canary/[0-9a-f]{16}-[0-9]+\.parquet",
     "runs": rf"runs/{RUN_ID}/[a-z0-9.-]+",
 }
+_RUN_NAME = re.compile(r"\w[\w.:+=,@-]*")
+_COMPILED = {name: re.compile(pattern) for name, pattern in _KINDS.items()}
 _TEMPORARY = re.compile(r"(.+)\.tmp-[0-9a-f]{32}")
 
 
@@ -111,7 +113,25 @@ def kind(path: str) -> str | None:
     whole = _TEMPORARY.fullmatch(path)
     if whole is not None:
         return "temporary" if kind(whole[1]) or whole[1] in (MANIFEST, LEASE, REPORT, PAGE) else None
-    return next((name for name, pattern in _KINDS.items() if re.fullmatch(pattern, path)), None)
+    return next((name for name, pattern in _COMPILED.items() if pattern.fullmatch(path)), None)
+
+
+def is_a(name: str, path: object) -> bool:
+    """Whether this is the path, within a store, of a file of that kind.
+
+    >>> is_a("index", "index/" + 64 * "0" + ".faiss"), is_a("index", "../index/x.faiss"), is_a("index", None)
+    (True, False, False)
+    """
+    return isinstance(path, str) and _COMPILED[name].fullmatch(path) is not None
+
+
+def is_run(name: object) -> bool:
+    """Whether this may be the name of a run, which is part of paths.
+
+    >>> is_run("20261120T020000_431Z-41c6d2"), is_run("../x"), is_run("..")
+    (True, False, False)
+    """
+    return isinstance(name, str) and _RUN_NAME.fullmatch(name) is not None
 
 
 def snapshot_run(path: str) -> str | None:

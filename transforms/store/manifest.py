@@ -3,6 +3,7 @@
 Above 20 000 units the lists move into parts, named by their sha256, and are read when somebody needs them.
 """
 
+import contextlib
 import hashlib
 import json
 from dataclasses import dataclass, field
@@ -11,15 +12,21 @@ from typing import Any
 
 from transforms import storage
 from transforms.corpus.buckets import Buckets
-from transforms.errors import SentenceBeamError
-from transforms.space import Space
+from transforms.errors import OptionError, SentenceBeamError, first_line
+from transforms.space import Space, canonical_json, sha256_text
 from transforms.store import layout
 from transforms.store.records import UnitRecord
+from transforms.store.shape import check_manifest, check_part
 
 FORMAT = 1
 FENCE = "fence"  # in manifest.json alone: what vacuum writes there to move its version
 UNITS_IN_ONE_FILE = 20_000
-NEEDED = ("run", "partition", "unit_tokens", "rows", "work", "tokens", "shards", "index", "input", "options")
+UNSEALED = ("digest", FENCE)  # what a manifest's digest does not cover: itself, and what is in manifest.json alone
+WITHOUT_DIGEST = frozenset(
+    ("format", "run", "space", "partition", "unit_tokens", "generation", "buckets", "rows", "work", "tokens", "index")
+    + ("ranges", "calibration", "input", "canary", "options", "versions", "started", "finished", "previous", "shards")
+    + ("parts", FENCE)
+)  # all fields of the versions that wrote no digest
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,11 @@ class Manifest:
         return self.data["run"]
 
     @cached_property
+    def digest(self) -> str:
+        """The digest over everything that the snapshot's manifest says."""
+        return str(self.data.get("digest") or digest_of(self.data))
+
+    @cached_property
     def space(self) -> Space:
         """The space of every vector of the snapshot."""
         return Space.from_json(self.data["space"])
@@ -46,9 +58,14 @@ class Manifest:
 
     @cached_property
     def units(self) -> list[UnitRecord]:
-        """The records of all units of the snapshot, sorted by name."""
+        """The records of all units of the snapshot, sorted by name. Raises SentenceBeamError for one that is none."""
         listed = self.data["shards"] or [unit for part in self._parts for unit in part["shards"]]
-        return [UnitRecord.from_dict(unit) for unit in listed]
+        try:
+            return [UnitRecord.from_dict(unit) for unit in listed]
+        except SentenceBeamError as error:
+            raise SentenceBeamError(
+                f"{storage.join(self.root, layout.snapshot(self.run))} is corrupt ({error}); restore it from a copy"
+            ) from error
 
     @cached_property
     def files(self) -> list[dict[str, Any]]:
@@ -74,10 +91,27 @@ class Manifest:
 
 def _read_part(root: str, part: dict[str, Any]) -> dict[str, Any]:
     path = storage.join(root, part["path"])
-    data = storage.read_bytes(path)
-    if hashlib.sha256(data).hexdigest() != part["sha256"]:
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        raise SentenceBeamError(f"{path} is missing, a part of the manifest; restore it")
+    if hashlib.sha256(found[0]).hexdigest() != part["sha256"]:
         raise SentenceBeamError(f"{path} is not the part that the manifest names (sha256 differs); restore it")
-    return json.loads(data)
+    try:
+        data = json.loads(found[0])
+        check_part(data)
+    except (ValueError, RecursionError) as error:
+        raise SentenceBeamError(f"{path} is no part of a manifest ({first_line(error)}); restore it") from error
+    return data
+
+
+def digest_of(data: dict[str, Any]) -> str:
+    """sha256 in hex over the canonical JSON of a manifest, without the fields that it does not cover."""
+    return sha256_text(canonical_json({name: value for name, value in data.items() if name not in UNSEALED}))
+
+
+def sealed(data: dict[str, Any]) -> dict[str, Any]:
+    """The manifest's JSON with its digest."""
+    return {**data, "digest": digest_of(data)}
 
 
 def index_files(index: dict[str, Any]) -> list[tuple[str, str]]:
@@ -98,15 +132,55 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
         data = json.loads(found[0])
         if data["format"] != FORMAT:
             raise SentenceBeamError(
-                f"{path} has format {data['format']}, this version reads {FORMAT}; update sentence-beam"
+                f"{path} has format {str(data['format'])[:40]!r}, this version reads {FORMAT}; update sentence-beam"
             )
+        _check_digest(data)
+        check_manifest(data)
         manifest = Manifest(root, data, found[1])
-        _ = manifest.space, manifest.data["input"]["files"], [manifest.data[name] for name in NEEDED]
+        _ = manifest.space
         return manifest
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OptionError, RecursionError) as error:
         raise SentenceBeamError(
-            f"{path} is corrupt ({error}); restore it from {storage.join(root, 'manifests')}"
+            f"{path} is corrupt ({first_line(error)}); restore it from {storage.join(root, 'manifests')}"
         ) from error
+
+
+def _check_digest(data: dict[str, Any]) -> None:
+    """Raise ValueError where a manifest's fields do not give its digest; one that never had any has no other field."""
+    if "digest" not in data:
+        unknown = sorted(data.keys() - WITHOUT_DIGEST)
+        if unknown:
+            raise ValueError(f"it has a field {unknown[0][:80]!r} and no digest")
+    elif data["digest"] != digest_of(data):
+        raise ValueError("it was changed after it was written, its digest differs")
+
+
+def read_resolved(root: str, run: str | None, digest: str | None) -> Manifest | None:
+    """The snapshot that a run began with, as it was then; None where it began with none.
+
+    `digest` is the snapshot's (None: not known). Where its own manifest is damaged, missing or says something else,
+    `manifest.json` is read, which is what the run began with. Raises SentenceBeamError where neither is that snapshot.
+    """
+    for named in (run, None) if run is not None else ():
+        with contextlib.suppress(SentenceBeamError):
+            found = read_manifest(root, named)
+            if found is not None and found.run == run and digest in (None, found.digest):
+                return found
+    if run is None:
+        return None
+    raise SentenceBeamError(
+        f"{root}: the snapshot {run}, with which this run began, is missing or was changed; see verify, and run again"
+    )
+
+
+def mend_copy(current: Manifest) -> None:
+    """Write the current snapshot's own manifest again where it is missing or differs from `manifest.json`."""
+    path = storage.join(current.root, layout.snapshot(current.run))
+    with contextlib.suppress(SentenceBeamError):
+        found = read_manifest(current.root, current.run)
+        if found is not None and found.digest == current.digest:
+            return
+    storage.replace(path, to_bytes({name: value for name, value in current.data.items() if name != FENCE}))
 
 
 def snapshots(root: str) -> list[str]:
@@ -132,7 +206,8 @@ def _write_part(root: str, content: dict[str, Any], units: int) -> dict[str, Any
     data = to_bytes(content)
     sha256 = hashlib.sha256(data).hexdigest()
     path = storage.join(root, layout.part(sha256))
-    storage.storage_of(path).put_if_absent(path, data)
+    if not storage.storage_of(path).put_if_absent(path, data) and storage.read_bytes(path) != data:
+        storage.overwrite(path, data)  # it was damaged since
     return {"path": layout.part(sha256), "sha256": sha256, "units": units}
 
 

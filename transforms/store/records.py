@@ -2,27 +2,36 @@
 
 import builtins
 import json
+import re
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from transforms.errors import SentenceBeamError
+from transforms.store import layout
 
 MANIFEST_FIELDS = (
     "path", "unit", "file", "range", "rows", "read", "rejected", "rejects",
     "tokens", "truncated", "lost", "bytes", "sha256",
 )  # fmt: skip
+ADDED_FIELDS = ("rejects_sha256", "checksum")  # which manifests of version 0.1.0 do not have
+COUNTS = (
+    "rows", "read", "rejected", "tokens", "truncated", "lost", "bytes", "embedded", "reused", "duplicates", "carried",
+    "real", "padded", "fallbacks", "oom_splits",
+)  # fmt: skip
+_UNIT = re.compile(r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?")
 
 
 @dataclass(frozen=True)
 class UnitRecord:
-    """One unit of a snapshot. The first thirteen fields are the manifest's; the rest say how the rows were made.
+    """One unit of a snapshot. The first thirteen fields and the last two are the manifest's; the rest say how the rows
+    were made.
 
     `path` and `rejects` are relative to the store and None where there is no such file; `range` is [start, stop) in
     rows (Parquet) or bytes of the uncompressed text, stop None for "to the end". `tokens` counts before truncation,
     `lost` is what truncation cut off. `embedded`, `reused`, `duplicates` sum to `rows`. `real` and `padded` are
     tokens that went through the model, without and with padding. `worker` is host and process id, `run` the run that
     computed it ("" where only the shard is left to tell). `damaged` are old shards (by path) whose vectors could not
-    be reused.
+    be reused. `checksum` is the shard's as listings of its storage have it, None where they have none.
     """
 
     path: str | None
@@ -49,10 +58,13 @@ class UnitRecord:
     worker: str = ""
     damaged: tuple[str, ...] = ()
     run: str = ""
+    rejects_sha256: str | None = None
+    checksum: str | None = None
 
     def to_manifest(self) -> dict[str, Any]:
         """The record's entry in a manifest."""
-        return {name: getattr(self, name) for name in MANIFEST_FIELDS}
+        added = {name: value for name in ADDED_FIELDS if (value := getattr(self, name)) is not None}
+        return {name: getattr(self, name) for name in MANIFEST_FIELDS} | added
 
     def to_json(self) -> builtins.bytes:
         """The bytes of the record's sidecar."""
@@ -60,12 +72,46 @@ class UnitRecord:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "UnitRecord":
-        """The record of an entry or a sidecar. Raises SentenceBeamError where a field is missing or unknown."""
-        names = {f.name for f in fields(cls)}
-        if not isinstance(values, dict) or not set(MANIFEST_FIELDS) <= set(values) <= names:
+        """The record of an entry or a sidecar.
+
+        Raises SentenceBeamError where a field is missing, unknown or of another type, or a path is none of the layout.
+        """
+        if not isinstance(values, dict) or not _NEEDED <= values.keys() <= _NAMES:
             raise SentenceBeamError(f"not a unit's record: {str(values)[:80]}")
-        damaged = tuple(values.get("damaged", ()))
-        return cls(**{**values, "range": (values["range"][0], values["range"][1]), "damaged": damaged})
+        place, damaged = values["range"], values.get("damaged", ())
+        if not isinstance(place, list | tuple) or len(place) != 2 or not isinstance(damaged, list | tuple):
+            raise SentenceBeamError(f"not a unit's record: {str(values)[:80]}")
+        record = cls(**{**values, "range": (place[0], place[1]), "damaged": tuple(damaged)})
+        wrong = _wrong_field(record)
+        if wrong:
+            raise SentenceBeamError(f"not a unit's record: {wrong} is {str(getattr(record, wrong))[:80]!r}")
+        return record
+
+
+_NEEDED = frozenset(MANIFEST_FIELDS)
+_NAMES = frozenset(item.name for item in fields(UnitRecord))
+
+
+def _wrong_field(record: UnitRecord) -> str | None:
+    """The first field with a value that no unit can have."""
+    for name in COUNTS:
+        value = getattr(record, name)
+        if type(value) is not int or value < 0:
+            return name
+    start, stop = record.range
+    if type(start) is not int or start < 0 or not (stop is None or (type(stop) is int and stop >= start)):
+        return "range"
+    texts = (record.file, record.sha256, record.rejects_sha256, record.checksum)
+    right = {
+        "unit": isinstance(record.unit, str) and _UNIT.fullmatch(record.unit),
+        "path": record.path is None or layout.is_a("shards", record.path),
+        "rejects": record.rejects is None or layout.is_a("rejects", record.rejects),
+        "file": all(value is None or isinstance(value, str) for value in texts),
+        "run": record.run == "" or layout.is_run(record.run),
+        "worker": isinstance(record.worker, str),
+        "damaged": all(layout.is_a("shards", path) for path in record.damaged),
+    }
+    return next((name for name, passed in right.items() if not passed), None)
 
 
 def carried(unit: UnitRecord) -> UnitRecord:

@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import pyarrow as pa
-
 from transforms import storage
 from transforms.corpus import InputFile, Rejected
 from transforms.corpus.columns import first_json_rows, keys_of
@@ -33,7 +31,7 @@ def rejected_rows(root: str, paths: Iterable[str]) -> Iterator[Rejected]:
 def _rows(root: str, path: str) -> list[Rejected]:
     try:
         return rejects_from_bytes(storage.read_bytes(storage.join(root, path)))
-    except (FileNotFoundError, pa.ArrowException) as error:
+    except (FileNotFoundError, SentenceBeamError) as error:
         raise SentenceBeamError(f"{root}: the reject file {path} is missing or damaged; see verify") from error
 
 

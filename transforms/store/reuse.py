@@ -13,7 +13,7 @@ from transforms.corpus import InputFile, UnitRows
 from transforms.corpus.buckets import Bucket, parse_name
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
-from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.manifest import Manifest, read_resolved
 from transforms.store.records import UnitRecord
 from transforms.store.runs import has_committed
 from transforms.store.shards import Vectors, pooled_vectors, read_checked, read_shard
@@ -40,16 +40,19 @@ NOTHING = Found(np.empty(0, np.int64))
 
 
 class LastSnapshot:
-    """The vectors that a run in `space` may take from the snapshot of `run`; none where that is None."""
+    """The vectors that a run in `space` may take from the snapshot of `run`; none where that is None.
 
-    def __init__(self, root: str, run: str | None, space: Space):
-        self._root, self._run, self._wanted = root, run, space
+    `digest` is that snapshot's, None where it is not known.
+    """
+
+    def __init__(self, root: str, run: str | None, space: Space, digest: str | None = None):
+        self._root, self._run, self._wanted, self._digest = root, run, space, digest
         self._last: tuple[str, OldShards] | None = None
         self._committed: dict[str, bool] = {}
 
     @cached_property
     def _manifest(self) -> Manifest | None:
-        return read_manifest(self._root, self._run) if self._run else None
+        return read_resolved(self._root, self._run, self._digest)
 
     @cached_property
     def is_final(self) -> bool:

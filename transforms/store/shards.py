@@ -19,6 +19,7 @@ from transforms.corpus import Rejected, UnitRows
 from transforms.errors import OptionError, SentenceBeamError, first_line
 from transforms.space import Space
 from transforms.store.precision import Coding, Ranges, embedding_type
+from transforms.store.records import COUNTS
 
 ROW_GROUP_ROWS = 25_000
 PAGE_BYTES = 64 << 10  # stays in a core's cache: a fifth faster to write and to read than pages of a megabyte
@@ -207,8 +208,29 @@ def rejects_bytes(rejects: list[Rejected]) -> bytes:
 
 
 def rejects_from_bytes(data: bytes) -> list[Rejected]:
-    """The rejected rows of a unit's reject file."""
-    return [Rejected(**row) for row in table_of(data).to_pylist()]
+    """The rejected rows of a unit's reject file. Raises SentenceBeamError for bytes of another file."""
+    try:
+        return [Rejected(**row) for row in table_of(data).cast(REJECTS_SCHEMA).to_pylist()]
+    except (pa.ArrowException, ValueError, OSError) as error:
+        raise SentenceBeamError(f"not a reject file ({first_line(error)})") from error
+
+
+def read_rejects(path: str, sha256: str | None) -> list[Rejected]:
+    """The rows of a reject file. Raises SentenceBeamError where it is missing, or not the one it was written as.
+
+    `sha256` is None where that is not known, as of those that version 0.1.0 wrote.
+    """
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        raise SentenceBeamError(f"{path}: the reject file is missing; see verify")
+    if sha256 not in (None, hashlib.sha256(found[0]).hexdigest()):
+        raise SentenceBeamError(
+            f"{path}: the reject file was changed after it was written (sha256 differs); see verify"
+        )
+    try:
+        return rejects_from_bytes(found[0])
+    except SentenceBeamError as error:
+        raise SentenceBeamError(f"{path}: {error}; see verify") from error
 
 
 @dataclass(frozen=True)
@@ -233,9 +255,20 @@ def inspect_shard(data: bytes) -> ShardInfo:
         space, counts = json.loads(metadata[b"space"]), json.loads(metadata[b"counts"])
         ranges = json.loads(metadata[b"ranges"])["digest"] if b"ranges" in metadata else None
         schema = parquet.schema_arrow.remove_metadata()
+        if not _are_counts(counts):
+            raise SentenceBeamError("not an embedding shard (its counts are none)")
         return ShardInfo(parquet.metadata.num_rows, space["id"], ranges, counts, schema)
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         raise SentenceBeamError(f"not an embedding shard ({error})") from error
+
+
+def _are_counts(found: Any) -> bool:
+    """Whether some JSON of a shard's metadata says how its rows were made."""
+    return (
+        isinstance(found, dict)
+        and {"rows", "read", "rejected", "tokens", "truncated", "lost"} <= found.keys() <= set(COUNTS)
+        and all(type(value) is int and value >= 0 for value in found.values())
+    )
 
 
 @contextlib.contextmanager

@@ -83,7 +83,7 @@ class UnitStore:
 
     def __init__(self, root: str, space: Space, ranges: Ranges | None = None, run: str = ""):
         self._root, self.space, self.ranges, self._run = root, space, ranges, run
-        self._storage = storage.storage_of(root)
+        self._storage, self._is_local = storage.storage_of(root), storage.is_local(root)
 
     def finished(self, unit: PreparedUnit) -> UnitRecord | None:
         """The record of a unit that is in the store, checked byte for byte; None where work is left."""
@@ -108,14 +108,30 @@ class UnitStore:
         rejects = [*rows.rejects, *late]
         record = replace(_record(unit, vectors, len(rejects), counts), run=self._run)
         if rejects:
-            self._put(unit.rejects, shards.rejects_bytes(rejects))
-            record = replace(record, rejects=unit.rejects)
+            record = self._put_rejects(unit, record, rejects)
         if rows.ids:
             data = shards.shard_bytes(Coding(self.space, self.ranges), rows, unit.hashes, vectors, _counts_of(record))
             if not self._put(unit.shard, data):
                 return self._adopt(unit) or self._replace(unit, data, record)
-            record = replace(record, path=unit.shard, bytes=len(data), sha256=_sha256(data))
+            record = self._located(record, unit, data)
         return self._write_sidecar(unit, record)
+
+    def _located(self, record: UnitRecord, unit: PreparedUnit, data: bytes) -> UnitRecord:
+        """The record of a unit whose shard has these bytes, with the checksum by which listings know the file."""
+        entry = None if self._is_local else self._storage.stat(storage.join(self._root, unit.shard))
+        checksum = entry.checksum or None if entry else None
+        return replace(record, path=unit.shard, bytes=len(data), sha256=_sha256(data), checksum=checksum)
+
+    def _put_rejects(self, unit: PreparedUnit, record: UnitRecord, rejects: list[Rejected]) -> UnitRecord:
+        """The record with a reject file that holds these rows: the one that stands, or another in its place."""
+        data, path = shards.rejects_bytes(rejects), storage.join(self._root, unit.rejects)
+        if not self._put(unit.rejects, data):
+            found = self._storage.read_versioned(path)
+            if found is not None and _holds(found[0], data):
+                data = found[0]
+            else:
+                storage.replace(path, data)
+        return replace(record, rejects=unit.rejects, rejects_sha256=_sha256(data))
 
     def _put(self, path: str, data: bytes) -> bool:
         return self._storage.put_if_absent(storage.join(self._root, path), data)
@@ -124,7 +140,7 @@ class UnitStore:
         """Write over a file that failed its check."""
         path = storage.join(self._root, unit.shard)
         storage.replace(path, data)
-        return self._write_sidecar(unit, replace(record, path=unit.shard, bytes=len(data), sha256=_sha256(data)))
+        return self._write_sidecar(unit, self._located(record, unit, data))
 
     def _write_sidecar(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord:
         path = storage.join(self._root, unit.sidecar)
@@ -139,12 +155,14 @@ class UnitStore:
         try:
             record = UnitRecord.from_dict(json.loads(found[0]))
             return record if _is_of(record, unit) else None
-        except (ValueError, TypeError, IndexError, SentenceBeamError):
+        except (ValueError, TypeError, RecursionError, SentenceBeamError):
             return None  # cut short by a crash: the shard itself decides
 
     def _is_intact(self, record: UnitRecord) -> bool:
-        if record.rejects and self._storage.stat(storage.join(self._root, record.rejects)) is None:
-            return False
+        if record.rejects:
+            rejects = self._storage.read_versioned(storage.join(self._root, record.rejects))
+            if rejects is None or record.rejects_sha256 not in (None, _sha256(rejects[0])):
+                return False
         if record.path is None:
             return True
         found = self._storage.read_versioned(storage.join(self._root, record.path))
@@ -166,9 +184,10 @@ class UnitStore:
         if (info.space_id, info.ranges) != (self.space.id, ranges) or info.rows != info.counts["rows"]:
             return None
         record = UnitRecord(
-            path=unit.shard, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows),
-            rejects=None, bytes=len(found[0]), sha256=_sha256(found[0]), worker=_worker(), **info.counts,
+            path=None, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows),
+            rejects=None, bytes=0, sha256=None, worker=_worker(), **info.counts,
         )  # fmt: skip
+        record = self._located(record, unit, found[0])
         return self._with_rejects(unit, record) if record.rejected else self._write_sidecar(unit, record)
 
     def _with_rejects(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord | None:
@@ -176,11 +195,28 @@ class UnitStore:
 
         That is where rows were rejected for their vectors: which rows these were is in another file, or nowhere.
         """
-        if self._storage.stat(storage.join(self._root, unit.rejects)) is None:
-            if len(unit.rows.rejects) != record.rejected:
-                return None
-            self._put(unit.rejects, shards.rejects_bytes(unit.rows.rejects))
-        return self._write_sidecar(unit, replace(record, rejects=unit.rejects))
+        if len(unit.rows.rejects) == record.rejected:
+            return self._write_sidecar(unit, self._put_rejects(unit, record, unit.rows.rejects))
+        found = self._storage.read_versioned(storage.join(self._root, unit.rejects))
+        if found is None or _number_of_rejects(found[0]) != record.rejected:
+            return None
+        return self._write_sidecar(unit, replace(record, rejects=unit.rejects, rejects_sha256=_sha256(found[0])))
+
+
+def _holds(data: bytes, other: bytes) -> bool:
+    """Whether two reject files have the same rows; versions of Arrow write them otherwise."""
+    try:
+        return data == other or shards.rejects_from_bytes(data) == shards.rejects_from_bytes(other)
+    except SentenceBeamError:
+        return False
+
+
+def _number_of_rejects(data: bytes) -> int | None:
+    """The rows of a reject file, None for other bytes."""
+    try:
+        return len(shards.rejects_from_bytes(data))
+    except SentenceBeamError:
+        return None
 
 
 COUNTED = (
@@ -195,6 +231,7 @@ def _is_of(record: UnitRecord, unit: PreparedUnit) -> bool:
     return (
         all(isinstance(getattr(record, name), int) for name in (*COUNTED, "bytes"))
         and record.path == (unit.shard if record.rows else None)
+        and (record.rejects is None) == (record.rejected == 0)
         and record.read == record.rows + record.rejected
         and record.rows == made
     )
@@ -233,7 +270,6 @@ def read_written(root: str, unit: UnitRecord, store: UnitStore, generation: int)
     """
     table = shards.read_checked(storage.join(root, unit.path or ""), unit.sha256).combine_chunks()
     kept = table.select([name for name in table.column_names if name not in shards.OWN_COLUMNS])
-    rejects = storage.join(root, unit.rejects) if unit.rejects else None
     rows = UnitRows(
         name=unit.unit,
         file=InputFile("", unit.file, "", "", 0, "", "") if unit.file else None,
@@ -243,7 +279,7 @@ def read_written(root: str, unit: UnitRecord, store: UnitStore, generation: int)
         texts=[],
         positions=[],
         kept=kept if kept.num_columns else None,
-        rejects=shards.rejects_from_bytes(storage.read_bytes(rejects)) if rejects else [],
+        rejects=shards.read_rejects(storage.join(root, unit.rejects), unit.rejects_sha256) if unit.rejects else [],
     )
     hashes = table.column("row_hash").to_pylist()
     digest = shards.unit_digest(store.space, rows, hashes, generation, store.ranges)

@@ -9,14 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import storage
-from transforms.arrow import table_of
 from transforms.calibration.calibration import INFO, TENSORS
 from transforms.errors import LedgerError, SentenceBeamError
 from transforms.store import layout, locators, shards
 from transforms.store.calibrations import kept_calibration
 from transforms.store.canary import CanaryFile
 from transforms.store.ledger import Ledger
-from transforms.store.manifest import Manifest, index_files
+from transforms.store.manifest import UNSEALED, Manifest, index_files, read_manifest
 from transforms.store.precision import kept_ranges
 from transforms.store.records import UnitRecord
 
@@ -34,9 +33,23 @@ def faults(manifest: Manifest) -> Iterator[str]:
         yield from _reading_fault(kept_calibration, manifest.root, manifest.space.calibration)
     if manifest.data.get("canary"):
         yield from _reading_fault(CanaryFile(manifest.root, **manifest.data["canary"]).read)
-    snapshot = storage.join(manifest.root, layout.snapshot(manifest.run))
-    if storage.storage_of(snapshot).stat(snapshot) is None:
-        yield f"{snapshot}: the snapshot's own manifest is missing; copy manifest.json there"
+    yield from _manifest_faults(manifest)
+
+
+def _manifest_faults(manifest: Manifest) -> Iterator[str]:
+    """What is wrong with the manifest of the run, or of `manifest.json` where that is to be the same."""
+    path = storage.join(manifest.root, layout.snapshot(manifest.run))
+    try:
+        own, current = read_manifest(manifest.root, manifest.run), read_manifest(manifest.root)
+    except SentenceBeamError as error:
+        yield str(error)
+        return
+    if own is None:
+        yield f"{path}: the snapshot's own manifest is missing; copy manifest.json there, or run embed again"
+    elif current is not None and current.run == manifest.run and current.digest != own.digest:
+        names = sorted(name for name in own.data.keys() | current.data.keys() if name not in UNSEALED)
+        other = [name for name in names if own.data.get(name) != current.data.get(name)]
+        yield f"{path}: says something else than manifest.json of {', '.join(other)}; keep one of them, run embed again"
 
 
 def missing_file(manifest: Manifest) -> str | None:
@@ -51,6 +64,8 @@ def missing_file(manifest: Manifest) -> str | None:
 
 
 def _unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
+    if unit.rejected:
+        yield from _reject_faults(manifest, unit)
     if unit.path is None:
         if unit.rows:
             yield f"unit {unit.unit}: {unit.rows} rows but no shard"
@@ -78,8 +93,6 @@ def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) 
         yield f"{path}: the shard counts between other ranges than those of the manifest"
     if info.rows != unit.rows:
         yield f"{path}: {info.rows} rows, the manifest says {unit.rows}"
-    if unit.rejected:
-        yield from _reject_faults(manifest, unit)
 
 
 def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
@@ -88,10 +101,13 @@ def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
     if found is None:
         yield f"{path}: the reject file of unit {unit.unit} is missing"
         return
+    if unit.rejects_sha256 not in (None, hashlib.sha256(found[0]).hexdigest()):
+        yield f"{path}: the reject file was changed after it was written (sha256 differs)"
+        return
     try:
-        rows = table_of(found[0]).num_rows
-    except (pa.ArrowException, OSError) as error:
-        yield f"{path}: not a readable reject file ({error})"
+        rows = len(shards.rejects_from_bytes(found[0]))
+    except SentenceBeamError as error:
+        yield f"{path}: {error}"
         return
     if rows != unit.rejected:
         yield f"{path}: {rows} rejected rows, the manifest says {unit.rejected}"

@@ -41,7 +41,9 @@ def test_what_else_is_known_of_a_run_is_put_on_record(nights: Nights, tmp_path: 
     run, units = nights.begin(FILES)
     scratch = tmp_path / "scratch"
     scratch.write_bytes(b"")
-    known = [IndexRecord({"factory": "Flat", "recall": None}, (str(scratch),)), RangesRecord({"path": "ranges/r.json"})]
+    index = {"factory": "Flat", "metric": "ip", "segments": [], "request": {}, "recall": None}
+    ranges = RangesRecord({"path": "ranges/0.json", "digest": "0", "space": "s"})
+    known = [IndexRecord({**index, "nprobe": 0, "rerank": 0, "rows": 0}, (str(scratch),)), ranges]
     (result,) = eager.run(Commit(run), units, known, [DuplicateIds(2), DuplicateIds(3)])
     assert result.duplicate_ids == 5
     assert nights.manifest.data["index"] == result.index == known[0].data

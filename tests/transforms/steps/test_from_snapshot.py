@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
 from helpers.snapshots import night, numbered, run_name
 
+from transforms.errors import SentenceBeamError
 from transforms.steps.from_snapshot import carried_units, record_plan, run_like, units_of
 from transforms.store import lease, open_store
 from transforms.store.commit import finish
@@ -40,6 +42,7 @@ def test_the_plan_lists_every_file_with_its_units(tmp_path: Path) -> None:
     assert [(span.name, span.carried) for span in plan.spans] == [(unit.unit, True) for unit in manifest.units]
 
 
-def test_a_run_without_a_snapshot_has_no_units(tmp_path: Path) -> None:
+def test_the_units_of_a_snapshot_that_is_not_there_are_not_none(tmp_path: Path) -> None:
     assert read_manifest(str(tmp_path), run_name(0)) is None
-    assert list(units_of(run_name(0), str(tmp_path))) == []
+    with pytest.raises(SentenceBeamError, match=f"snapshot {run_name(0)}, .* is missing"):
+        list(units_of(run_name(0), str(tmp_path)))

@@ -30,7 +30,7 @@ FILE = InputFile("/in/a.txt", "a.txt", "text", "", 300, "sum", "v")
 def record(start: int, stop: int | None, rows: int = 4, name: str | None = None, **values: object) -> UnitRecord:
     """A unit of bytes [start, stop) with some embedded rows."""
     made = UnitRecord(
-        path=f"embeddings/{start}.parquet", unit=name or f"{FILE.key}-{start:012d}", file="a.txt", range=(start, stop),
+        path=f"embeddings/{FILE.key}-{start:012d}-{'0' * 16}.parquet", unit=name or f"{FILE.key}-{start:012d}", file="a.txt", range=(start, stop),
         rows=rows, read=rows, rejected=0, rejects=None, tokens=9, truncated=0, lost=0, bytes=1, sha256="s", embedded=rows,
     )  # fmt: skip
     return replace(made, **values)  # type: ignore[arg-type]

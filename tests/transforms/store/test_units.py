@@ -106,6 +106,7 @@ def test_the_digest_covers_space_ids_texts_kept_values_and_rejects(space: Space)
 
 def test_equal_rows_and_vectors_give_equal_bytes(space: Space) -> None:
     unit = make_unit(space, ["x", "y"])
-    made = [shard_bytes(Coding(space), unit.rows, unit.hashes, make_vectors(2), {"rows": 2}) for _ in range(2)]
+    counts = {"rows": 2, "read": 2, "rejected": 0, "tokens": 9, "truncated": 0, "lost": 0}
+    made = [shard_bytes(Coding(space), unit.rows, unit.hashes, make_vectors(2), counts) for _ in range(2)]
     assert made[0] == made[1]
     assert inspect_shard(made[0]).space_id == space.id

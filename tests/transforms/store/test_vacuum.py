@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers.corpora import edit_manifest
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
 from transforms.errors import SentenceBeamError
@@ -193,11 +194,14 @@ def test_what_a_crash_left_half_written_goes(nights: Path) -> None:
     assert not any((nights / name).exists() for name in names)
 
 
+INDEX = {"factory": "Flat", "metric": "ip", "segments": [], "request": {}, "recall": None} | dict.fromkeys(
+    ("nprobe", "rerank", "rows"), 0
+)
 BESIDE = {
     "calibration": ("calibrations/{}/calibration.json", lambda path: {"path": path.rpartition("/")[0], "digest": "d"}),
     "canary": ("canary/{:.16}-0.parquet", lambda path: {"path": path, "sha256": "s"}),
     "ranges": ("ranges/{}.json", lambda path: {"path": path, "digest": "d", "space": "s"}),
-    "index": ("index/{}.faiss", lambda path: {"segments": [{"path": path}]}),
+    "index": ("index/{}.faiss", lambda path: {**INDEX, "trained": {"path": path, "sha256": "s"}}),
 }
 
 
@@ -210,7 +214,7 @@ def test_what_stands_beside_shards_goes_with_the_last_snapshot_that_names_it(nig
         (nights / path).write_text("x")
         os.utime(nights / path, (0, 0))
     manifest_path = nights / "manifests" / f"{run_name(3)}.json"
-    manifest_path.write_text(json.dumps(json.loads(manifest_path.read_text()) | {field: entry(used)}))
+    edit_manifest(manifest_path, json.loads(manifest_path.read_text()) | {field: entry(used)})
     os.utime(manifest_path, (0, 0))
     vacuum(nights, keep=2)
     assert ((nights / used).exists(), (nights / unused).exists()) == (True, False)

@@ -1,0 +1,193 @@
+"""What a manifest must be to be believed: whole to the byte, of known types, and with paths of the store alone."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.corpora import edit_manifest
+from helpers.snapshots import begin, night, numbered, run_name, write_unit
+from helpers.units import make_unit, make_vectors
+
+from transforms.errors import SentenceBeamError
+from transforms.space import Space
+from transforms.store import open_store
+from transforms.store.commit import finish
+from transforms.store.manifest import read_manifest, to_bytes
+from transforms.store.records import UnitRecord
+from transforms.store.units import UnitCounts, UnitStore
+from transforms.store.verify import faults
+
+Data = dict[str, Any]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store with one snapshot of two units."""
+    night(str(tmp_path / "store"), 0, numbered(0, 5), numbered(5, 9))
+    return tmp_path / "store"
+
+
+def current(root: Path) -> Data:
+    """The JSON of the current manifest."""
+    return json.loads((root / "manifest.json").read_bytes())
+
+
+def own(root: Path) -> Path:
+    """The manifest of the first run."""
+    return root / "manifests" / f"{run_name(0)}.json"
+
+
+@pytest.mark.parametrize("name", ["manifest.json", f"manifests/{run_name(0)}.json"])
+def test_no_value_of_a_manifest_can_change_unnoticed(root: Path, name: str) -> None:
+    path = root / name
+    whole, meant = path.read_bytes(), json.loads(path.read_bytes())
+    for place in range(0, len(whole), 7):
+        for bit in (1, 32):
+            changed = bytearray(whole)
+            changed[place] ^= bit
+            path.write_bytes(changed)
+            try:
+                same = json.loads(changed) == meant  # another blank
+            except ValueError:
+                same = False
+            found = faults_of(root)
+            assert same or any("is corrupt" in fault for fault in found), (place, bit, found)
+
+
+def faults_of(root: Path) -> list[str]:
+    """What `verify` says of a store's current snapshot."""
+    try:
+        return list(faults(open_store(str(root)).manifest))
+    except SentenceBeamError as error:
+        return [str(error)]
+
+
+@pytest.mark.parametrize("key", ["options", "versions", "rows", "shards", "started", "input", "digest"])
+def test_two_manifests_that_disagree_are_named_with_the_field(root: Path, key: str) -> None:
+    data = current(root)
+    if key == "digest":  # of an older version, which had none
+        del data["digest"]
+        own(root).write_bytes(to_bytes(data))
+        assert faults_of(root) == []
+        return
+    others: Data = {"options": {"model": "other"}, "versions": {"torch": "0"}, "started": "2020-01-01T00:00:00Z"}
+    others |= {"rows": {"read": 8, "written": 8, "rejected": 0}, "shards": data["shards"][1:]}
+    others |= {"input": {"globs": [], "files": []}}
+    edit_manifest(own(root), {**data, key: others[key]})
+    (fault,) = faults_of(root)
+    assert fault.startswith(f"{own(root)}: says something else than manifest.json of {key}; ")
+
+
+def test_the_fence_of_manifest_json_is_no_difference(root: Path) -> None:
+    (root / "manifest.json").write_bytes(to_bytes({**current(root), "fence": "x"}))
+    assert faults_of(root) == []
+    night(str(root), 1, numbered(0, 5), numbered(5, 9))
+    assert "fence" not in current(root)
+    assert faults_of(root) == []
+
+
+def test_a_run_goes_on_from_the_manifest_it_began_with_and_mends_the_copy(root: Path) -> None:
+    whole = own(root).read_bytes()
+    for content in (b"", whole.replace(b'"written": 9', b'"written": 8'), None):
+        _ = own(root).write_bytes(content) if content is not None else own(root).unlink()
+        number = len(list((root / "runs").iterdir()))
+        assert night(str(root), number, numbered(0, 5), numbered(5, 9)).status == "committed"
+        before = root / "manifests" / f"{run_name(number - 1)}.json"
+        assert read_manifest(str(root), run_name(number - 1)) is not None
+        assert before.read_bytes() != b""
+        whole, path = (root / "manifest.json").read_bytes(), root / "manifests" / f"{run_name(number)}.json"
+        assert path.read_bytes() == whole
+
+
+CHANGES: dict[str, Callable[[Data], object]] = {
+    "run": lambda m: m.update(run="../x"),
+    "previous": lambda m: m.update(previous="a/b"),
+    "canary.path": lambda m: m.update(canary={"path": "/etc/passwd", "sha256": "0"}),
+    "ranges.path": lambda m: m.update(ranges={"path": "ranges/../../x.json", "digest": "0", "space": "0"}),
+    "calibration.digest": lambda m: m.update(calibration={"path": "calibrations/x", "digest": "../x"}),
+    "parts[0].path": lambda m: m.update(parts=[{"path": "file:///x", "sha256": "0", "units": 1}]),
+    "buckets.bits": lambda m: m.update(buckets={"bits": 99, "rows": 1, "chosen_rows": 1, "chosen_tokens": 1}),
+    "unit_tokens": lambda m: m.update(unit_tokens=-1),
+    "rows.written": lambda m: m["rows"].update(written=True),
+    "work.carried": lambda m: m["work"].update(carried=1.5),
+    "options.keep_columns": lambda m: m["options"].update(keep_columns=5),
+    "options.max_rejects": lambda m: m["options"].update(max_rejects="no"),
+    "input.files[0].size": lambda m: m["input"]["files"][0].update(size=None),
+    "started": lambda m: m.update(started="yesterday"),
+    "partition": lambda m: m.update(partition="neither"),
+    "versions.torch": lambda m: m.update(versions={"torch": {}}),
+    "index.metric": lambda m: m.update(index={"segments": [], "factory": "Flat"}),
+    "path": lambda m: m["shards"][0].update(path="embeddings/../../x.parquet"),
+    "rejects": lambda m: m["shards"][0].update(rejects="s3://x/y.parquet"),
+    "unit": lambda m: m["shards"][0].update(unit="../0-0"),
+    "range": lambda m: m["shards"][0].update(range=[5, 1]),
+    "lost": lambda m: m["shards"][0].update(lost="1"),
+}
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_values_that_no_store_has_are_named_before_they_are_used(root: Path, field: str) -> None:
+    data = current(root)
+    CHANGES[field](data)
+    edit_manifest(root / "manifest.json", data)
+    with pytest.raises(SentenceBeamError, match="is corrupt") as raised:
+        _ = open_store(str(root)).manifest.units
+    assert field in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("paths", [("path", "embeddings/x.parquet"), ("locator", "../x.parquet"), ("new_path", "/x")])
+def test_paths_of_an_index_are_the_layouts_whatever_their_names(root: Path, paths: tuple[str, str]) -> None:
+    data = current(root)
+    entry = dict.fromkeys(("nprobe", "rerank", "rows"), 0) | {"segments": [], "factory": "Flat", "metric": "ip"}
+    data["index"] = {**entry, "request": {}, "recall": None, "more": [{paths[0]: paths[1]}]}
+    edit_manifest(root / "manifest.json", data)
+    with pytest.raises(SentenceBeamError, match=paths[0]):
+        open_store(str(root))
+
+
+def test_a_hostile_sidecar_is_no_record_of_a_unit(root: Path) -> None:
+    for path in (root / "sidecars").iterdir():
+        data = json.loads(path.read_bytes())
+        path.write_text(json.dumps({**data, "rejected": 1, "read": data["read"] + 1, "rejects": "../../../etc/x"}))
+    run = begin(str(root), 1, 2)
+    units = [write_unit(str(root), place, list(rows.items()), run.id) for place, rows in
+             enumerate((numbered(0, 5), numbered(5, 9)))]  # fmt: skip
+    assert [unit.rejects for unit in units] == [None, None]
+    assert finish(run, units, []).status == "committed"
+    assert faults_of(root) == []
+
+
+def test_a_record_has_only_what_records_have(root: Path) -> None:
+    entry = current(root)["shards"][0]
+    assert UnitRecord.from_dict(entry).to_manifest() == {**entry, "range": tuple(entry["range"])}
+    for wrong in (None, [], {}, {**entry, "more": 1}, {**entry, "range": 1}, {**entry, "damaged": 1}):
+        with pytest.raises(SentenceBeamError, match="not a unit's record"):
+            UnitRecord.from_dict(wrong)  # type: ignore[arg-type]
+
+
+def test_rejected_rows_are_verified_also_where_a_unit_has_no_other(root: Path, space: Space) -> None:
+    store, unit = UnitStore(str(root), space), make_unit(space, [], rejects=2)
+    record = store.write(unit, make_vectors(0), [], UnitCounts(0, 0, 0))
+    path = root / str(record.rejects)
+    assert (record.path, record.rejected) == (None, 2)
+    assert record.rejects_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    data = current(root)
+    entry = {**record.to_manifest(), "range": [0, 100]}
+    data["shards"].append(entry)
+    data["rows"] = {"read": 11, "written": 9, "rejected": 2}
+    for name in ("manifest.json", f"manifests/{run_name(0)}.json"):
+        edit_manifest(root / name, data)
+    assert faults_of(root) == []
+    path.write_bytes(path.read_bytes() + b" ")
+    (fault,) = faults_of(root)
+    assert fault == f"{path}: the reject file was changed after it was written (sha256 differs)"
+    assert store.finished(unit) is None
+    assert store.write(unit, make_vectors(0), [], UnitCounts(0, 0, 0)) == record
+    assert faults_of(root) == []
+    path.unlink()
+    (fault,) = faults_of(root)
+    assert "is missing" in fault
