@@ -30,7 +30,7 @@ setup(
         "cpu": ["faiss-cpu>=1.15,<2"],  # the index; never together with gpu: both install the module `faiss`
         "gpu": ["faiss-gpu>=1.15,<2; sys_platform=='linux' and platform_machine=='x86_64'"],
         "gcp": ["apache-beam[gcp]>=2.76,<3", "google-cloud-storage>=2.18"],  # gs:// and Dataflow
-        "aws": ["apache-beam[aws]>=2.76,<3"],  # s3://
+        "aws": ["apache-beam[aws]>=2.76,<3", "boto3>=1.36"],  # s3://, written on conditions
         "report": ["matplotlib>=3.8"],  # pictures
         "docs": ["mkdocs>=1.6,<2"],  # the documentation as a site
         "dev": [

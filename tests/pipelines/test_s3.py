@@ -4,6 +4,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import s3
@@ -44,6 +45,60 @@ def test_storage_writes_lists_and_removes(bucket: str) -> None:
     assert entry == place.stat(f"{bucket}/a.txt")
     place.delete(f"{bucket}/a.txt", f"{bucket}/none")
     assert place.match(f"{bucket}/*.txt") == []
+
+
+def test_writes_are_on_condition_also_behind_the_look_before_them(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between a look and a write another writer may come."""
+    place, path = storage.storage_of(bucket), f"{bucket}/a.txt"
+    assert place.put_if_absent(path, b"one")
+    first = place.read_versioned(path)
+    assert first is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(type(place), "stat", lambda self, path: None)
+        assert not place.put_if_absent(path, b"two")
+        assert place.put_if_absent(path, b"one")  # its own, whose answer was lost
+    assert place.replace_if(path, b"three", first[1])
+    read = type(place).read_versioned
+    for act in (lambda: place.replace_if(path, b"four", first[1]), lambda: place.delete_if(path, first[1])):
+        looks = iter([first])
+        with monkeypatch.context() as patch:
+            patch.setattr(type(place), "read_versioned", lambda self, path, looks=looks: next(looks, read(self, path)))
+            assert not act()
+    assert storage.read_bytes(path) == b"three"
+    place.delete(path)
+    with monkeypatch.context() as patch:
+        looks = iter([first])
+        patch.setattr(type(place), "read_versioned", lambda self, path: next(looks, None))
+        assert not place.replace_if(path, b"four", first[1])
+    assert place.stat(path) is None
+
+
+@pytest.mark.parametrize(("status", "answers", "writes"), [(501, 1, True), (409, 2, True), (409, 9, False)])
+def test_a_service_without_conditions_is_written_and_a_conflict_tried_again(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, status: int, answers: int, writes: bool
+) -> None:
+    from botocore.exceptions import ClientError
+
+    from transforms.storage import s3 as back_end
+
+    path, client, left = f"{bucket}/a.txt", back_end._client().client, [answers]
+    put = client.put_object
+
+    def refusing(**arguments: Any) -> Any:
+        if left[0] and "IfNoneMatch" in arguments:
+            left[0] -= 1
+            raise ClientError({"Error": {"Code": "x"}, "ResponseMetadata": {"HTTPStatusCode": status}}, "PutObject")
+        return put(**arguments)
+
+    monkeypatch.setattr(client, "put_object", refusing)
+    assert storage.storage_of(path).put_if_absent(path, b"one") == writes
+    assert (storage.storage_of(path).stat(path) is not None) == writes
+
+
+def test_what_is_missing_is_said_when_it_is_opened(bucket: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        storage.storage_of(bucket).open(f"{bucket}/none")
+    assert storage.storage_of(bucket).read_versioned(f"{bucket}/none") is None
 
 
 def test_a_listing_has_etags_without_a_request_a_file(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,8 @@ class Storage(Protocol):
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
         """A seekable binary reader of the bytes as stored (nothing decompressed); `entry` is the file's, if known.
 
+        An entry without a version says the size alone, which spares asking for it; the file that stands is read then.
+
         Raises FileNotFoundError; InputChangedError where storage pins and that version is gone.
         """
 

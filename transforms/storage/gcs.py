@@ -55,7 +55,7 @@ class GcsStorage:
         entry = entry or self.stat(path)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        blob = _blob(path, int(entry.version))
+        blob = _blob(path, int(entry.version) if entry.version else None)
         return cast(BinaryIO, RangedReader(entry.size, functools.partial(_part, path, blob)))
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:

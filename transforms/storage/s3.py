@@ -1,10 +1,12 @@
-"""s3://: by Beam's client, kept for the life of a process, with listings that bring ETags and writes of one piece.
+"""s3://: by Beam's client, kept for the life of a process, with listings that bring ETags and writes on condition.
 
-Beam's own filesystem leaves ETags out, makes a client for every call, and completes an upload that was interrupted.
+Beam's own filesystem leaves ETags out, makes a client for every call, completes an upload that was interrupted, and has
+no conditions.
 """
 
 import contextlib
 import copy
+import errno
 import functools
 import os
 from collections.abc import Iterator
@@ -18,14 +20,23 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from transforms.errors import SentenceBeamError
 from transforms.storage.base import Entry, bucket_and_name, literal_part, names_of
-from transforms.storage.beam_filesystem import BeamStorage
 from transforms.storage.beam_options import filesystem_options
+from transforms.storage.ranged import RangedReader
 
 MISSING = 404
+CONFLICT = 409  # two writes on condition at once, of which neither may have been done
+CHANGED = 412
+NOT_IMPLEMENTED = 501
+TRIES = 5
 
 
-class S3Storage(BeamStorage):
-    """Objects of S3 and of services with its interface. An object appears whole or not at all."""
+class S3Storage:
+    """Objects of S3 and of services with its interface. An object appears whole or not at all.
+
+    Conditions are looked at before a write and sent along with it: some services do not know them.
+    """
+
+    pins = False
 
     def match(self, pattern: str) -> list[Entry]:
         prefix = literal_part(pattern)
@@ -49,8 +60,29 @@ class S3Storage(BeamStorage):
             raise
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
+        entry = entry or self.stat(path)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return cast(BinaryIO, RangedReader(entry.size, functools.partial(_part, path, _client())))
+
+    def read_versioned(self, path: str) -> tuple[bytes, str] | None:
+        bucket, key = bucket_and_name(path)
         with _refusals_explained(path):
-            return cast(BinaryIO, S3IO(client=_client()).open(path))
+            client = _client().client
+            try:
+                found = client.get_object(Bucket=bucket, Key=key)
+            except client.exceptions.NoSuchKey:
+                return None
+            return found["Body"].read(), found["ETag"]
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        return self.stat(path) is None and self._put(path, data, IfNoneMatch="*")
+
+    def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
+        current = self.read_versioned(path)
+        if (current[1] if current else None) != version:
+            return current is not None and current[0] == data
+        return self._put(path, data, **({"IfNoneMatch": "*"} if version is None else {"IfMatch": version}))
 
     def delete(self, *paths: str) -> None:
         for path, error in S3IO(client=_client()).delete_files(list(paths)):
@@ -58,13 +90,45 @@ class S3Storage(BeamStorage):
                 with _refusals_explained(path):
                     raise error
 
-    def _exists(self, path: str) -> bool:
-        return self.stat(path) is not None
-
-    def _write(self, path: str, data: bytes) -> None:
+    def delete_if(self, path: str, version: str) -> bool:
+        current = self.read_versioned(path)
+        if current is None or current[1] != version:
+            return False
         bucket, key = bucket_and_name(path)
         with _refusals_explained(path):
-            _client().client.put_object(Bucket=bucket, Key=key, Body=data)
+            try:
+                _client().client.delete_object(Bucket=bucket, Key=key, IfMatch=version)
+            except ClientError as error:
+                if _status(error) in (CONFLICT, CHANGED, MISSING):
+                    return False
+                raise
+        return True
+
+    def _put(self, path: str, data: bytes, **condition: str) -> bool:
+        """Write an object on condition; where that fails, whether it holds these bytes by now."""
+        bucket, key = bucket_and_name(path)
+        for attempt in range(TRIES):
+            with _refusals_explained(path):
+                try:
+                    _client().client.put_object(Bucket=bucket, Key=key, Body=data, **condition)
+                    return True
+                except ClientError as error:
+                    status = _status(error)
+                    if status == NOT_IMPLEMENTED and condition:
+                        return self._put(path, data)
+                    if status == CONFLICT and attempt + 1 < TRIES:
+                        continue
+                    if status in (CONFLICT, CHANGED) or error.response["Error"]["Code"] == "NoSuchKey":
+                        break
+                    raise
+        current = self.read_versioned(path)
+        return current is not None and current[0] == data
+
+
+def _part(path: str, client: Any, start: int, stop: int) -> bytes:
+    """The bytes [start, stop) of an object."""
+    with _refusals_explained(path):
+        return client.get_range(GetRequest(*bucket_and_name(path)), start, stop)
 
 
 def _listed(prefix: str) -> list[Entry]:
@@ -108,9 +172,7 @@ def _refusals_explained(path: str) -> Iterator[None]:
     except BotoCoreError as error:
         raise SentenceBeamError(f"{path}: {error}; see the AWS credentials, region and endpoint") from error
     except (S3ClientError, ClientError) as error:
-        answer = (
-            error.code if isinstance(error, S3ClientError) else error.response["ResponseMetadata"]["HTTPStatusCode"]
-        )
+        answer = error.code if isinstance(error, S3ClientError) else _status(error)
         if answer == 403:
             raise SentenceBeamError(
                 f"{path}: permission denied (403); the account needs Get, Put, List, Delete"
@@ -118,3 +180,7 @@ def _refusals_explained(path: str) -> Iterator[None]:
         if answer == MISSING and isinstance(error, ClientError):
             raise SentenceBeamError(f"{path}: there is no such bucket (404); create it or mend the path") from error
         raise
+
+
+def _status(error: ClientError) -> int:
+    return error.response["ResponseMetadata"]["HTTPStatusCode"]

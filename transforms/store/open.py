@@ -37,7 +37,10 @@ class Store:
         return self.manifest.space
 
     def dataset(self) -> "ds.Dataset":
-        """The snapshot's rows as a pyarrow dataset (columns: docs/store.md); an empty one without any shard."""
+        """The snapshot's rows as a pyarrow dataset (columns: docs/store.md); an empty one without any shard.
+
+        Of a remote store the first shard's footer is read at once, each shard when its rows are, and nothing is kept.
+        """
         import pyarrow.dataset as ds  # brings pandas along where it is installed: a third of a second
 
         paths = self.manifest.shard_paths
@@ -45,9 +48,11 @@ class Store:
             return ds.dataset(pa.table({"id": pa.array([], pa.string())}))
         if storage.is_local(self.root):
             return ds.dataset(paths, format="parquet")
-        kind = ds.ParquetFileFormat()
-        fragments = [kind.make_fragment(storage.storage_of(path).open(path)) for path in paths]
-        return ds.FileSystemDataset(fragments, fragments[0].physical_schema, kind)
+        from transforms.store.shard_files import shard_files
+
+        kind, files = ds.ParquetFileFormat(), shard_files(self.manifest)
+        schema = kind.make_fragment(paths[0], files).physical_schema
+        return ds.FileSystemDataset.from_paths(paths, schema, kind, files)
 
     def vectors(self, column: pa.ChunkedArray | pa.FixedSizeListArray) -> np.ndarray:
         """Vectors float32 [n, dim] of rows of the column `embedding`, whatever the precision."""

@@ -1,0 +1,82 @@
+"""A remote snapshot as a dataset: what is asked of the storage before the first row, and what stays in memory."""
+
+import gc
+import io
+import weakref
+from pathlib import Path
+from typing import BinaryIO, ClassVar
+
+import pytest
+from helpers.gcs import Gcs
+from helpers.snapshots import night, numbered
+
+from transforms import storage
+from transforms.storage.local import LocalStorage
+from transforms.store import open_store
+
+SHARDS = 40
+
+
+def forty_shards(root: str) -> None:
+    """A snapshot of so many shards, each of three rows."""
+    night(root, 0, *(numbered(3 * i, 3 * i + 3) for i in range(SHARDS)))
+
+
+class Reader(io.FileIO):
+    """A reader that is counted as long as it is there."""
+
+
+class Remote(LocalStorage):
+    """A folder that passes for a remote store, and knows what was asked of it."""
+
+    asked: ClassVar[list[str]] = []
+    readers: ClassVar["weakref.WeakSet[Reader]"] = weakref.WeakSet()
+
+    def open(self, path: str, entry: storage.Entry | None = None) -> BinaryIO:
+        self.asked.append(path)
+        assert entry is not None, "the size has to be asked for"
+        assert entry.size == Path(path).stat().st_size
+        reader = Reader(path)
+        self.readers.add(reader)
+        return reader  # type: ignore[return-value]
+
+    def stat(self, path: str) -> storage.Entry | None:
+        pytest.fail(f"a request for {path}, which the manifest knows")
+
+
+def test_a_remote_dataset_opens_what_is_read_and_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = str(tmp_path / "store")
+    forty_shards(root)
+    here = open_store(root).dataset().to_table()
+    store = open_store(root)
+    monkeypatch.setattr(storage, "storage_of", lambda path: Remote())
+    monkeypatch.setattr(storage, "is_local", lambda path: False)
+    Remote.asked.clear()
+
+    dataset = store.dataset()
+    assert Remote.asked == store.manifest.shard_paths[:1]
+    assert dataset.files == store.manifest.shard_paths
+    Remote.asked.clear()
+    assert next(dataset.get_fragments()).head(1).num_rows == 1
+    assert set(Remote.asked) == set(store.manifest.shard_paths[:1])
+
+    Remote.asked.clear()
+    assert dataset.to_table().sort_by("id").equals(here.sort_by("id"))
+    assert set(Remote.asked) == set(store.manifest.shard_paths)
+    assert len(Remote.asked) <= 2 * SHARDS  # footer, then rows
+    gc.collect()
+    assert not [reader for reader in Remote.readers if not reader.closed]
+    assert not len(Remote.readers)
+
+
+def test_a_dataset_on_gs_asks_for_what_is_read_alone(gs: str, gcs: Gcs) -> None:
+    forty_shards(gs)
+    with gcs.counted() as requests:
+        dataset = open_store(gs).dataset()
+    assert len(requests) == 2, requests  # the manifest and a footer
+    with gcs.counted() as requests:
+        assert next(dataset.get_fragments()).head(1).num_rows == 1
+    assert len(requests) <= 2, requests  # its footer, then its rows
+    with gcs.counted() as requests:
+        assert dataset.to_table().num_rows == 3 * SHARDS
+    assert len(requests) <= 2 * SHARDS

@@ -1,0 +1,55 @@
+"""The shards of a remote snapshot as files for Arrow, which opens one when it reads it and lets it go then.
+
+Sizes are the manifest's, so that no request asks for them.
+"""
+
+from typing import Any, NoReturn
+
+import pyarrow as pa
+from pyarrow import fs
+
+from transforms import storage
+from transforms.store.manifest import Manifest
+
+
+def shard_files(manifest: Manifest) -> fs.FileSystem:
+    """A filesystem with the shards of a snapshot, by their full paths; they can be read and nothing else."""
+    return fs.PyFileSystem(
+        _ShardFiles({storage.join(manifest.root, unit.path): unit.bytes for unit in manifest.units if unit.path})
+    )
+
+
+def _refuse(*_: Any, **__: Any) -> NoReturn:
+    raise NotImplementedError("the shards of a snapshot can be read, and nothing else")
+
+
+class _ShardFiles(fs.FileSystemHandler):
+    def __init__(self, sizes: dict[str, int]):
+        self._sizes = sizes
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ShardFiles) and other._sizes == self._sizes
+
+    def get_type_name(self) -> str:
+        return "shards"
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
+        return [
+            fs.FileInfo(path, fs.FileType.File, size=self._sizes[path])
+            if path in self._sizes
+            else fs.FileInfo(path, fs.FileType.NotFound)
+            for path in paths
+        ]
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        if path not in self._sizes:
+            raise FileNotFoundError(path)
+        entry = storage.Entry(path, self._sizes[path], checksum="", version="")
+        return pa.PythonFile(storage.storage_of(path).open(path, entry), mode="r")
+
+    open_input_stream = open_input_file
+    get_file_info_selector = create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = _refuse
+    delete_file = move = copy_file = open_output_stream = open_append_stream = _refuse
