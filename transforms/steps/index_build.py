@@ -57,7 +57,8 @@ PREFIX = "index"
 class IndexJob:
     """One index build: where, what, why, and the thresholds under which a row is sampled or held out.
 
-    `update` is given where an update of the last index was tried before, whose files nobody needs any more.
+    `times` counts the trainings up to this one, so that an index that is made again equals none before it. `update` is
+    given where an update of the last index was tried before, whose files nobody needs any more.
     """
 
     root: str
@@ -67,6 +68,7 @@ class IndexJob:
     request: IndexRequest
     metric: str
     why: str
+    times: int = 1
     update: IndexUpdateJob | None = None
 
     @property
@@ -123,16 +125,24 @@ class BuildWork:
 
 
 def begin(
-    job: IndexUpdateJob, shards: list[ShardRows], request: IndexRequest, why: str, *, unit: bool, after: bool
+    job: IndexUpdateJob,
+    shards: list[ShardRows],
+    request: IndexRequest,
+    last: dict[str, Any] | None,
+    why: str,
+    *,
+    unit: bool,
+    after: bool,
 ) -> list[TrainingGroup]:
     """The groups of a build: shards in their order, cut into segments of even size.
 
-    `why` says in one line why an index that exists is not updated, `unit` that all rows are of length 1, `after` that
-    an update was tried first.
+    `why` says in one line why the `last` index is not updated, where there is one, `unit` that all rows are of length
+    1, `after` that an update was tried first.
     """
     rows = sum(n for _, n, _ in shards)
     plan = choose_index(rows, job.dim, request.index, metric=scored_by(job.metric), unit=unit)
-    found = IndexJob(job.root, job.run, plan, rows, request, job.metric, why, job if after else None)
+    times = 1 + last.get("trained", {}).get("times", 1) if last else 1
+    found = IndexJob(job.root, job.run, plan, rows, request, job.metric, why, times, job if after else None)
     cut = packed(shards, lambda shard: shard[1], most_rows(plan, rows, request.merge))
     groups = [
         ShardGroup(number, tuple(path for path, _, _ in part), tuple(sha256 for _, _, sha256 in part))
@@ -270,7 +280,7 @@ def index_entry(job: IndexJob, trained: Trained, built: list[Segment]) -> dict[s
         "trained": {
             "path": trained.path,
             "sha256": trained.sha256,
-            "run": job.run,
+            "times": job.times,
             "rows": trained.rows,
             "corpus": job.rows,
             "held_out_below": f"{job.held_out_below:x}",

@@ -144,7 +144,8 @@ def retrain(job: IndexUpdateJob, why: str) -> list[TrainingGroup]:
     """The groups of an index to be trained and built instead of the update."""
     update = job.update()
     shards = [(path, rows, sha256) for path, rows, sha256 in update.shards]
-    return index_build.begin(job, shards, IndexRequest(**update.request), why, unit=update.unit, after=True)
+    request, last = IndexRequest(**update.request), update.current
+    return index_build.begin(job, shards, request, last, why, unit=update.unit, after=True)
 
 
 def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[dict[str, Any], str | None]:

@@ -49,7 +49,8 @@ def _work(
     job = IndexUpdateJob(run.root, run.id, space.dim, metric)
     why = why_retrain(run, before, request, sum(rows for _, rows, _ in shards))
     if why is not None or before is None:
-        yield from index_build.begin(job, shards, request, why or "", unit=unit, after=False)
+        last = before.data["index"] if before else None
+        yield from index_build.begin(job, shards, request, last, why or "", unit=unit, after=False)
         return
     update = _update(before, shards, request, merge, unit)
     yield from ((job, *read) for read in index_update.begin(job, update))
