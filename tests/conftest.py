@@ -11,6 +11,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 import numpy as np
 import pytest
+from helpers import s3 as s3_server
 from helpers.cached_beam import cached_beam
 from helpers.gcs import BUCKET, SERVER, Gcs, running
 from hypothesis import settings
@@ -56,3 +57,17 @@ def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gcs]:
 def gs(gcs: Gcs) -> str:
     """A folder of the service's bucket that no other test uses."""
     return f"gs://{BUCKET}/{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="session")
+def _s3_service() -> Iterator[str]:
+    pytest.importorskip("boto3", reason="the extra aws is not installed")
+    pytest.importorskip("moto", reason="moto is not installed")
+    with s3_server.running() as address:
+        yield address
+
+
+@pytest.fixture
+def s3(_s3_service: str) -> str:
+    """A folder of a bucket of an S3 service, of the session's own, that no other test uses."""
+    return f"s3://{s3_server.BUCKET}/{uuid.uuid4().hex[:12]}"

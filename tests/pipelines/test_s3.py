@@ -1,34 +1,21 @@
 """Stores and inputs on s3://, through Beam's filesystem, against a real server."""
 
 import json
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import s3
 from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_lines, write_parquet
 
 from transforms import storage
 from transforms.store import lease, open_store
 
-pytest.importorskip("boto3", reason="the extra aws is not installed")
-pytest.importorskip("moto", reason="moto is not installed")
-
-
-@pytest.fixture(scope="session")
-def service() -> Iterator[str]:
-    """The service; gives its address."""
-    with s3.running() as address:
-        yield address
-
 
 @pytest.fixture
-def bucket(service: str) -> str:
+def bucket(s3: str) -> str:
     """A folder of the service's bucket that no other test uses."""
-    return f"s3://{s3.BUCKET}/{uuid.uuid4().hex[:12]}"
+    return s3
 
 
 def test_storage_writes_lists_and_removes(bucket: str) -> None:
