@@ -62,6 +62,13 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
         help="rows by which the store may shrink before the run fails; 1 allows all (default: 0.5)",
     )
     out.add_argument(
+        "--check-carried",
+        type=options.fraction,
+        metavar="FRACTION",
+        help="shards carried over that are read again, other ones in each run, where listings of the storage have no "
+        "checksums (default: 0.01)",
+    )
+    out.add_argument(
         "--max-drift",
         type=options.distance,
         metavar="X",

@@ -22,6 +22,7 @@ from transforms.corpus.spans import estimated_tokens
 from transforms.steps import content
 from transforms.steps.job import EmbedJob
 from transforms.steps.plan_files import FilePlanner, checked_plan, list_files
+from transforms.store.carried import CarriedShards
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile
 from transforms.store.precision import vector_bytes
@@ -111,7 +112,7 @@ def predict(args: argparse.Namespace, beam_options: PipelineOptions) -> Predicti
     root = storage.absolute(args.store)
     resolved = resolve(args, read_manifest(root), new_run(), engines.in_process(beam_options))
     job, planned = resolved.job, plan_files(resolved.job)
-    same = content.unchanged(planned, job) if job.by_content else None
+    same = content.unchanged(planned, job, CarriedShards(root))[0] if job.by_content else None
     if job.by_content and same is None:
         planned = content.to_read(planned, job)
     spans = [span for item in planned for span in item.spans] if same is None else []

@@ -56,6 +56,7 @@ DEFAULTS: dict[str, Any] = {
 GATES: dict[str, Any] = {
     "max_rejects": 0.01,
     "max_deletes": 0.5,
+    "check_carried": 0.01,
     "price_per_hour": None,
     "deterministic": False,
     "query_prompt": None,
@@ -123,6 +124,8 @@ def resolve(args: argparse.Namespace, previous: Manifest | None, run_id: str, lo
         previous_digest=previous.digest if previous else None,
         max_rejects=chosen["max_rejects"],
         max_deletes=chosen["max_deletes"],
+        check_from=previous.data.get("check_from", 0) if previous else 0,
+        check_carried=chosen["check_carried"],
         previous_rows=previous.data["rows"]["written"] if previous and args.limit is None else 0,
         price_per_hour=chosen["price_per_hour"],
         generation=_generation(args, previous),

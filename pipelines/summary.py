@@ -24,6 +24,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
         f"truncated   {n['truncated_rows']:,} rows lost {n['lost']:,} tokens (limit {resolved.space.max_tokens})",
     ]
     lines += [f"changes     {changes_line(result.changes)}"] if result.previous and result.changes else []
+    lines += [f"checked     {checked_line(result.checked)}"] if result.checked and result.checked["shards"] else []
     lines += [f"{what:<11} {text}" for what, text in [*_reembedded(resolved), *_rare(result)]]
     lines += index_lines(result.index, resolved.previous.data["index"] if resolved.previous else None)
     lines += [f"store       {root} (snapshot {result.run})"]
@@ -37,6 +38,15 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
 def changes_line(changes: dict[str, int]) -> str:
     """The numbers of rows added, changed and deleted since the snapshot before."""
     return f"{changes['added']:,} rows added, {changes['changed']:,} changed, {changes['deleted']:,} deleted"
+
+
+def checked_line(checked: dict[str, int]) -> str:
+    """The number of carried shards that were found as they were written, and how that was seen."""
+    good = checked["shards"] - checked["damaged"]
+    return (
+        f"{good:,} of {checked['shards']:,} carried shards are sound: {checked['compared']:,} by the checksum of a "
+        f"listing, {checked['read']:,} by reading them ({checked['bytes'] / 1e6:,.1f} MB), the rest by size"
+    )
 
 
 def money_line(run: RunSummary) -> str:

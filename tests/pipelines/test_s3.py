@@ -133,3 +133,23 @@ def test_a_second_writer_ends_with_one_line(run: Run, model: Path, bucket: str) 
     lease.acquire(f"{bucket}/store", lease.Lease.of_this_process("run1", "FnApiRunner", "job", True))
     embed = ("embed", "--input", f"{bucket}/in/*", "--store", f"{bucket}/store", "--model", model)
     run(*embed).failed(1, f"{bucket}/store is being written by run run1")
+
+
+def test_a_carried_shard_that_changed_is_found_by_its_etag_and_made_again(
+    run: Run, model: Path, inputs: Path, bucket: str
+) -> None:
+    write_lines(inputs / "a.txt", sentences(20))
+    how = ("--input", inputs / "*", "--store", bucket, "--model", model, "--check-carried", 0)
+    run("embed", *how).ok()
+    (unit,) = open_store(bucket).manifest.units
+    path = f"{bucket}/{unit.path}"
+    whole = storage.read_bytes(path)
+    assert unit.checksum == storage.storage_of(path).stat(path).checksum != ""
+    assert (
+        "1 of 1 carried shards are sound: 1 by the checksum of a listing, 0 by reading" in run("embed", *how).ok().out
+    )
+    storage.overwrite(path, whole[:-1] + b"x")
+    out = run("embed", *how).ok().out
+    assert "20 embedded" in out
+    assert f"damaged     {unit.path}" in out
+    assert storage.read_bytes(path) == whole

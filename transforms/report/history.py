@@ -23,7 +23,8 @@ class RunSummary:
     snapshot, as are `rejected` and `truncated` ones; `embedded`, `reused`, `duplicates` and `carried` say how they came
     by their vectors, `added`, `changed` and `deleted` are against the snapshot before. `tokens` went through the model,
     `tokens_per_second` of them in this run itself (one that broke off before it may have left some), `spared` were
-    those of rows that had their vectors already. `damaged` are old shards that could not be reused.
+    those of rows that had their vectors already. `damaged` are old shards that could not be reused or carried over,
+    `checked` those carried whose bytes or checksum were compared.
     `spent` and `saved` are in the currency of `price_per_hour`.
     """
 
@@ -47,6 +48,7 @@ class RunSummary:
     deleted: int | None = None
     duplicate_ids: int | None = None
     damaged: int | None = None
+    checked: int | None = None
     truncated: int | None = None
     tokens: int | None = None
     spared: int | None = None
@@ -79,6 +81,7 @@ class RunSummary:
                 "rows": ledger["written"],
                 "duplicate_ids": result.duplicate_ids,
                 "damaged": len(result.damaged),
+                "checked": result.checked["compared"] + result.checked["read"] if result.checked else None,
                 "truncated": result.truncated,
                 "tokens": ledger["real"],
                 "spared": result.spared,

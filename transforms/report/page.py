@@ -92,6 +92,8 @@ def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
         tiles.append(
             ("spent", _money(summary.spent), "" if summary.saved is None else f"{_money(summary.saved)} saved")
         )
+    if summary.checked:
+        tiles.append(("checked", _count(summary.checked), "carried shards"))
     if summary.damaged:
         tiles.append(("damaged", _count(summary.damaged), "old shards, embedded again"))
     return tiles

@@ -18,12 +18,12 @@ from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.steps.footers import check_types, read_footers
 from transforms.steps.job import EmbedJob
+from transforms.store.carried import CarriedShards, Checked
 from transforms.store.carry import content_of
 from transforms.store.commit import check_deletes, last_snapshot
 from transforms.store.manifest import Manifest
 from transforms.store.plan import PlannedFile, rows_at_most, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
-from transforms.store.units import ShardsPresent
 
 READ_TOKENS = 16_000_000  # in one element at most, so that blocks become large
 READS_WANTED = 64
@@ -51,12 +51,14 @@ class ToRead:
 
 def begin(planned: list[PlannedFile], job: EmbedJob) -> Iterator[UnitRecord | PlannedFile | ToCount]:
     """All units of the last snapshot where the corpus is unchanged; else the files and what to count in them."""
-    last = unchanged(planned, job)
+    shards = CarriedShards(job.root, job.run.check_from, job.run.check_carried)
+    last, checked = unchanged(planned, job, shards)
     if last is not None:
-        write_plan(job.root, job.run.id, [replace(item, spans=()) for item in planned], last.buckets)
-        yield from (carried(unit) for unit in last.units)
+        files = [replace(item, spans=()) for item in planned]
+        write_plan(job.root, job.run.id, with_checked(files, checked), last.buckets)
+        yield from (carried(shards.current(unit)) for unit in last.units)
         return
-    planned = to_read(planned, job)
+    planned = with_checked(to_read(planned, job), checked)
     tokens = sum(span.tokens for item in planned for span in item.spans)
     exact = job.buckets is None or tokens > COUNT_AGAIN * job.buckets.chosen_tokens
     for item in planned:
@@ -83,19 +85,28 @@ def to_read(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     return planned
 
 
-def unchanged(planned: list[PlannedFile], job: EmbedJob) -> Manifest | None:
-    """The last snapshot, where its input was the same (but for names, if these show nowhere) and all shards exist."""
+def with_checked(files: list[PlannedFile], checked: Checked) -> list[PlannedFile]:
+    """The files, with what was found out about the shards of all of them; the first one bears it."""
+    return [replace(files[0], checked=checked), *files[1:]] if files else files
+
+
+def unchanged(planned: list[PlannedFile], job: EmbedJob, shards: CarriedShards) -> tuple[Manifest | None, Checked]:
+    """The last snapshot, where its input was the same (but for names, if these show nowhere) and all shards are sound.
+
+    And what came of looking at the shards.
+    """
     manifest = last_snapshot(job.run) if job.carry else None
     if manifest is None:
-        return None
+        return None, Checked()
     # Without ids of their own rows are named after files, and rejected rows are.
     named = job.columns.id is None or manifest.data["rows"]["rejected"] > 0
     before = [(f["path"], content_of(f["path"], f["format"], f["size"], f["checksum"])) for f in manifest.files]
     files = [item.file for item in planned]
     now = [(f.relative, content_of(f.relative, f.format, f.size, f.checksum)) for f in files]
     if Counter(file if named else file[1] for file in before) != Counter(file if named else file[1] for file in now):
-        return None
-    return manifest if all(map(ShardsPresent(job.root), manifest.units)) else None
+        return None, Checked()
+    checked = shards.check(manifest.units)
+    return (None if checked.damaged else manifest), checked
 
 
 def count_rows(item: ToCount, job: EmbedJob) -> Span | Problem:

@@ -28,6 +28,7 @@ def run_like(manifest: Manifest, run_id: str) -> Run:
         generation=data.get("generation", 0),
         canary=data.get("canary"),
         ranges=data.get("ranges"),
+        check_from=data.get("check_from", 0),
         price_per_hour=data["options"].get("price_per_hour"),
         max_rejects=1.0,  # these rows passed the gate in the run that embedded them
         leased=True,

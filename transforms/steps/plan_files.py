@@ -12,13 +12,13 @@ from transforms.steps import content
 from transforms.steps.content import ToCount
 from transforms.steps.footers import check_types, read_footer
 from transforms.steps.job import EmbedJob
+from transforms.store.carried import CarriedShards
 from transforms.store.carry import carry_renamed, of_files_read
-from transforms.store.commit import check_deletes, last_snapshot
+from transforms.store.commit import Run, check_deletes, last_snapshot
 from transforms.store.manifest import Manifest
 from transforms.store.plan import PlannedFile, file_of, rows_at_most, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.shards import open_shard
-from transforms.store.units import ShardsPresent
 
 SPANS_PER_ELEMENT = 8
 ELEMENTS_WANTED = 64
@@ -38,21 +38,20 @@ class FilePlanner:
 
     def __init__(self, job: EmbedJob):
         self._job = job
-        self._exists = ShardsPresent(self._job.root)
+        self._shards = carried_shards(job.run)
         self._known: dict[str, tuple[dict[str, Any], list[UnitRecord]]] | None = None
 
     def plan(self, file: InputFile) -> PlannedFile:
         """The file's units to carry over, or its spans. Raises OptionError where it cannot be read."""
-        checked, units = self._unchanged(file)
-        if units is not None:
-            return PlannedFile(checked, carried=tuple(units))
-        return read_footer(PlannedFile(checked), self._job)
+        same, units = self._unchanged(file)
+        checked = self._shards.check(units or [])
+        if units is None or checked.damaged:  # whose rows are read again; the file's other units are found finished
+            return read_footer(PlannedFile(same, checked=checked), self._job)
+        return PlannedFile(same, carried=tuple(map(self._shards.current, units)), checked=checked)
 
     def _unchanged(self, file: InputFile) -> tuple[InputFile, list[UnitRecord] | None]:
         """The file with its checksum, and the last snapshot's units of it where the bytes are the same."""
         old, units = self._last_snapshot().get(file.relative, ({}, []))
-        if not all(map(self._exists, units)):
-            old = {}  # a shard is gone: its rows are read again, the other units are found finished
         if old and old["version"] == file.version:
             return replace(file, checksum=old["checksum"]), units
         file = replace(file, checksum=checksum_of(file))
@@ -80,8 +79,14 @@ def units_by_file(manifest: Manifest) -> dict[str, tuple[dict[str, Any], list[Un
     """Input files of a snapshot with their units, by relative path; buckets are of no file."""
     files: dict[str, tuple[dict[str, Any], list[UnitRecord]]] = {f["path"]: (f, []) for f in manifest.files}
     for unit in manifest.units if manifest.buckets is None else ():
-        files[unit.file][1].append(unit)
+        if unit.file in files:
+            files[unit.file][1].append(unit)
     return files
+
+
+def carried_shards(run: Run) -> CarriedShards:
+    """The shards that a run may carry over."""
+    return CarriedShards(run.root, run.check_from, run.check_carried)
 
 
 def begin_by_content(found: list[Any], job: EmbedJob) -> list[UnitRecord | PlannedFile | ToCount | Problem]:
@@ -149,7 +154,7 @@ def with_renamed(files: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     manifest = last_snapshot(job.run) if any(item.spans for item in files) else None
     if manifest is None:
         return files
-    files = carry_renamed(files, manifest, ShardsPresent(job.root))
+    files = carry_renamed(files, manifest, carried_shards(job.run))
     while moving := of_files_read(files):
         paths = {item.file.path for item in moving}
         files = [read_footer(item, job) if item.file.path in paths else item for item in files]
@@ -164,16 +169,20 @@ def with_earlier(named: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     manifest = last_snapshot(job.run)
     if manifest is None:
         return named
-    earlier, is_present, kept_types = units_by_file(manifest), ShardsPresent(job.root), _kept_types(manifest, job)
+    earlier, shards, kept_types = units_by_file(manifest), carried_shards(job.run), _kept_types(manifest, job)
     for item in named:
         _check_same_content(item.file, earlier.pop(item.file.relative, ({}, []))[0])
     for entry, units in earlier.values():
-        gone = next((unit.path for unit in units if not is_present(unit)), None)
+        gone = next(iter(shards.check(units).damaged), None)
         if gone is not None:
             raise SentenceBeamError(
-                f"{storage.join(job.root, gone)} is missing; name {entry['source']} with --input too, to embed it again"
+                f"{storage.join(job.root, gone)} is missing or was changed; name {entry['source']} with --input "
+                "too, to embed it again"
             )
-    kept = [PlannedFile(file_of(entry), carried=tuple(units), kept=kept_types) for entry, units in earlier.values()]
+    kept = [
+        PlannedFile(file_of(entry), (), tuple(map(shards.current, units)), kept_types, shards.check(units))
+        for entry, units in earlier.values()
+    ]
     return sorted([*named, *kept], key=lambda item: item.file.relative)
 
 

@@ -1,10 +1,10 @@
 """Files that another name was given: their units are carried over from the last snapshot, under the new name."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from transforms.corpus import InputFile
 from transforms.corpus.files import compression_of
+from transforms.store.carried import CarriedShards
 from transforms.store.manifest import Manifest
 from transforms.store.plan import PlannedFile
 from transforms.store.records import UnitRecord
@@ -12,22 +12,20 @@ from transforms.store.records import UnitRecord
 Units = list[UnitRecord]
 
 
-def carry_renamed(
-    planned: list[PlannedFile], manifest: Manifest, is_present: Callable[[UnitRecord], bool]
-) -> list[PlannedFile]:
+def carry_renamed(planned: list[PlannedFile], manifest: Manifest, shards: CarriedShards) -> list[PlannedFile]:
     """The plan, with the units of renamed files carried over.
 
     Only for rows whose ids are not made from their file's name. The units of a file go to one file: a copy of it is
-    read, since no two units may share a shard. `is_present` says whether the files of a unit are in the store.
+    read, since no two units may share a shard.
     """
     taken = {item.file.relative for item in planned if item.carried}
     free: dict[tuple[object, ...], list[Units]] = {}
     units = _by_file(manifest)
     for file in manifest.files:
         known = units.get(file["path"], [])
-        if known and file["path"] not in taken and all(map(is_present, known)):
+        if known and file["path"] not in taken and all(map(shards, known)):
             free.setdefault(content_of(file["path"], file["format"], file["size"], file["checksum"]), []).append(known)
-    return [_renamed(item, free) if item.spans else item for item in planned]
+    return [_renamed(item, free, shards) if item.spans else item for item in planned]
 
 
 def _by_file(manifest: Manifest) -> dict[str, Units]:
@@ -42,12 +40,14 @@ def content_of(path: str, file_format: str, size: int, checksum: str) -> tuple[o
     return file_format, compression_of(path, file_format), size, checksum
 
 
-def _renamed(item: PlannedFile, free: dict[tuple[object, ...], list[Units]]) -> PlannedFile:
+def _renamed(item: PlannedFile, free: dict[tuple[object, ...], list[Units]], shards: CarriedShards) -> PlannedFile:
     file = item.file
     known = free.get(content_of(file.relative, file.format, file.size, file.checksum))
     if not known:
         return item
-    return replace(item, spans=(), carried=tuple(_under(file, unit) for unit in known.pop(0)))
+    units = known.pop(0)
+    carried = tuple(_under(file, shards.current(unit)) for unit in units)
+    return replace(item, spans=(), carried=carried, checked=item.checked.merge(shards.check(units)))
 
 
 def _under(file: InputFile, unit: UnitRecord) -> UnitRecord:

@@ -11,6 +11,7 @@ from transforms.errors import DataGateError, LedgerError, SentenceBeamError, fir
 from transforms.space import Space
 from transforms.store import calibrations, layout, lease
 from transforms.store.canary import CanaryFile
+from transforms.store.carried import ROUND, step
 from transforms.store.changes import Changes
 from transforms.store.ledger import Ledger, check_buckets, check_plan
 from transforms.store.manifest import (
@@ -38,7 +39,8 @@ class Run:
     it replaces, `previous_digest` and `version` are that manifest's (None: the store is new); `generation` counts how
     often the whole store was embedded again; `canary` is the last manifest's entry, `ranges` what the manifest says of
     them, if known. `previous_rows` are the last snapshot's, of which the fraction `max_deletes` may go. `leased` says
-    that the run took the store's lease, and so must still have it in the end.
+    that the run took the store's lease, and so must still have it in the end. Of the shards that are carried over, the
+    fraction `check_carried` is read again, from the place `check_from` on.
     """
 
     root: str
@@ -62,6 +64,8 @@ class Run:
     leased: bool = False
     earlier_globs: tuple[str, ...] = ()
     previous_digest: str | None = None
+    check_from: int = 0
+    check_carried: float = 0.0
 
     @property
     def canary_file(self) -> CanaryFile:
@@ -215,6 +219,7 @@ def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: dict[str, Any
         "calibration": calibrations.entry(run.space["calibration"]),
         "input": {"globs": list(dict.fromkeys((*run.earlier_globs, *run.globs))), "files": []},
         "canary": run.canary_file.entry(),
+        "check_from": (run.check_from + step(run.check_carried)) % ROUND,
         "options": run.options,
         "versions": run.versions,
         "started": run.started,
@@ -254,11 +259,13 @@ def finish(
 
 
 def _committed(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], message: str) -> Result:
-    _, units, ledger = settled
+    plan, units, ledger = settled
+    checked = plan.checked
     return replace(
         _ended(run, COMMITTED, message),
         ledger=asdict(ledger),
-        damaged=sorted({path for unit in units for path in unit.damaged}),
+        damaged=sorted({*checked.damaged, *(path for unit in units for path in unit.damaged)}),
+        checked={**asdict(checked), "damaged": len(checked.damaged)},
         truncated=sum(unit.truncated for unit in units),
         spared=max(sum(unit.tokens - unit.lost for unit in units) - ledger.real, 0),
         tokens=sum(unit.real for unit in units if unit.run == run.id),

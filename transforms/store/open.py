@@ -39,6 +39,8 @@ class Store:
     def dataset(self) -> "ds.Dataset":
         """The snapshot's rows as a pyarrow dataset (columns: docs/store.md); an empty one without any shard.
 
+        What is read is compared with the checksum of its page; pyarrow raises OSError where it differs.
+
         Of a remote store the first shard's footer is read at once, each shard when its rows are, and nothing is kept.
         """
         import pyarrow.dataset as ds  # brings pandas along where it is installed: a third of a second
@@ -46,11 +48,13 @@ class Store:
         paths = self.manifest.shard_paths
         if not paths:
             return ds.dataset(pa.table({"id": pa.array([], pa.string())}))
+        checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+        kind = ds.ParquetFileFormat(default_fragment_scan_options=checked)
         if storage.is_local(self.root):
-            return ds.dataset(paths, format="parquet")
+            return ds.dataset(paths, format=kind)
         from transforms.store.shard_files import shard_files
 
-        kind, files = ds.ParquetFileFormat(), shard_files(self.manifest)
+        files = shard_files(self.manifest)
         schema = kind.make_fragment(paths[0], files).physical_schema
         return ds.FileSystemDataset.from_paths(paths, schema, kind, files)
 

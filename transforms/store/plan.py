@@ -13,6 +13,7 @@ from transforms.corpus import InputFile, Span
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.files import compression_of
 from transforms.store import layout
+from transforms.store.carried import NOTHING, Checked
 from transforms.store.ledger import PLAN_FIELDS, PlannedSpan, span_name
 from transforms.store.records import UnitRecord
 
@@ -32,20 +33,22 @@ SCHEMA = pa.schema(
         ("carried", pa.bool_()),
     ]
 )
-BUCKETS = b"buckets"  # in the file's metadata
+BUCKETS, CHECKED = b"buckets", b"checked"  # in the file's metadata
 
 
 @dataclass(frozen=True)
 class PlannedFile:
     """An input file and what a run does with it: spans to embed, or units of the last snapshot to carry over.
 
-    `kept` is the type of each kept column, None for a file that was not opened, since it has not changed.
+    `kept` is the type of each kept column, None for a file that was not opened, since it has not changed. `checked` is
+    what came of looking at the shards that might be carried over.
     """
 
     file: InputFile
     spans: tuple[Span, ...] = ()
     carried: tuple[UnitRecord, ...] = ()
     kept: tuple[tuple[str, str], ...] | None = None
+    checked: Checked = NOTHING
 
     @property
     def planned(self) -> list[tuple[PlannedSpan, int]]:
@@ -89,6 +92,7 @@ class RecordedPlan:
     spans: list[PlannedSpan]
     tokens: int
     buckets: Buckets | None = None
+    checked: Checked = NOTHING
 
     @property
     def rows(self) -> int | None:
@@ -99,8 +103,11 @@ class RecordedPlan:
 
 def write_plan(root: str, run: str, files: Iterable[PlannedFile], buckets: Buckets | None = None) -> None:
     """Record a run's plan in its folder; `buckets` where these are the units."""
-    schema = SCHEMA.with_metadata({BUCKETS: json.dumps(asdict(buckets))} if buckets else None)
-    table = pa.Table.from_pylist([row for file in files for row in _table_rows(file)], schema=schema)
+    listed = list(files)
+    metadata = {CHECKED: json.dumps(asdict(Checked.sum(file.checked for file in listed)))}
+    metadata |= {BUCKETS: json.dumps(asdict(buckets))} if buckets else {}
+    rows = [row for file in listed for row in _table_rows(file)]
+    table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(metadata))
     path = storage.join(root, layout.plan(run))
     storage.storage_of(path).put_if_absent(path, parquet_bytes(table))
 
@@ -129,5 +136,7 @@ def read_plan(root: str, run: str) -> RecordedPlan:
         if row["name"] is not None:
             spans.append(PlannedSpan(**{name: row[name] for name in PLAN_FIELDS}))
             tokens += row["tokens"]
-    buckets = (table.schema.metadata or {}).get(BUCKETS)
-    return RecordedPlan(list(files.values()), spans, tokens, Buckets(**json.loads(buckets)) if buckets else None)
+    metadata = table.schema.metadata or {}
+    buckets = Buckets(**json.loads(metadata[BUCKETS])) if BUCKETS in metadata else None
+    checked = Checked(**json.loads(metadata.get(CHECKED, b"{}")))
+    return RecordedPlan(list(files.values()), spans, tokens, buckets, checked)

@@ -22,6 +22,7 @@ class Result:
     `changes` are rows added, changed and deleted since that snapshot (None: not known), `truncated` are rows of this
     one that were cut off, carried ones included, `spared` are tokens of its rows that had their vectors already.
     `tokens` went through the model in this run; those in the ledger may include the work of an interrupted run.
+    `checked` counts the carried shards that were looked at, compared and read, the bytes read, and the damaged ones.
     `pooled` is the id of the pooled vectors' space.
     """
 
@@ -44,6 +45,7 @@ class Result:
     tokens: int = 0
     pooled: str = ""
     price_per_hour: float | None = None
+    checked: dict[str, int] | None = None
 
 
 def record_result(root: str, result: Result) -> None:

@@ -5,7 +5,6 @@ import json
 import os
 import socket
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 
 import pyarrow as pa
 
@@ -16,21 +15,6 @@ from transforms.space import Space
 from transforms.store import layout, shards
 from transforms.store.precision import Coding, Ranges
 from transforms.store.records import UnitRecord
-
-
-class ShardsPresent:
-    """Whether a unit's shard is in the store, by its size; the store is listed once, at the first question."""
-
-    def __init__(self, root: str):
-        self._root = root
-
-    @cached_property
-    def _sizes(self) -> dict[str, int]:
-        folder = storage.join(self._root, layout.EMBEDDINGS)
-        return {entry.path: entry.size for entry in storage.storage_of(folder).below(folder)}
-
-    def __call__(self, unit: UnitRecord) -> bool:
-        return unit.path is None or self._sizes.get(storage.join(self._root, unit.path)) == unit.bytes
 
 
 @dataclass(frozen=True)

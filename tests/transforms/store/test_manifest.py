@@ -191,3 +191,14 @@ def test_rejected_rows_are_verified_also_where_a_unit_has_no_other(root: Path, s
     path.unlink()
     (fault,) = faults_of(root)
     assert "is missing" in fault
+
+
+def test_a_dataset_checks_the_pages_that_it_reads(root: Path) -> None:
+    (path, *_) = (Path(path) for path in open_store(str(root)).manifest.shard_paths)
+    assert open_store(str(root)).dataset().to_table(columns=["embedding"]).num_rows == 9
+    whole = path.read_bytes()
+    vectors = open_store(str(root)).dataset().to_table(columns=["embedding"])["embedding"].combine_chunks().flatten()
+    place = whole.index(vectors.to_numpy()[:4].tobytes())
+    path.write_bytes(whole[:place] + b"\x00\x01" + whole[place + 2 :])
+    with pytest.raises(OSError, match=r"(?i)crc|checksum"):
+        open_store(str(root)).dataset().to_table(columns=["embedding"])

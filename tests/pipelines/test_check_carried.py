@@ -1,0 +1,88 @@
+"""Shards that a run carries over: damaged ones are found by the run itself, named, and made again."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.commands import Run
+from helpers.corpora import check_ledger, manifest_of, sentences, write_lines
+
+from transforms.store import open_store
+
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
+
+
+def flip(path: Path) -> None:
+    """Change one bit in the middle of a file, which keeps its size."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {"changed": flip, "missing": Path.unlink}
+
+
+def result_of(store: Path) -> dict[str, Any]:
+    """How the last committed run ended."""
+    return json.loads((store / "runs" / open_store(str(store)).manifest.run / "result.json").read_bytes())
+
+
+@pytest.fixture
+def glob(inputs: Path) -> Path:
+    """Three files of ten rows each."""
+    for place, name in enumerate("abc"):
+        write_lines(inputs / f"{name}.txt", sentences(10, 10 * place))
+    return inputs / "*"
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_a_damaged_shard_of_an_unchanged_file_is_made_again(
+    run: Run, embed: Run, glob: Path, store: Path, partition: str, damage: str
+) -> None:
+    embed(glob, "--unit-tokens", 200).ok()
+    before = manifest_of(store)
+    assert before is not None
+    path = store / before["shards"][0]["path"]
+    whole = path.read_bytes()
+    DAMAGE[damage](path)
+    out = embed(glob, "--check-carried", 1).ok().out
+    assert f"damaged     {path.relative_to(store)}: missing or changed" in out
+    assert path.read_bytes() == whole
+    after = check_ledger(store, 30, embedded=before["shards"][0]["rows"])
+    assert [unit["sha256"] for unit in after["shards"]] == [unit["sha256"] for unit in before["shards"]]
+    found = result_of(store)
+    assert found["damaged"] == [before["shards"][0]["path"]]
+    assert (found["checked"]["shards"], found["checked"]["damaged"]) == (len(before["shards"]), 1)
+    assert "checked" in json.loads((store / "report.json").read_text())["nights"][-1]
+    run("verify", "--store", store).ok()
+    out = embed(glob).ok().out  # the fraction is remembered
+    n = len(before["shards"])
+    assert f"{n} of {n} carried shards are sound: 0 by the checksum of a listing, {n} by reading them" in out
+
+
+def test_every_shard_is_read_in_as_many_runs_as_the_fraction_says(embed: Run, inputs: Path, store: Path) -> None:
+    for place in range(12):
+        write_lines(inputs / f"{place}.txt", sentences(1, place))
+    embed(inputs / "*", "--check-carried", 0.25).ok()
+    read = 0
+    for night in range(1, 5):
+        assert manifest_of(store)["check_from"] == night % 4 << 30
+        embed(inputs / "*").ok()
+        read += result_of(store)["checked"]["read"]
+    assert read == 12
+
+
+def test_of_a_file_that_is_not_named_a_damaged_shard_ends_the_run(embed: Run, glob: Path, store: Path) -> None:
+    embed(glob).ok()
+    before = (store / "manifest.json").read_bytes()
+    for unit in manifest_of(store)["shards"]:
+        if unit["file"] == "a.txt":
+            flip(store / unit["path"])
+    again = write_lines(glob.parent / "d.txt", sentences(3, 50))
+    embed(again, "--append", "--check-carried", 1).failed(1, "was changed", glob.parent / "a.txt", "--input")
+    assert (store / "manifest.json").read_bytes() == before
+    embed([again, glob.parent / "a.txt"], "--append", "--check-carried", 1).ok()
+    check_ledger(store, 33)
