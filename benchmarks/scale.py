@@ -45,12 +45,14 @@ def write_inputs(folder: Path, files: int, groups: int, rows: int) -> None:
 def resolved(where: Path, unit_tokens: int) -> Any:
     """The job of a night, as `embed` resolves it."""
     from pipelines.embed_options import parser
-    from pipelines.resolve import resolve
+    from transforms.steps.options import EmbedOptions
+    from transforms.steps.resolve import resolve
     from transforms.store.manifest import read_manifest
     from transforms.store.run_ids import new_run
 
     argv = ["--input", f"{where}/in/*.parquet", "--store", f"{where}/store", "--unit-tokens", str(unit_tokens)]
-    return resolve(parser().parse_args(argv), read_manifest(f"{where}/store"), new_run(), local=True)
+    options = EmbedOptions(**vars(parser().parse_args(argv)))
+    return resolve(options, read_manifest(f"{where}/store"), new_run(), local=True)
 
 
 def made_up(spans: list[Any], root: str) -> Iterator[Any]:

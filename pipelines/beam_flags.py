@@ -26,13 +26,23 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argpars
     _, unknown = beam_parser().parse_known_args(rest)
     if unknown:
         raise OptionError(_unknown(parser, unknown[0]))
-    options = PipelineOptions([*rest, *after])
+    return args, pipeline_options(rest, after, getattr(args, "accelerator", None))
+
+
+def pipeline_options(
+    flags: Sequence[str] = (), after: Sequence[str] = (), accelerator: str | None = None
+) -> PipelineOptions:
+    """Beam's options from its flags, made ready for the runner; `after` are those that only its Java side knows.
+
+    Raises OptionError for an unusable runner.
+    """
+    options = PipelineOptions([*flags, *after])
     if options.view_as(StandardOptions).runner is None:
         options.view_as(StandardOptions).runner = RUNNER
     _check_runner(options.view_as(StandardOptions).runner)
-    engines.prepare(options, rest, getattr(args, "accelerator", None))
+    engines.prepare(options, list(flags), accelerator)
     FileSystems.set_options(options)
-    return args, options
+    return options
 
 
 def _check_runner(name: str) -> None:
@@ -71,5 +81,5 @@ def memory(text: str) -> str:
     try:
         parse_resource_hints({"min_ram": text})
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text} is not an amount of memory (as in 16GB)") from error
+        raise OptionError(f"argument --min-ram: {text} is not an amount of memory (as in 16GB)") from error
     return text

@@ -2,49 +2,67 @@
 
 import argparse
 import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, command, engines
+from pipelines import command, engines
+from pipelines.beam_flags import memory, parse, pipeline_options
 from pipelines.embed_options import parser
 from pipelines.progress import watched
-from pipelines.resolve import Resolved, holding_lease, resolve
 from pipelines.summary import summary
 from pipelines.writing import Writer, recorded, result_of, writing
 from transforms import storage
 from transforms.beam import BuildIndex, Commit, Embed, Plan
 from transforms.beam.changes import CountDuplicateIds
+from transforms.errors import OptionError
+from transforms.steps.options import EmbedOptions
+from transforms.steps.resolve import Resolved, holding_lease, resolve
+from transforms.store import Store, open_store
 from transforms.store.calibrations import keep_calibration
 from transforms.store.manifest import read_manifest
 from transforms.store.run_ids import new_run
 from transforms.store.runs import Result
 
 
-def _embed(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
-    if args.dry_run:
-        from pipelines.plan import show
+def embed(
+    source: EmbedOptions | str | Iterable[str], *, beam_flags: Sequence[str] = (), **options: Any
+) -> Store | None:
+    """Embed files into a store, or bring it up to date; the store's new snapshot, None where nobody waits for the job.
 
-        show(args, beam_options)
-        return
-    root = storage.absolute(args.store)
+    `source`: patterns of files, with the options of `sentence-beam embed` by name (`store=` among them), or all of it
+    as EmbedOptions. `beam_flags` go to Beam: `["--runner=FlinkRunner", ...]`.
+    Raises the errors with which the command ends; `exit_code` is its exit status.
+    """
+    asked = source if isinstance(source, EmbedOptions) else EmbedOptions(input=source, **options)  # type: ignore[arg-type]
+    if asked.dry_run:
+        raise OptionError("argument --dry-run: it prints; say sentence-beam plan")
+    if asked.min_ram is not None:
+        memory(asked.min_ram)
+    _, result = run(asked, pipeline_options(beam_flags, accelerator=asked.accelerator))
+    return open_store(asked.store, result.run) if result is not None else None
+
+
+def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved, Result | None]:
+    """The run of these options as it was resolved, and its result, None where nobody waits for it."""
+    root = storage.absolute(options.store)
     run_id = new_run(root)
-    engines.check_shared(beam_options, input=args.input[0], store=root)
+    engines.check_shared(beam_options, input=options.input[0], store=root)
     local = engines.in_process(beam_options)
-    resolved = resolve(args, read_manifest(root), run_id, local)  # a mistake should not touch the store
+    resolved = resolve(options, read_manifest(root), run_id, local)  # a mistake should not touch the store
     with writing(root, run_id, beam_options) as writer:
         current = read_manifest(root)
         if (current.version if current else None) != resolved.job.run.version:
-            resolved = resolve(args, current, run_id, local)
-        result = run_embed(holding_lease(resolved), args, writer)
-    if result is not None:
-        print("\n".join(summary(resolved, result)))
+            resolved = resolve(options, current, run_id, local)
+        return resolved, run_embed(holding_lease(resolved), options, writer)
 
 
-def run_embed(resolved: Resolved, args: argparse.Namespace, writer: Writer) -> Result | None:
+def run_embed(resolved: Resolved, options: EmbedOptions, writer: Writer) -> Result | None:
     """Run the pipeline; the result, None where nobody waits for it. Raises the error that a failed run ended with."""
     run = resolved.job.run
-    hints = {"accelerator": args.accelerator, "min_ram": args.min_ram}
+    hints = {"accelerator": options.accelerator, "min_ram": options.min_ram}
     if resolved.calibration is not None:
         keep_calibration(run.root, resolved.calibration)
     with watched(sys.stderr), recorded(run):
@@ -71,7 +89,19 @@ def build(
     return tuple(known) | "Commit" >> Commit(job.run, raises)
 
 
-main = command.main(parser, _embed, beam_flags.parse)
+def _embed(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
+    options = EmbedOptions(**vars(args))
+    if options.dry_run:
+        from pipelines.plan import show
+
+        show(options, beam_options)
+        return
+    resolved, result = run(options, beam_options)
+    if result is not None:
+        print("\n".join(summary(resolved, result)))
+
+
+main = command.main(parser, _embed, parse)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,6 +3,8 @@
 import argparse
 
 from pipelines import beam_flags, options
+from transforms.corpus.files import INPUT_FORMATS
+from transforms.steps.options import PARTITIONS
 from transforms.store.precision import PRECISIONS
 
 WHAT = {
@@ -16,7 +18,7 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     p = options.command(name, WHAT[name])
     what = p.add_argument_group("input (a store remembers format and columns)")
     what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to embed; repeat for more")
-    what.add_argument("--format", choices=options.FORMATS, help=options.FORMAT)
+    what.add_argument("--format", choices=INPUT_FORMATS, help=options.FORMAT)
     what.add_argument("--text-column", metavar="NAME", help="column with the text (default: text)")
     what.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
     what.add_argument(
@@ -35,7 +37,7 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     vectors.add_argument("--precision", choices=PRECISIONS, help="type of the stored vectors (default: float32)")
     out = p.add_argument_group("store")
     options.add_store(out, "--output")
-    out.add_argument("--partition", choices=["file", "content"], help="how rows are cut into units (default: file)")
+    out.add_argument("--partition", choices=PARTITIONS, help="how rows are cut into units (default: file)")
     out.add_argument(
         "--unit-tokens",
         type=options.size,
@@ -94,7 +96,7 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
 
 
 def _add_machine_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help=options.DEVICE)
+    group.add_argument("--device", type=options.device, metavar="DEVICE", default="auto", help=options.DEVICE)
     group.add_argument("--tokens-per-batch", type=options.size, metavar="N", help=options.TOKENS_PER_BATCH)
     group.add_argument(
         "--deterministic",

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -18,7 +19,7 @@ from transforms.calibration.fit import SHOWN_ROWS
 from transforms.calibration.methods import AFFINE
 from transforms.calibration.spec import CALIBRATIONS, CalibrationSpec
 from transforms.corpus import InputFile, match_inputs
-from transforms.corpus.files import check_distinct
+from transforms.corpus.files import INPUT_FORMATS, check_distinct
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
@@ -26,6 +27,7 @@ from transforms.space.token_table import METHODS
 from transforms.steps.fit import FitJob, parts_of
 from transforms.steps.fit_result import FitResult, read_result, write_result
 from transforms.steps.gather import GatherJob
+from transforms.steps.options import FitOptions
 from transforms.steps.token_statistics import CountJob
 from transforms.store import layout, open_store
 from transforms.store.open import Store
@@ -55,21 +57,22 @@ def parser() -> argparse.ArgumentParser:
         help="of a corpus: whose tokenizer counts; a pooler refuses statistics of another one (default: minilm)",
     )
     p.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
-    p.add_argument("--format", choices=options.FORMATS, help=f"of a corpus: {options.FORMAT}")
+    p.add_argument("--format", choices=INPUT_FORMATS, help=f"of a corpus: {options.FORMAT}")
     p.add_argument("--text-column", metavar="COLUMN", help="of a corpus: column with the text (default: text)")
     return p
 
 
 def _fit(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
-    if args.method in METHODS:
-        _refuse(args, "store", "sample")
-        if args.input is None:
-            raise OptionError(f"--method {args.method} counts the tokens of a corpus; name its files by --input")
-        _fit_tokens(args, beam_options)
+    asked = FitOptions(**vars(args))
+    if asked.method in METHODS:
+        _refuse(asked, "store", "sample")
+        if asked.input is None:
+            raise OptionError(f"--method {asked.method} counts the tokens of a corpus; name its files by --input")
+        _fit_tokens(asked, asked.input, beam_options)
         return
-    spec = _spec(args.method)
-    _refuse(args, "model", "revision", "format", "text_column")
-    _fit_calibration(args, spec, _store(args), beam_options)
+    spec = _spec(asked.method)
+    _refuse(asked, "model", "revision", "format", "text_column")
+    _fit_calibration(asked, spec, _store(asked), beam_options)
 
 
 def _spec(method: str) -> CalibrationSpec:
@@ -79,29 +82,29 @@ def _spec(method: str) -> CalibrationSpec:
     return parse_calibration(method)
 
 
-def _refuse(args: argparse.Namespace, *names: str) -> None:
+def _refuse(asked: FitOptions, *names: str) -> None:
     """Raise OptionError for options that are given and that this method has no use for."""
     for name in names:
-        if getattr(args, name) is not None:
-            raise OptionError(f"--{name.replace('_', '-')} has no meaning with --method {args.method}; leave it out")
+        if getattr(asked, name) is not None:
+            raise OptionError(f"--{name.replace('_', '-')} has no meaning with --method {asked.method}; leave it out")
 
 
-def _fit_tokens(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
-    model = args.model or DEFAULT_MODEL
-    tokenizer = tokenizer_digest(resolve_model(model, args.revision))
-    files = list_inputs(args.input, args.format or "auto")
+def _fit_tokens(asked: FitOptions, globs: Sequence[str], beam_options: PipelineOptions) -> None:
+    model = asked.model or DEFAULT_MODEL
+    tokenizer = tokenizer_digest(resolve_model(model, asked.revision))
+    files = list_inputs(globs, asked.format or "auto")
     model = os.path.abspath(model) if os.path.isdir(model) else model
-    output = storage.absolute(args.output)
-    job = CountJob(new_run(), args.method, model, args.revision, tokenizer, args.text_column or "text", output)
+    output = storage.absolute(asked.output)
+    job = CountJob(new_run(), asked.method, model, asked.revision, tokenizer, asked.text_column or "text", output)
     found = run_fit(FitTokenStatistics(job), files, job.run, output, beam_options)
     rejected = f", {found['rejected']:,} rejected" if found["rejected"] else ""
     print(f"rows        {found['documents']:,} in {len(files):,} files{rejected}")
     print(f"tokens      {found['distinct']:,} of the vocabulary were seen")
     print(f"statistics  {output} ({found['digest'][:16]})")
-    print(f"use         --pooler {POOLERS[args.method]}:{output}")
+    print(f"use         --pooler {POOLERS[asked.method]}:{output}")
 
 
-def list_inputs(globs: list[str], file_format: str) -> list[InputFile]:
+def list_inputs(globs: Sequence[str], file_format: str) -> list[InputFile]:
     """The files that the globs name, each once. Raises OptionError where a glob names none."""
     found = {file.path: file for glob in globs for file in match_inputs(glob, file_format)}
     files = [found[path] for path in sorted(found)]
@@ -109,24 +112,22 @@ def list_inputs(globs: list[str], file_format: str) -> list[InputFile]:
     return files
 
 
-def _store(args: argparse.Namespace) -> Store:
+def _store(asked: FitOptions) -> Store:
     """The store that is named by `--store` or its old name `--input`. Raises OptionError for none and for several."""
-    named = [path for path in (args.store, *(args.input or ())) if path is not None]
+    named = [path for path in (asked.store, *(asked.input or ())) if path is not None]
     if not named:
-        raise OptionError(f"--method {args.method} is fitted on a store; name it by --store")
+        raise OptionError(f"--method {asked.method} is fitted on a store; name it by --store")
     if len(named) > 1:
-        raise OptionError(f"--method {args.method} is fitted on one store; give one --store")
+        raise OptionError(f"--method {asked.method} is fitted on one store; give one --store")
     return open_store(named[0])
 
 
-def _fit_calibration(
-    args: argparse.Namespace, spec: CalibrationSpec, store: Store, beam_options: PipelineOptions
-) -> None:
-    engines.check_shared(beam_options, store=store.root, output=storage.absolute(args.output))
-    shards, output = store.manifest.shard_paths, storage.absolute(args.output)
+def _fit_calibration(asked: FitOptions, spec: CalibrationSpec, store: Store, beam_options: PipelineOptions) -> None:
+    engines.check_shared(beam_options, store=store.root, output=storage.absolute(asked.output))
+    shards, output = store.manifest.shard_paths, storage.absolute(asked.output)
     if not shards:
         raise OptionError(f"{store.root} holds no rows; a calibration cannot be fitted on it")
-    job = calibration_job(store, spec, args.sample, new_run(), output)
+    job = calibration_job(store, spec, asked.sample, new_run(), output)
     parts = parts_of(shards)
     with watched(sys.stdout):
         try:

@@ -14,6 +14,7 @@ from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.errors import OptionError
 from transforms.space import resolve_model
 from transforms.steps.from_snapshot import carried_units, record_plan, run_like
+from transforms.steps.options import IndexOptions
 from transforms.store import open_store
 from transforms.store.commit import Run
 from transforms.store.run_ids import new_run
@@ -46,17 +47,18 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _index(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
-    root = open_store(args.store).root
+    asked = IndexOptions(**vars(args))
+    root = open_store(asked.store).root
     run_id = new_run(root)
     engines.check_shared(beam_options, store=root)
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
         run = with_metric(run_like(manifest, run_id))
         record_plan(manifest, run_id)
-        request = IndexRequest(args.index, args.metric or "auto", args.target_recall, args.merge)
+        request = IndexRequest(asked.index, asked.metric or "auto", asked.target_recall, asked.merge)
         with recorded(run), writer.pipeline() as pipeline:
             units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(carried_units, root)
-            record = (units,) | "Index" >> BuildIndex(run, request, args.merge)
+            record = (units,) | "Index" >> BuildIndex(run, request, asked.merge)
             _ = (units, record) | "Commit" >> Commit(run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
     if result is None:

@@ -1,17 +1,15 @@
 """The options that commands share, their parser, and the types of their values."""
 
 import argparse
-import math
-import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from transforms import values
 from transforms.corpus.files import is_utf8
 from transforms.errors import OptionError
+from transforms.steps.options import DTYPES_ASKED, METRICS
 
 RUNNER = "FnApiRunner"
-SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
-FORMATS = ("auto", "parquet", "text", "jsonl")
 FORMAT = "format of all inputs (default: auto, by file name)"
 MODEL = "minilm, a local directory, or a Hugging Face id (default: minilm)"
 DEVICE = "where the model runs (default: auto, every GPU that the process sees, else the CPU)"
@@ -19,7 +17,6 @@ TOKENS_PER_BATCH = (
     "tokens in one forward pass, padding included (default: 65536 on a GPU; on a CPU 2048 where nothing is padded, "
     "as in the BERT family, else 1024)"
 )
-SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
 
 
 class Parser(argparse.ArgumentParser):
@@ -51,67 +48,21 @@ def check_text(argv: Sequence[str]) -> None:
             raise OptionError(f"argument {text!a} is not UTF-8; set the terminal to UTF-8")
 
 
-def size(text: str) -> int:
-    """A count with an optional k, M or G: 256k, 1M."""
-    match = re.fullmatch(r"(\d+)([kmgKMG]?)", text)
-    if match is None or int(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive count (as in 50000, 256k or 1M)")
-    return int(match[1]) * SIZES.get(match[2].lower(), 1)
+def value(kind: values.Kind) -> values.Kind:
+    """The kind, for argparse, which puts the option's name before what is wrong with a value."""
+
+    def parsed(text: str) -> Any:
+        try:
+            return kind(text)
+        except OptionError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
 
 
-def filled(text: str) -> str:
-    """A value that is not blank, as that of an unset shell variable is."""
-    if not text.strip():
-        raise argparse.ArgumentTypeError("is empty")
-    return text
-
-
-def duration(text: str) -> float:
-    """A span of time in seconds: 7d, 12h, 30m, 45s."""
-    match = re.fullmatch(r"(\d+)([dhms])", text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text} is not a span of time (as in 7d, 12h or 30m)")
-    return int(match[1]) * SECONDS[match[2]]
-
-
-def positive(text: str) -> int:
-    """A whole number above zero."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number above zero")
-    return int(text)
-
-
-def _number(text: str, most: float, what: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= most or math.isinf(value):
-        raise argparse.ArgumentTypeError(f"{text} is not {what}")
-    return value
-
-
-def fraction(text: str) -> float:
-    """A number from 0 to 1."""
-    return _number(text, 1, "a number from 0 to 1")
-
-
-def distance(text: str) -> float:
-    """A cosine distance: a number from 0 to 2."""
-    return _number(text, 2, "a cosine distance, a number from 0 to 2")
-
-
-def price(text: str) -> float:
-    """An amount of money, zero or more."""
-    return _number(text, math.inf, "an amount of money (as in 1.20)")
-
-
-def names(text: str) -> tuple[str, ...]:
-    """The names in a comma-separated list; none for an empty text."""
-    found = tuple(name for name in text.split(",") if name)
-    if len(set(found)) != len(found):
-        raise argparse.ArgumentTypeError(f"{text} names a column twice")
-    return found
+size, filled, duration, positive = map(value, (values.size, values.filled, values.duration, values.positive))
+fraction, distance, price, names = map(value, (values.fraction, values.distance, values.price, values.names))
+device = value(values.device)
 
 
 class _OneStore(argparse.Action):
@@ -142,7 +93,7 @@ def add_metric(group: argparse._ActionsContainer) -> None:
     """Add the option `--metric` of an index; None means "not given"."""
     group.add_argument(
         "--metric",
-        choices=["auto", "cosine", "ip", "l2"],
+        choices=METRICS,
         help="cosine, inner product or squared distance; auto: that of the index there is, else what the model's "
         "vectors are meant for, cosine where it says nothing (default: auto)",
     )
@@ -172,6 +123,6 @@ def add_vector_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--truncate-dim", type=positive, metavar="D", help="keep the first D components (default: all)")
     group.add_argument(
         "--dtype",
-        choices=["auto", "float32", "bfloat16", "float16"],
+        choices=DTYPES_ASKED,
         help="type of the forward pass (default: the store's, else what the machine computes natively)",
     )

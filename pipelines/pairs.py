@@ -16,10 +16,11 @@ from pipelines.progress import watched
 from transforms import progress, storage
 from transforms.corpus import Columns, match_inputs, plan_file, read_span
 from transforms.corpus.columns import kept_types
-from transforms.corpus.files import check_distinct
+from transforms.corpus.files import INPUT_FORMATS, check_distinct
 from transforms.corpus.spans import UNIT_TOKENS, estimated_tokens
 from transforms.index.top_pairs import EXACT_BELOW, TopPairs, exact_pairs, indexed_pairs, with_copies
 from transforms.space import Recipe, row_hashes
+from transforms.steps.options import PairsOptions
 
 TEXTS_AT_ONCE = 32_768
 
@@ -39,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     p = options.command("pairs", "Find the most similar pairs of texts in a collection.")
     what = p.add_argument_group("input")
     what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to read; repeat for more")
-    what.add_argument("--format", choices=options.FORMATS, default="auto", help=options.FORMAT)
+    what.add_argument("--format", choices=INPUT_FORMATS, default="auto", help=options.FORMAT)
     what.add_argument("--text-column", default="text", metavar="NAME", help="column with the text (default: text)")
     what.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
     options.add_vector_options(p.add_argument_group("vectors"))
@@ -47,21 +48,22 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("-k", type=options.positive, default=10, metavar="K", help="how many pairs (default: 10)")
     out.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl instead of a table")
     machine = p.add_argument_group("machine")
-    machine.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help=options.DEVICE)
+    machine.add_argument("--device", type=options.device, metavar="DEVICE", default="auto", help=options.DEVICE)
     machine.add_argument("--tokens-per-batch", type=options.size, metavar="N", help=options.TOKENS_PER_BATCH)
     return p
 
 
 def _pairs(args: argparse.Namespace) -> None:
-    check_output(args.output)
+    asked = PairsOptions(**vars(args))
+    check_output(asked.output)
     with watched(sys.stderr), tempfile.TemporaryDirectory() as folder:
-        collection = read(args)
-        vectors, collection = encode(args, collection, Path(folder))
-        pairs, how = find(vectors, collection, args.k)
+        collection = read(asked)
+        vectors, collection = encode(asked, collection, Path(folder))
+        pairs, how = find(vectors, collection, asked.k)
     rows = described(pairs, collection)
-    if args.output:
-        write_rows(args.output, rows)
-        print(f"{len(rows):,} pairs in {args.output}")
+    if asked.output:
+        write_rows(asked.output, rows)
+        print(f"{len(rows):,} pairs in {asked.output}")
     else:
         print(table(rows))
     print(
@@ -69,11 +71,11 @@ def _pairs(args: argparse.Namespace) -> None:
     )
 
 
-def read(args: argparse.Namespace) -> Collection:
+def read(asked: PairsOptions) -> Collection:
     """The rows of the files. Raises the errors that `embed` raises for them."""
-    columns, ids, number, of, rejected = Columns(args.text_column, args.id_column or None), [], {}, [], 0
+    columns, ids, number, of, rejected = Columns(asked.text_column, asked.id_column or None), [], {}, [], 0
     texts: list[str] = []
-    for rows in _units(args, columns):
+    for rows in _units(asked, columns):
         ids += rows.ids
         rejected += len(rows.rejects)
         for text, row_hash in zip(rows.texts, row_hashes(rows.texts), strict=True):
@@ -84,8 +86,8 @@ def read(args: argparse.Namespace) -> Collection:
     return Collection(ids, texts, np.array(of, np.int64), rejected)
 
 
-def _units(args: argparse.Namespace, columns: Columns) -> Iterator[Any]:
-    files = [file for glob in args.input for file in match_inputs(storage.absolute(glob), args.format)]
+def _units(asked: PairsOptions, columns: Columns) -> Iterator[Any]:
+    files = [file for glob in asked.input for file in match_inputs(storage.absolute(glob), asked.format)]
     check_distinct(files)
     for file in sorted({file.path: file for file in files}.values(), key=lambda file: file.relative):
         if file.format != "text":
@@ -94,11 +96,11 @@ def _units(args: argparse.Namespace, columns: Columns) -> Iterator[Any]:
             yield from read_span(span, columns, UNIT_TOKENS)
 
 
-def encode(args: argparse.Namespace, collection: Collection, folder: Path) -> tuple[np.ndarray, Collection]:
+def encode(asked: PairsOptions, collection: Collection, folder: Path) -> tuple[np.ndarray, Collection]:
     """Vectors of length 1, float32 [texts, d], mapped from a file, and the collection without texts that have none."""
     from transforms.encoder import Encoder, Machine
 
-    encoder = Encoder.of(Recipe.of(vars(args)), Machine(args.device, args.tokens_per_batch))
+    encoder = Encoder.of(Recipe.of(vars(asked)), Machine(asked.device, asked.tokens_per_batch))
     texts = collection.texts
     progress.planned(estimated_tokens(sum(len(text.encode()) for text in texts), len(texts)))
     vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=(max(1, len(texts)), encoder.dim))[: len(texts)]

@@ -15,13 +15,14 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines import beam_flags, command, engines
 from pipelines.embed_options import parser
 from pipelines.progress import duration
-from pipelines.resolve import Resolved, resolve
 from transforms import storage
 from transforms.corpus import Span, UnitRows, read_span
 from transforms.corpus.spans import estimated_tokens
 from transforms.steps import content
 from transforms.steps.job import EmbedJob
+from transforms.steps.options import EmbedOptions
 from transforms.steps.plan_files import FilePlanner, checked_plan, list_files
+from transforms.steps.resolve import Resolved, resolve
 from transforms.store.carried import CarriedShards
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile
@@ -102,22 +103,23 @@ class Prediction:
         return self.pace.time_for(self.plan.tokens) if self.pace else 0.0
 
 
-def show(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
+def show(options: EmbedOptions, beam_options: PipelineOptions) -> None:
     """Print the plan of a run that is not started; nothing is written."""
-    print("\n".join(lines(predict(args, beam_options))))
+    print("\n".join(lines(predict(options, beam_options))))
 
 
-def predict(args: argparse.Namespace, beam_options: PipelineOptions) -> Prediction:
+def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
     """The size of the run that these options would start, with the pace of this machine."""
-    root = storage.absolute(args.store)
-    resolved = resolve(args, read_manifest(root), new_run(), engines.in_process(beam_options))
+    root = storage.absolute(options.store)
+    resolved = resolve(options, read_manifest(root), new_run(), engines.in_process(beam_options))
     job, planned = resolved.job, plan_files(resolved.job)
     same = content.unchanged(planned, job, CarriedShards(root))[0] if job.by_content else None
     if job.by_content and same is None:
         planned = content.to_read(planned, job)
     spans = [span for item in planned for span in item.spans] if same is None else []
     # The store has no copy yet of a calibration that is new to it.
-    pace = measure(replace(job, calibration=args.calibration) if args.calibration else job, spans) if spans else None
+    measured = replace(job, calibration=options.calibration) if options.calibration else job
+    pace = measure(measured, spans) if spans else None
     found = estimate(planned, spans, pace)
     return Prediction(resolved, in_buckets(found, spans, same, job) if job.by_content else found, pace)
 
@@ -229,7 +231,11 @@ def lines(found: Prediction) -> list[str]:
     ]
 
 
-main = command.main(partial(parser, "plan"), show, beam_flags.parse)
+def _plan(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
+    show(EmbedOptions(**vars(args)), beam_options)
+
+
+main = command.main(partial(parser, "plan"), _plan, beam_flags.parse)
 
 if __name__ == "__main__":
     sys.exit(main())

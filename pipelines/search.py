@@ -7,6 +7,7 @@ from typing import Any
 from pipelines import command, options
 from pipelines.output import aligned, check_output, excerpt, write_rows
 from transforms.errors import OptionError
+from transforms.steps.options import SearchOptions
 from transforms.store import open_store
 
 
@@ -31,20 +32,25 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _search(args: argparse.Namespace) -> None:
-    check_output(args.output)
-    store, queries = open_store(args.store, args.snapshot), args.query or read_queries(args.queries)
+    asked = SearchOptions(**vars(args))
+    check_output(asked.output)
+    store, queries = open_store(asked.store, asked.snapshot), _queries(asked)
     from transforms.search import NO_QUERY_PROMPT, Searcher
 
-    searcher = Searcher(store.manifest, args.model, args.query_prompt)
-    results = searcher.search(queries, args.k, exact=args.exact)
+    searcher = Searcher(store.manifest, asked.model, asked.query_prompt)
+    results = searcher.search(queries, asked.k, exact=asked.exact)
     if searcher.lacks_query_prompt:
         print(f"note: {NO_QUERY_PROMPT}", file=sys.stderr)
-    if args.output:
-        write_results(args.output, queries, results)
-        print(f"{sum(map(len, results))} rows for {len(queries)} queries in {args.output}")
+    if asked.output:
+        write_results(asked.output, queries, results)
+        print(f"{sum(map(len, results))} rows for {len(queries)} queries in {asked.output}")
     else:
         text = store.manifest.data["options"].get("text_column", "text")
         print("\n\n".join(table(query, rows, text) for query, rows in zip(queries, results, strict=True)))
+
+
+def _queries(asked: SearchOptions) -> list[str]:
+    return list(asked.query) if asked.query is not None else read_queries(str(asked.queries))
 
 
 def read_queries(path: str) -> list[str]:

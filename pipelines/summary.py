@@ -3,10 +3,10 @@
 from typing import Any
 
 from pipelines.progress import duration
-from pipelines.resolve import Resolved
 from transforms import storage
 from transforms.report.history import RunSummary
 from transforms.report.report import summary_of
+from transforms.steps.resolve import Resolved
 from transforms.store import layout
 from transforms.store.runs import Result
 

@@ -10,6 +10,7 @@ from sentence_beam.hidden import check_packages
 check_packages()
 
 if TYPE_CHECKING:
+    from pipelines.embed import embed
     from transforms.beam import BuildIndex, Commit, Embed, Plan
     from transforms.encoder import Encoder
     from transforms.errors import (
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
         SpaceMismatchError,
     )
     from transforms.steps.job import EmbedJob, IndexRequest
+    from transforms.steps.options import EmbedOptions
     from transforms.store import Store, open_store
 
     __version__: str
 else:  # a checker that saw this function would take every name for one of the package's
     _NAMES = {
+        "pipelines.embed": ("embed",),
         "transforms.beam": ("BuildIndex", "Commit", "Embed", "Plan"),
         "transforms.encoder": ("Encoder",),
         "transforms.errors": (
@@ -39,6 +42,7 @@ else:  # a checker that saw this function would take every name for one of the p
             "SpaceMismatchError",
         ),
         "transforms.steps.job": ("EmbedJob", "IndexRequest"),
+        "transforms.steps.options": ("EmbedOptions",),
         "transforms.store": ("Store", "open_store"),
     }
 
@@ -64,6 +68,7 @@ __all__ = [
     "DataGateError",
     "Embed",
     "EmbedJob",
+    "EmbedOptions",
     "Encoder",
     "IndexRequest",
     "InputChangedError",
@@ -75,5 +80,6 @@ __all__ = [
     "SpaceMismatchError",
     "Store",
     "__version__",
+    "embed",
     "open_store",
 ]

@@ -10,7 +10,8 @@ from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_parquet
 
 from pipelines.embed import build, parser
-from pipelines.resolve import resolve
+from transforms.steps.options import EmbedOptions
+from transforms.steps.resolve import resolve
 from transforms.store.run_ids import new_run
 
 
@@ -68,7 +69,10 @@ def lines(out: str) -> dict[str, str]:
 def test_beam_counts_what_the_ledger_counts(run: Run, glob: Path, store: Path, model: Path) -> None:
     named = ["--input", str(glob), "--store", str(store), "--model", str(model), "--id-column", "id"]
     pipeline = beam.Pipeline(runner="FnApiRunner")
-    build(pipeline, resolve(parser().parse_args([*named, "--max-rejects", "0.1"]), None, new_run(), True))
+    build(
+        pipeline,
+        resolve(EmbedOptions(**vars(parser().parse_args([*named, "--max-rejects", "0.1"]))), None, new_run(), True),
+    )
     result = pipeline.run()
     result.wait_until_finish()
     found = result.metrics().query(beam.metrics.MetricsFilter().with_namespace("embed"))["counters"]

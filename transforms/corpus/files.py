@@ -25,6 +25,7 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
+INPUT_FORMATS = ("auto", *dict.fromkeys(FORMATS.values()))
 WILDCARD = re.compile(r"[*?\[]")
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from pipelines import cli
 from pipelines.embed import build, parser
-from pipelines.resolve import resolve
 from transforms.encoder import Encoder
+from transforms.steps.options import EmbedOptions
+from transforms.steps.resolve import resolve
 from transforms.store import Store, open_store
 
 SUBJECTS = ["a man", "a woman", "the old dog", "a small child", "my neighbour", "the orchestra", "a red car"]
@@ -212,7 +213,7 @@ def test_index_command_and_its_options(folder: Path, capsys: pytest.CaptureFixtu
 def test_the_graph_reads_like_the_design(folder: Path, tmp_path: Path) -> None:
     arguments = [*command(folder)[1:], "--index", "auto", "--accelerator", "type:nvidia-l4;count:1"]
     arguments[arguments.index("--store") + 1] = str(tmp_path / "new")
-    resolved = resolve(parser().parse_args(arguments), None, "run", True)
+    resolved = resolve(EmbedOptions(**vars(parser().parse_args(arguments))), None, "run", True)
     pipeline = beam.Pipeline("FnApiRunner")
     build(pipeline, resolved, {"accelerator": "type:nvidia-l4;count:1"})
     proto = pipeline.to_runner_api()

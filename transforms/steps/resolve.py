@@ -1,8 +1,8 @@
 """What a run will do: its options, given or remembered by the store, and the space that they make."""
 
-import argparse
 import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from transforms.space import (
 )
 from transforms.space.st_modules import METRICS
 from transforms.steps.job import EmbedJob, IndexRequest
+from transforms.steps.options import EmbedOptions
 from transforms.store import layout
 from transforms.store.calibrations import kept_calibration, read_calibration
 from transforms.store.commit import Run
@@ -78,7 +79,7 @@ class Resolved:
         return Space.from_json(self.job.run.space)
 
 
-def resolve(args: argparse.Namespace, previous: Manifest | None, run_id: str, local: bool) -> Resolved:
+def resolve(args: EmbedOptions, previous: Manifest | None, run_id: str, local: bool) -> Resolved:
     """The run that options make: given flags first, then what the store remembers, then defaults.
 
     `local` says that the work happens in this process, so that this machine decides the dtype. Raises OptionError for
@@ -160,7 +161,7 @@ def holding_lease(resolved: Resolved) -> Resolved:
     return replace(resolved, job=job)
 
 
-def _as_exported(args: argparse.Namespace) -> argparse.Namespace:
+def _as_exported(args: EmbedOptions) -> EmbedOptions:
     """The options; where the model is an export, those that are not given are as it was exported."""
     if args.model is None:
         return args
@@ -168,10 +169,10 @@ def _as_exported(args: argparse.Namespace) -> argparse.Namespace:
     given = {name: getattr(args, name) for name in names}
     files = resolve_model(args.model, args.revision)
     stated = files.as_exported({**given, "pooler": given["pooler"] or "auto"}) if files.exported else given
-    return argparse.Namespace(**{**vars(args), **stated})
+    return replace(args, **stated)
 
 
-def _choose(args: argparse.Namespace, remembered: dict[str, Any], name: str) -> Any:
+def _choose(args: EmbedOptions, remembered: dict[str, Any], name: str) -> Any:
     given = getattr(args, name)
     if given is not None:
         return given
@@ -196,7 +197,7 @@ def _full_path(model: str) -> str:
     return os.path.abspath(model) if os.path.isdir(model) else model
 
 
-def _dtype(args: argparse.Namespace, previous: Manifest | None, local: bool, family: str) -> str:
+def _dtype(args: EmbedOptions, previous: Manifest | None, local: bool, family: str) -> str:
     if args.dtype not in (None, "auto"):
         return args.dtype
     if previous is not None:
@@ -210,7 +211,7 @@ def _dtype(args: argparse.Namespace, previous: Manifest | None, local: bool, fam
     return native_dtype(args.device)
 
 
-def _calibration(args: argparse.Namespace, previous: Manifest | None) -> Calibration | None:
+def _calibration(args: EmbedOptions, previous: Manifest | None) -> Calibration | None:
     """The calibration that is given ("" for none), else the store's."""
     if args.calibration is None:
         digest = previous.space.calibration if previous is not None else None
@@ -218,7 +219,7 @@ def _calibration(args: argparse.Namespace, previous: Manifest | None) -> Calibra
     return read_calibration(args.calibration) if args.calibration else None
 
 
-def _space(args: argparse.Namespace, chosen: dict[str, Any], calibration: Calibration | None) -> Space:
+def _space(args: EmbedOptions, chosen: dict[str, Any], calibration: Calibration | None) -> Space:
     """The run's space; a remembered truncation that a calibration leaves nothing to do for is forgotten."""
     width = calibration.dim if calibration else None
     if args.truncate_dim is None and width is not None and (chosen["truncate_dim"] or 0) > width:
@@ -254,7 +255,7 @@ def _check_same_space(space: Space, partition: str, previous: Manifest) -> None:
         )
 
 
-def _check_calibration(args: argparse.Namespace, space: Space, calibration: Calibration | None) -> None:
+def _check_calibration(args: EmbedOptions, space: Space, calibration: Calibration | None) -> None:
     try:
         if calibration is not None:
             check_space(calibration.info, space, args.calibration or "of the store")
@@ -264,7 +265,7 @@ def _check_calibration(args: argparse.Namespace, space: Space, calibration: Cali
         raise OptionError(f"{str(error).partition(';')[0]}; give another --calibration, or '' for none") from error
 
 
-def _check_inputs(globs: list[str], output: str) -> None:
+def _check_inputs(globs: Sequence[str], output: str) -> None:
     for glob in globs:
         if overlaps(glob, output):
             raise OptionError(
@@ -272,7 +273,7 @@ def _check_inputs(globs: list[str], output: str) -> None:
             )
 
 
-def _check_limit(args: argparse.Namespace, previous: Manifest | None) -> None:
+def _check_limit(args: EmbedOptions, previous: Manifest | None) -> None:
     """Raise OptionError for a trial run that would replace a whole store."""
     if args.limit is not None and previous is not None and previous.data["options"]["limit"] is None:
         raise OptionError(
@@ -281,15 +282,15 @@ def _check_limit(args: argparse.Namespace, previous: Manifest | None) -> None:
         )
 
 
-def _unit_tokens(args: argparse.Namespace, previous: Manifest | None) -> int:
+def _unit_tokens(args: EmbedOptions, previous: Manifest | None) -> int:
     if args.unit_tokens is not None:
         return args.unit_tokens
     if previous is not None:
         return previous.data["unit_tokens"]
-    return UNIT_TOKENS_ACCELERATOR if args.accelerator or args.device == "cuda" else UNIT_TOKENS
+    return UNIT_TOKENS_ACCELERATOR if args.accelerator or args.device.startswith("cuda") else UNIT_TOKENS
 
 
-def _ranges(args: argparse.Namespace, space: Space, previous: Manifest | None) -> dict[str, Any] | None:
+def _ranges(args: EmbedOptions, space: Space, previous: Manifest | None) -> dict[str, Any] | None:
     """The store's ranges, where they are of this run's vectors; else the run fits its own."""
     entry = None if previous is None or args.reembed else fitting(previous.data.get("ranges"), space)
     if previous is not None and entry is not None:
@@ -297,7 +298,7 @@ def _ranges(args: argparse.Namespace, space: Space, previous: Manifest | None) -
     return entry
 
 
-def _generation(args: argparse.Namespace, previous: Manifest | None) -> int:
+def _generation(args: EmbedOptions, previous: Manifest | None) -> int:
     """How often the store was embedded from nothing; with --reembed a number no snapshot has, so that nothing is found.
 
     After a rollback an earlier snapshot may have the largest number.
@@ -309,7 +310,7 @@ def _generation(args: argparse.Namespace, previous: Manifest | None) -> int:
     return 1 + max([current, *(manifest.data.get("generation", 0) for manifest in kept if manifest)])
 
 
-def _encoder_options(args: argparse.Namespace, chosen: dict[str, Any]) -> dict[str, Any]:
+def _encoder_options(args: EmbedOptions, chosen: dict[str, Any]) -> dict[str, Any]:
     names = ("revision", "pooler", "prompt", "max_tokens", "normalize", "truncate_dim", "dtype")
     machine = {"device": args.device, "tokens_per_batch": args.tokens_per_batch}
     return {name: chosen[name] for name in names} | machine | {"deterministic": chosen["deterministic"]}
@@ -325,14 +326,14 @@ def _changed(run: Run, previous: Manifest) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _check_append(args: argparse.Namespace, partition: str) -> None:
+def _check_append(args: EmbedOptions, partition: str) -> None:
     if args.append and partition == "content":
         raise OptionError(
             "--append: --partition content has no units of single files; name all files, without --append"
         )
 
 
-def _check_carries(args: argparse.Namespace, run: Run, previous: Manifest) -> None:
+def _check_carries(args: EmbedOptions, run: Run, previous: Manifest) -> None:
     """Files of earlier runs are not read again."""
     changed = ["reembed"] if args.reembed else _changed(run, previous)
     if changed:
@@ -342,7 +343,7 @@ def _check_carries(args: argparse.Namespace, run: Run, previous: Manifest) -> No
         )
 
 
-def _buckets(args: argparse.Namespace, run: Run, previous: Manifest | None) -> Buckets | None:
+def _buckets(args: EmbedOptions, run: Run, previous: Manifest | None) -> Buckets | None:
     """The last snapshot's buckets, where units are still of that size."""
     if previous is None or args.reembed or previous.data["unit_tokens"] != run.unit_tokens:
         return None
@@ -358,7 +359,7 @@ def _memory() -> int:
     return min(found)
 
 
-def _index(args: argparse.Namespace, previous: Manifest | None) -> IndexRequest | None:
+def _index(args: EmbedOptions, previous: Manifest | None) -> IndexRequest | None:
     """The index asked for, or one like the last snapshot's."""
     metric = args.metric or "auto"
     if args.index is not None:
@@ -371,9 +372,7 @@ def _index(args: argparse.Namespace, previous: Manifest | None) -> IndexRequest 
     return replace(request, metric=args.metric) if request and args.metric else request
 
 
-def _metric(
-    args: argparse.Namespace, chosen: dict[str, Any], remembered: dict[str, Any], index: IndexRequest | None
-) -> str:
+def _metric(args: EmbedOptions, chosen: dict[str, Any], remembered: dict[str, Any], index: IndexRequest | None) -> str:
     """The metric that vectors are compared by: asked for, remembered, or what the model was trained for."""
     if args.metric not in (None, "auto"):
         return str(args.metric)

@@ -1,0 +1,146 @@
+"""A run by flags, by Python and by what a store remembers: the same options, the same run, the same mistakes."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.commands import Run
+from helpers.corpora import manifest_of, sentences, write_lines
+
+import sentence_beam as sb
+from pipelines import embed_options, fit, index, pairs, search
+from transforms.errors import OptionError
+from transforms.steps import options
+from transforms.steps.options import EmbedOptions
+from transforms.steps.resolve import resolve
+from transforms.store.manifest import read_manifest
+
+# Every option with a value that is not its default, which a run of the tiny model could have.
+GIVEN: dict[str, Any] = {
+    "format": "text",
+    "text_column": "body",
+    "id_column": "key",
+    "keep_columns": ("a", "b"),
+    "limit": 3,
+    "pooler": "max",
+    "prompt": "passage: ",
+    "query_prompt": "query: ",
+    "max_tokens": 20,
+    "normalize": False,
+    "truncate_dim": 16,
+    "dtype": "float32",
+    "precision": "float16",
+    "partition": "content",
+    "unit_tokens": 5000,
+    "index": "Flat",
+    "metric": "l2",
+    "max_rejects": 0.5,
+    "max_deletes": 0.25,
+    "max_drift": 0.1,
+    "price_per_hour": 1.5,
+    "device": "cpu",
+    "tokens_per_batch": 128,
+    "worker_model": "/elsewhere",
+}
+MISTAKES = {
+    "format": "xml",
+    "limit": "0",
+    "max_tokens": "-1",
+    "dtype": "float8",
+    "precision": "int4",
+    "partition": "rows",
+    "unit_tokens": "many",
+    "metric": "cos",
+    "max_rejects": "1.5",
+    "max_deletes": "half",
+    "max_drift": "3",
+    "price_per_hour": "-1",
+    "device": "tpu",
+    "tokens_per_batch": "1T",
+    "store": " ",
+    "model": "",
+    "keep_columns": "a,a",
+}
+
+
+def flags(given: dict[str, Any]) -> list[str]:
+    found = []
+    for name, value in given.items():
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, bool):
+            found.append(flag if value else flag.replace("--", "--no-"))
+        else:
+            found += [flag, ",".join(value) if isinstance(value, tuple) else str(value)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("parser", "kind"),
+    [
+        (embed_options.parser, EmbedOptions),
+        (index.parser, options.IndexOptions),
+        (fit.parser, options.FitOptions),
+        (search.parser, options.SearchOptions),
+        (pairs.parser, options.PairsOptions),
+    ],
+)
+def test_a_class_has_the_options_of_its_command_and_their_defaults(parser: Any, kind: type) -> None:
+    actions = {action.dest: action for action in parser()._actions if action.dest != "help"}
+    assert set(actions) == {item.name for item in fields(kind)}
+    for item in fields(kind):
+        if not actions[item.name].required:
+            assert actions[item.name].default == item.default, item.name
+
+
+def test_flags_and_python_give_the_same_run(model: Path, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(3))
+    given = {"input": (f"{inputs}/*.txt",), "store": str(store), "model": str(model), **GIVEN}
+    by_flags = EmbedOptions(**vars(embed_options.parser().parse_args(flags({**given, "input": given["input"][0]}))))
+    by_python = EmbedOptions(**given)
+    assert by_flags == by_python
+    assert set(GIVEN) | {"input", "store", "model"} <= {item.name for item in fields(EmbedOptions)}
+    one, other = (resolve(asked, None, "run", True) for asked in (by_flags, by_python))
+    started = other.job.run.started
+    assert replace(one.job, run=replace(one.job.run, started=started)) == other.job
+    assert one.index == other.index
+
+
+def test_what_a_store_remembers_gives_the_same_recipe_and_space(model: Path, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(4))
+    unfit = ("limit", "text_column", "id_column", "keep_columns", "tokens_per_batch", "worker_model", "partition")
+    given = {name: value for name, value in GIVEN.items() if name not in unfit}
+    first = sb.embed(f"{inputs}/*.txt", store=str(store), model=str(model), **given)
+    assert first is not None
+    asked = EmbedOptions(input=f"{inputs}/*.txt", store=str(store))
+    again = resolve(asked, read_manifest(str(store)), "later", True)
+    before = manifest_of(store)
+    assert again.space.to_json() == before["space"]
+    assert again.job.run.options == before["options"]
+    assert again.job.run.unit_tokens == GIVEN["unit_tokens"]
+    assert again.index is not None
+    assert again.index.index == "Flat"
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_the_same_line_either_way(run: Run, store: Path, inputs: Path, name: str) -> None:
+    given = {"input": f"{inputs}/*.txt", "store": str(store), name: MISTAKES[name]}
+    outcome = run("embed", *flags(given))
+    with pytest.raises(OptionError) as caught:
+        sb.embed(given.pop("input"), **given)
+    assert outcome.status == caught.value.exit_code == 2
+    assert outcome.err.startswith(f"sentence-beam embed: argument --{name.replace('_', '-')}")
+    assert str(caught.value) in outcome.err
+
+
+def test_a_run_from_python_gives_its_snapshot_and_a_failed_one_its_error(
+    model: Path, inputs: Path, store: Path
+) -> None:
+    glob = str(write_lines(inputs / "a.txt", sentences(5)))
+    found = sb.embed(glob, store=str(store), model=str(model), dtype="float32")
+    assert found is not None
+    assert found.dataset().count_rows() == 5
+    assert sb.embed(EmbedOptions(input=(glob,), store=str(store))).manifest.data["work"]["carried"] == 5
+    with pytest.raises(OptionError, match="max_tokens would change") as caught:
+        sb.embed(glob, store=str(store), max_tokens=8)
+    assert caught.value.exit_code == 2

@@ -1,0 +1,187 @@
+"""What the commands are asked to do. A command line fills these classes, and so does a Python program.
+
+None means "not given": the store's value, else the default.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from transforms import values
+from transforms.corpus.files import INPUT_FORMATS
+from transforms.errors import OptionError
+from transforms.space.dtypes import DTYPES
+from transforms.store.precision import PRECISIONS
+
+METRICS = ("auto", "cosine", "ip", "l2")
+PARTITIONS = ("file", "content")
+DTYPES_ASKED = ("auto", *DTYPES)
+# What the values of options must be, by name; an option that is not here takes any text.
+KINDS: Mapping[str, values.Kind] = {
+    "store": values.filled,
+    "format": values.one_of(*INPUT_FORMATS),
+    "limit": values.positive,
+    "model": values.filled,
+    "max_tokens": values.positive,
+    "truncate_dim": values.positive,
+    "dtype": values.one_of(*DTYPES_ASKED),
+    "precision": values.one_of(*PRECISIONS),
+    "partition": values.one_of(*PARTITIONS),
+    "unit_tokens": values.size,
+    "metric": values.one_of(*METRICS),
+    "max_rejects": values.fraction,
+    "max_deletes": values.fraction,
+    "max_drift": values.distance,
+    "price_per_hour": values.price,
+    "device": values.device,
+    "tokens_per_batch": values.size,
+    "k": values.positive,
+    "target_recall": values.fraction,
+    "sample": values.positive,
+}
+
+
+@dataclass(frozen=True)
+class EmbedOptions:
+    """The options of `embed` and `plan`, under the names of their flags (docs/reference.md).
+
+    `input` are patterns, `keep_columns` names. Raises `OptionError` for a value that its flag would not take.
+    """
+
+    input: tuple[str, ...]
+    store: str
+    format: str | None = None
+    text_column: str | None = None
+    id_column: str | None = None
+    keep_columns: tuple[str, ...] | None = None
+    limit: int | None = None
+    model: str | None = None
+    revision: str | None = None
+    pooler: str | None = None
+    prompt: str | None = None
+    prompt_name: str | None = None
+    query_prompt: str | None = None
+    max_tokens: int | None = None
+    normalize: bool | None = None
+    calibration: str | None = None
+    truncate_dim: int | None = None
+    dtype: str | None = None
+    precision: str | None = None
+    partition: str | None = None
+    unit_tokens: int | None = None
+    index: str | None = None
+    metric: str | None = None
+    max_rejects: float | None = None
+    max_deletes: float | None = None
+    max_drift: float | None = None
+    append: bool = False
+    require_space: str | None = None
+    reembed: bool = False
+    price_per_hour: float | None = None
+    dry_run: bool = False
+    device: str = "auto"
+    tokens_per_batch: int | None = None
+    deterministic: bool | None = None
+    accelerator: str | None = None
+    min_ram: str | None = None
+    worker_model: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "input", _several(self.input))
+        if self.keep_columns is not None:
+            object.__setattr__(self, "keep_columns", values.names(",".join(_several(self.keep_columns))))
+        if self.prompt is not None and self.prompt_name is not None:
+            raise OptionError("argument --prompt-name: not allowed with argument --prompt")
+        _check(self)
+
+
+@dataclass(frozen=True)
+class IndexOptions:
+    """The options of `index`, under the names of its flags."""
+
+    store: str
+    index: str = "auto"
+    metric: str | None = None
+    target_recall: float = 0.95
+    merge: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True)
+class PairsOptions:
+    """The options of `pairs`, under the names of its flags."""
+
+    input: tuple[str, ...]
+    format: str = "auto"
+    text_column: str = "text"
+    id_column: str | None = None
+    model: str | None = None
+    revision: str | None = None
+    pooler: str | None = None
+    prompt: str | None = None
+    prompt_name: str | None = None
+    max_tokens: int | None = None
+    normalize: bool | None = None
+    calibration: str | None = None
+    truncate_dim: int | None = None
+    dtype: str | None = None
+    k: int = 10
+    output: str | None = None
+    device: str = "auto"
+    tokens_per_batch: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "input", _several(self.input))
+        _check(self)
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """The options of `fit`, under the names of its flags: a store for a calibration, files for token statistics."""
+
+    method: str
+    output: str
+    store: str | None = None
+    input: tuple[str, ...] | None = None
+    sample: int | None = None
+    model: str | None = None
+    revision: str | None = None
+    format: str | None = None
+    text_column: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.input is not None:
+            object.__setattr__(self, "input", _several(self.input))
+        _check(self)
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """The options of `search`, under the names of its flags; one of `query` and `queries` is given."""
+
+    store: str
+    query: tuple[str, ...] | None = None
+    queries: str | None = None
+    query_prompt: str | None = None
+    k: int = 10
+    output: str | None = None
+    exact: bool = False
+    snapshot: str | None = None
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.query is not None:
+            object.__setattr__(self, "query", _several(self.query))
+        if (self.query is None) == (self.queries is None):
+            raise OptionError("one of the arguments --query --queries is required, and not both")
+        _check(self)
+
+
+def _check(options: object) -> None:
+    values.check(options, {name: kind for name, kind in KINDS.items() if hasattr(options, name)})
+
+
+def _several(given: str | Iterable[str]) -> tuple[str, ...]:
+    """One text, or several, as a tuple."""
+    return (given,) if isinstance(given, str) else tuple(given)
