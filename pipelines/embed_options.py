@@ -96,7 +96,9 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
 
 
 def _add_machine_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--device", type=options.device, metavar="DEVICE", default="auto", help=options.DEVICE)
+    group.add_argument(
+        "--device", type=options.device, metavar="auto|cpu|cuda|cuda:N", default="auto", help=options.DEVICE
+    )
     group.add_argument("--tokens-per-batch", type=options.size, metavar="N", help=options.TOKENS_PER_BATCH)
     group.add_argument(
         "--deterministic",

@@ -12,6 +12,7 @@ from transforms.steps.options import DTYPES_ASKED, METRICS
 RUNNER = "FnApiRunner"
 FORMAT = "format of all inputs (default: auto, by file name)"
 MODEL = "minilm, a local directory, or a Hugging Face id (default: minilm)"
+DEVICES = "auto|cpu|cuda|cuda:N"
 DEVICE = "where the model runs (default: auto, every GPU that the process sees, else the CPU)"
 TOKENS_PER_BATCH = (
     "tokens in one forward pass, padding included (default: 65536 on a GPU; on a CPU 2048 where nothing is padded, "

@@ -48,7 +48,9 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("-k", type=options.positive, default=10, metavar="K", help="how many pairs (default: 10)")
     out.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl instead of a table")
     machine = p.add_argument_group("machine")
-    machine.add_argument("--device", type=options.device, metavar="DEVICE", default="auto", help=options.DEVICE)
+    machine.add_argument(
+        "--device", type=options.device, metavar="auto|cpu|cuda|cuda:N", default="auto", help=options.DEVICE
+    )
     machine.add_argument("--tokens-per-batch", type=options.size, metavar="N", help=options.TOKENS_PER_BATCH)
     return p
 

@@ -6,11 +6,13 @@ import pytest
 from helpers.corpora import sentences, write_parquet
 
 from pipelines import beam_flags, embed, plan
+from transforms.steps.options import EmbedOptions
 
 
 def predicted(inputs: Path, model: Path) -> plan.Prediction:
     arguments = ["--input", f"{inputs}/*.parquet", "--store", f"{inputs}/none", "--model", str(model)]
-    return plan.predict(*beam_flags.parse(embed.parser("plan"), [*arguments, "--dtype", "float32"]))
+    args, beam_options = beam_flags.parse(embed.parser("plan"), [*arguments, "--dtype", "float32"])
+    return plan.predict(EmbedOptions(**vars(args)), beam_options)
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ GIVEN: dict[str, Any] = {
     "max_rejects": 0.5,
     "max_deletes": 0.25,
     "max_drift": 0.1,
+    "check_carried": 0.5,
     "price_per_hour": 1.5,
     "device": "cpu",
     "tokens_per_batch": 128,

@@ -31,6 +31,7 @@ KINDS: Mapping[str, values.Kind] = {
     "max_rejects": values.fraction,
     "max_deletes": values.fraction,
     "max_drift": values.distance,
+    "check_carried": values.fraction,
     "price_per_hour": values.price,
     "device": values.device,
     "tokens_per_batch": values.size,
@@ -73,6 +74,7 @@ class EmbedOptions:
     max_rejects: float | None = None
     max_deletes: float | None = None
     max_drift: float | None = None
+    check_carried: float | None = None
     append: bool = False
     require_space: str | None = None
     reembed: bool = False
