@@ -75,5 +75,6 @@ def test_what_cannot_be_rolled_back_to(run: Run, embed: Run, inputs: Path, store
     (store / gone).unlink()
     run("rollback", first["run"], "--store", store).failed(2, store / gone, first["run"])
     run("vacuum", "--store", store, "--keep", 1).ok()
+    second = (store / "manifest.json").read_bytes()  # with a fence
     run("rollback", first["run"], "--store", store).failed(2, store / "manifests" / f"{first['run']}.json")
     assert manifest_of(store)["run"] == second["run"]
