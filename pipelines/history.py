@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from pipelines import command, options
 from pipelines.output import aligned, check_output, write_rows
@@ -32,7 +32,8 @@ def _history(args: argparse.Namespace) -> None:
     found = run_summaries(current.root, known_summaries(current.root))
     states = [kept.get(summary.run, "removed") if summary.status == COMMITTED else "" for summary in found]
     if args.output:
-        write_rows(args.output, [asdict(n) | {"snapshot": state} for n, state in zip(found, states, strict=True)])
+        columns = [asdict(replace(summary, measures=None)) for summary in found]  # which are in report.json
+        write_rows(args.output, [row | {"snapshot": state} for row, state in zip(columns, states, strict=True)])
         print(f"{len(found)} runs in {args.output}")
     else:
         rows = [cells(summary, state) for summary, state in zip(found, states, strict=True)]

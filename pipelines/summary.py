@@ -4,6 +4,7 @@ from typing import Any
 
 from pipelines.progress import duration
 from transforms import storage
+from transforms.measures import EMBED_PARTS
 from transforms.report.history import RunSummary
 from transforms.report.report import summary_of
 from transforms.steps.resolve import Resolved
@@ -23,6 +24,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
         f"{result.tokens / seconds:,.0f} tokens/s, padding {padding(n):.1f} %",
         f"truncated   {n['truncated_rows']:,} rows lost {n['lost']:,} tokens (limit {resolved.space.max_tokens})",
     ]
+    lines += [f"stages      {stages_line(result)}"] if result.limit else []
     lines += [f"changes     {changes_line(result.changes)}"] if result.previous and result.changes else []
     lines += [f"checked     {checked_line(result.checked)}"] if result.checked and result.checked["shards"] else []
     lines += [f"{what:<11} {text}" for what, text in [*_reembedded(resolved), *_rare(result)]]
@@ -47,6 +49,14 @@ def checked_line(checked: dict[str, int]) -> str:
         f"{good:,} of {checked['shards']:,} carried shards are sound: {checked['compared']:,} by the checksum of a "
         f"listing, {checked['read']:,} by reading them ({checked['bytes'] / 1e6:,.1f} MB), the rest by size"
     )
+
+
+def stages_line(result: Result) -> str:
+    """The seconds that each part of Embed took, summed over its units, and which of them held up the others."""
+    embed = (result.measures or {})["embed"]
+    times = {name.removesuffix("_ms"): summary["sum"] / 1000 for name, summary in embed.items() if name in EMBED_PARTS}
+    told = ", ".join(f"{name} {seconds:,.1f}s" for name, seconds in times.items() if seconds >= 0.05)
+    return f"{told}; the limit is {result.limit}" if told else f"the limit is {result.limit}"
 
 
 def money_line(run: RunSummary) -> str:

@@ -22,6 +22,7 @@ from pipelines.beam_parser import beam_parser
 from pipelines.cli import COMMANDS, main
 from transforms import errors
 from transforms.calibration.spec import CALIBRATIONS
+from transforms.measures import STAGES
 from transforms.space.spec import COUNT, LAYER, POOLERS, Option
 from transforms.store import open_store
 from transforms.store.manifest import snapshots
@@ -322,6 +323,13 @@ def test_the_page_of_python_lists_exactly_the_public_names() -> None:
     for name in (name for table in members for row in table for name in names(row[0])):
         kind, _, member = name.partition(".")
         assert hasattr(getattr(sentence_beam, kind), member), name
+
+
+def test_every_figure_of_a_run_is_explained() -> None:
+    (table,) = tables(BY_NAME["docs/operations.md"].section("## Figures"))
+    assert all(len(row) == 3 for row in table)
+    listed = [name for row in table for name in names(row[0])]
+    assert listed == [figure.name for figures in STAGES.values() for figure in figures]
 
 
 def test_exit_statuses_are_those_there_are() -> None:

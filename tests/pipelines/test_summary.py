@@ -75,10 +75,10 @@ def test_beam_counts_what_the_ledger_counts(run: Run, glob: Path, store: Path, m
     )
     result = pipeline.run()
     result.wait_until_finish()
-    found = result.metrics().query(beam.metrics.MetricsFilter().with_namespace("embed"))["counters"]
+    found = result.metrics().query(beam.metrics.MetricsFilter().with_namespace("sentence_beam"))["counters"]
     counters = {counter.key.metric.name: counter.committed for counter in found}
     manifest = manifest_of(store)
-    expected = {"units": 1, "rows": 51, "rejected": 1, "fallbacks": 0, "oom_splits": 0, "truncated": 1}
+    expected = {"files": 1, "units": 1, "rows": 51, "rejected": 1, "fallbacks": 0, "oom_splits": 0, "truncated": 1}
     expected |= {name: manifest["work"][name] for name in ("embedded", "reused", "duplicates")}
     expected |= {name: manifest["tokens"][name] for name in ("real", "padded", "lost")}
     assert counters == {**expected, "tokens": sum(unit["tokens"] for unit in manifest["shards"])}

@@ -1,5 +1,6 @@
 """Commit: everything a run found out, in one list, and one conditional write."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -7,8 +8,12 @@ from apache_beam.pvalue import AsIter
 
 from transforms.beam.changes import CountChanges
 from transforms.beam.graph import Merge, Together
+from transforms.beam.metrics import StageMetrics
+from transforms.steps.changes import UnknownChanges
 from transforms.steps.commit_run import commit_run, raise_failure
+from transforms.store.changes import Changes
 from transforms.store.commit import Run
+from transforms.store.runs import Result
 
 
 class Commit(beam.PTransform):
@@ -30,7 +35,20 @@ class Commit(beam.PTransform):
             known
             | "Together" >> Together()
             # At the side, since it is made of the collection that it would have to be merged with.
-            | "Finish" >> beam.Map(commit_run, self._run, AsIter(changes))
+            | "Finish" >> beam.ParDo(CommitFn(self._run), AsIter(changes))
         )
         # A stage of its own: what raises is tried again, and the commit should not be.
         return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(raise_failure) if self._raises else result
+
+
+class CommitFn(beam.DoFn):
+    """Everything found out about a run -> its Result."""
+
+    def __init__(self, run: Run):
+        self._run, self._metrics = run, StageMetrics("commit")
+
+    def process(self, found: list[Any], changes: Iterable[Changes | UnknownChanges]) -> Iterator[Result]:
+        result = commit_run(found, self._run, changes)
+        for name, summary in (result.measures or {}).get("commit", {}).items():
+            self._metrics.update({name: summary["sum"]})
+        yield result

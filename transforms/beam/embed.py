@@ -7,13 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.metrics import Metrics
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.shared import Shared
 
 from transforms import progress
 from transforms.beam.content import ReadRowsFn
 from transforms.beam.graph import PROBLEMS, check_worker
+from transforms.beam.metrics import StageMetrics
 from transforms.beam.quantize import quantized
 from transforms.corpus import Span, UnitRows
 from transforms.corpus.blocks import PackedRows
@@ -29,7 +29,6 @@ from transforms.store.records import Problem, UnitRecord
 if TYPE_CHECKING:
     from transforms.encoder import Encoder
 
-NAMESPACE = "embed"
 Units = Callable[[], Iterator[UnitRows]]  # reads an element's units, as often as it is called
 PIECES = "pieces"
 COUNTED = (
@@ -86,7 +85,7 @@ class EmbedFn(beam.DoFn):
 
     def __init__(self, job: EmbedJob, shared: Shared):
         self._job, self._shared = job, shared
-        self._counters = {name: Metrics.counter(NAMESPACE, name) for name in ("units", *COUNTED)}
+        self._metrics = StageMetrics("embed", ("units", *COUNTED))
 
     def setup(self) -> None:
         self._lock = threading.Lock()
@@ -138,9 +137,8 @@ class EmbedFn(beam.DoFn):
         self._renew()
 
     def _count(self, record: UnitRecord) -> None:
-        self._counters["units"].inc()
-        for name in COUNTED:
-            self._counters[name].inc(getattr(record, name))
+        self._metrics.count({"units": 1} | {name: getattr(record, name) for name in COUNTED})
+        self._metrics.update(record.figures)
 
 
 class EmbedSpansFn(EmbedFn):

@@ -7,6 +7,7 @@ import apache_beam as beam
 
 from transforms.beam.content import CountFn
 from transforms.beam.graph import CARRIED, PROBLEMS, Together, check_worker, flat_map, is_one_process
+from transforms.beam.metrics import StageMetrics
 from transforms.corpus import InputFile
 from transforms.errors import SentenceBeamError
 from transforms.steps import content
@@ -69,6 +70,7 @@ class PlanFileFn(beam.DoFn):
 
     def __init__(self, job: EmbedJob):
         self._job = job
+        self._metrics = StageMetrics("plan", ("files",))
 
     def setup(self) -> None:
         self._planner = FilePlanner(self._job)
@@ -79,6 +81,10 @@ class PlanFileFn(beam.DoFn):
             return
         try:
             check_worker(self._job.run)
-            yield self._planner.plan(file)
+            planned = self._planner.plan(file)
         except SentenceBeamError as error:
             yield Problem.of(error)
+            return
+        self._metrics.count({"files": 1})
+        self._metrics.update(planned.figures)
+        yield planned

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from transforms import storage
+from transforms.measures import Measures
 from transforms.store import layout, lease
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.run_ids import in_order, start_of
@@ -25,7 +26,8 @@ class RunSummary:
     `tokens_per_second` of them in this run itself (one that broke off before it may have left some), `spared` were
     those of rows that had their vectors already. `damaged` are old shards that could not be reused or carried over,
     `checked` those carried whose bytes or checksum were compared.
-    `spent` and `saved` are in the currency of `price_per_hour`.
+    `spent` and `saved` are in the currency of `price_per_hour`. `measures` say what its stages took, `limit` which
+    part of Embed held up the others.
     """
 
     run: str
@@ -58,6 +60,8 @@ class RunSummary:
     price_per_hour: float | None = None
     spent: float | None = None
     saved: float | None = None
+    limit: str | None = None
+    measures: Measures | None = None
 
     @classmethod
     def of_result(cls, result: Result) -> "RunSummary":
@@ -85,6 +89,8 @@ class RunSummary:
                 "truncated": result.truncated,
                 "tokens": ledger["real"],
                 "spared": result.spared,
+                "limit": result.limit or None,
+                "measures": result.measures,
                 "tokens_per_second": round(result.tokens / max(result.seconds, 1e-9), 1),
             }
         return cls(**values)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from transforms.calibration import Calibration
 from transforms.corpus import Columns, Rejected, Span, UnitRows, read_span
 from transforms.corpus.rows import EXCERPT
+from transforms.measures import Stopwatch, with_waits
 from transforms.space import row_hashes
 from transforms.steps.finish import Finisher
 from transforms.steps.job import EmbedJob
@@ -35,13 +37,14 @@ class Work:
     """A unit ready for the forward pass.
 
     `inverse` says where every row's text is among the distinct ones; `found` has the vectors of some of these,
-    `tokenized` the others (None where there are none).
+    `tokenized` the others (None where there are none); `watch` has measured the stages so far.
     """
 
     unit: PreparedUnit
     inverse: np.ndarray
     found: Found
     tokenized: "Tokenized | None"
+    watch: Stopwatch
 
 
 @dataclass(frozen=True)
@@ -75,27 +78,42 @@ class UnitEmbedder:
         """The record of every unit, each as soon as it is written, in order."""
         with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as preparer, ThreadPoolExecutor(1) as writer:
             writing: deque[Future[UnitRecord]] = deque()
-            for item in ahead(preparer, map(self._prepare, ahead(reader, units))):
-                writing.append(self._forward(item, writer) if isinstance(item, Work) else _done(item))
+            prepared = ahead(preparer, starmap(self._prepare, ahead(reader, with_watch(units))))
+            for item, waited in with_waits(prepared):
+                if isinstance(item, Work):
+                    item.watch.set("wait_ms", waited)
+                    embedded = self._forward(item)
+                    item.watch.set("queue", sum(not unit.done() for unit in writing))
+                    writing.append(writer.submit(self._write, item, embedded))
+                else:
+                    writing.append(_done(item))
                 while writing and (writing[0].done() or len(writing) > UNITS_BEING_WRITTEN):
                     yield writing.popleft().result()
             while writing:
                 yield writing.popleft().result()
 
-    def _prepare(self, rows: UnitRows) -> UnitRecord | Work:
-        hashes = row_hashes(rows.texts)
-        digest = unit_digest(self.store.space, rows, hashes, self.generation, self.store.ranges)
-        unit = PreparedUnit(rows, hashes, digest)
-        record = self.store.finished(unit)
+    def _prepare(self, rows: UnitRows, watch: Stopwatch) -> UnitRecord | Work:
+        with watch.time("reuse_ms"):
+            hashes = row_hashes(rows.texts)
+            digest = unit_digest(self.store.space, rows, hashes, self.generation, self.store.ranges)
+            unit = PreparedUnit(rows, hashes, digest)
+            record = self.store.finished(unit)
         if record is not None:
-            return reused(record) if self.last.had(record) else record
+            return replace(reused(record), measures=watch.figures) if self.last.had(record) else record
         if not rows.ids:
-            return self.store.write(unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0))
-        first, inverse = collapse(hashes)
-        found = self._found(rows, taken(hashes, first))
+            return self.store.write(unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0), watch)
+        with watch.time("reuse_ms"):
+            first, inverse = collapse(hashes)
+            found = self._found(rows, taken(hashes, first))
         new = np.delete(np.arange(len(first)), found.places)
-        tokenized = self.encoder().tokenize(taken(taken(rows.texts, first), new.tolist())) if len(new) else None
-        return Work(unit, inverse, found, tokenized)
+        tokenized = self._tokenize(taken(taken(rows.texts, first), new.tolist()), watch) if len(new) else None
+        return Work(unit, inverse, found, tokenized, watch)
+
+    def _tokenize(self, texts: list[str], watch: Stopwatch) -> "Tokenized":
+        with watch.time("load_ms"):
+            encoder = self.encoder()
+        with watch.time("tokenise_ms"):
+            return encoder.tokenize(texts)
 
     def _found(self, rows: UnitRows, hashes: list[bytes]) -> Found:
         """What the last snapshot has of these texts; one that loses its vector on the way counts as not found."""
@@ -105,18 +123,25 @@ class UnitEmbedder:
         good, vectors = self.finisher.finish(found.vectors)
         return replace(found, places=found.places[good], vectors=vectors)
 
-    def _forward(self, item: Work, writer: Executor) -> "Future[UnitRecord]":
-        embedded = self.encoder().embed(item.tokenized, progress=self.on_batch) if item.tokenized else None
-        return writer.submit(self._write, item, embedded)
+    def _forward(self, item: Work) -> "Embedded | None":
+        if item.tokenized is None:
+            return None
+        with item.watch.time("forward_ms"):
+            return self.encoder().embed(item.tokenized, progress=self.on_batch)
 
     def _write(self, item: Work, embedded: "Embedded | None") -> UnitRecord:
+        with item.watch.time("write_ms"):
+            record = self._written(item, embedded)
+        return replace(record, measures=item.watch.figures)
+
+    def _written(self, item: Work, embedded: "Embedded | None") -> UnitRecord:
         vectors, status = merge_found_and_embedded(item, embedded)
         unit, inverse = item.unit, item.inverse
         good, late = split_by_status(unit.rows, status)
         if late:
             unit = replace(unit, rows=take_rows(unit.rows, good), hashes=[unit.hashes[i] for i in good])
             vectors, inverse = vectors.take(good), inverse[good]
-        return self.store.write(unit, vectors, late, count(inverse, item.found, status, embedded))
+        return self.store.write(unit, vectors, late, count(inverse, item.found, status, embedded), item.watch)
 
 
 def calibration_of(job: EmbedJob) -> Calibration | None:
@@ -127,6 +152,17 @@ def calibration_of(job: EmbedJob) -> Calibration | None:
 def read_spans(spans: list[Span], columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
     """The units of the spans, in order."""
     return (rows for span in spans for rows in read_span(span, columns, unit_tokens))
+
+
+def with_watch(units: Iterator[UnitRows]) -> Iterator[tuple[UnitRows, Stopwatch]]:
+    """The units, each with a stopwatch that has measured how it was read."""
+    while True:
+        watch = Stopwatch()
+        with watch.time("read_ms"):
+            rows = next(units, None)
+        if rows is None:
+            return
+        yield rows, watch
 
 
 def ahead(executor: Executor, items: Iterator[Item]) -> Iterator[Item]:

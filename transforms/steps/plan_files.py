@@ -8,6 +8,7 @@ from transforms import progress, storage
 from transforms.corpus import InputFile, Span, limit_spans, match_inputs
 from transforms.corpus.files import check_distinct
 from transforms.errors import OptionError, SentenceBeamError
+from transforms.measures import Stopwatch
 from transforms.steps import content
 from transforms.steps.content import ToCount
 from transforms.steps.footers import check_types, read_footer
@@ -43,6 +44,12 @@ class FilePlanner:
 
     def plan(self, file: InputFile) -> PlannedFile:
         """The file's units to carry over, or its spans. Raises OptionError where it cannot be read."""
+        watch = Stopwatch()
+        with watch.time("file_ms"):
+            planned = self._planned(file)
+        return replace(planned, figures=watch.figures)
+
+    def _planned(self, file: InputFile) -> PlannedFile:
         same, units = self._unchanged(file)
         checked = self._shards.check(units or [])
         if units is None or checked.damaged:  # whose rows are read again; the file's other units are found finished

@@ -72,4 +72,4 @@ def quantize_unit(unit: UnitRecord, run: Run, ranges: Ranges | None) -> UnitReco
     if made is None:
         floats = stored_vectors(rows, replace(store.space, precision="float32"), final=True)
         made = store.write(prepared, floats, [], counts)
-    return replace(made, **vars(counts), run=unit.run)
+    return replace(made, **vars(counts), run=unit.run, measures=unit.measures)

@@ -8,6 +8,7 @@ from typing import Any
 
 from transforms import storage
 from transforms.errors import DataGateError, LedgerError, SentenceBeamError, first_line
+from transforms.measures import Measures, Stopwatch, Summary, limit_of, summed
 from transforms.space import Space
 from transforms.store import calibrations, layout, lease
 from transforms.store.canary import CanaryFile
@@ -239,13 +240,20 @@ def finish(
     index: dict[str, Any] | None = None,
     duplicate_ids: int = 0,
     changes: Changes | None = None,
+    index_measures: dict[str, Summary] | None = None,
 ) -> Result:
     """Settle, commit, put the result on record and give the store back; a failed check is a result, not an error."""
+    watch = Stopwatch()
     try:
-        settled = settle(run, list(units), list(problems))
-        message = commit(run, settled, index)
+        with watch.time("settle_ms"):
+            settled = settle(run, list(units), list(problems))
+        with watch.time("manifest_ms"):
+            message = commit(run, settled, index)
+        measures = _measures(run, settled, index_measures or {}, watch)
         result = replace(
             _committed(run, settled, message),
+            measures=measures,
+            limit=limit_of(measures["embed"]),
             index=index,
             duplicate_ids=duplicate_ids,
             changes=asdict(changes) if changes else None,
@@ -270,6 +278,19 @@ def _committed(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger],
         spared=max(sum(unit.tokens - unit.lost for unit in units) - ledger.real, 0),
         tokens=sum(unit.real for unit in units if unit.run == run.id),
     )
+
+
+def _measures(
+    run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], index: dict[str, Summary], watch: Stopwatch
+) -> Measures:
+    plan, units, _ = settled
+    planned = 1000 * (timestamp(plan.written) - timestamp(run.started)) if plan.written else None
+    return {
+        "plan": plan.measures | ({} if planned is None else summed([{"planned_ms": round(planned, 3)}])),
+        "embed": summed(unit.figures for unit in units),
+        "index": index,
+        "commit": summed([watch.figures]),
+    }
 
 
 def failed(run: Run, error: Exception) -> Result:

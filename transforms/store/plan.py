@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -12,10 +12,12 @@ from transforms.arrow import parquet_bytes, table_of
 from transforms.corpus import InputFile, Span
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.files import compression_of
+from transforms.measures import Summary, summed
 from transforms.store import layout
 from transforms.store.carried import NOTHING, Checked
 from transforms.store.ledger import PLAN_FIELDS, PlannedSpan, span_name
 from transforms.store.records import UnitRecord
+from transforms.store.runs import now
 
 SCHEMA = pa.schema(
     [
@@ -33,7 +35,8 @@ SCHEMA = pa.schema(
         ("carried", pa.bool_()),
     ]
 )
-BUCKETS, CHECKED = b"buckets", b"checked"  # in the file's metadata
+# in the file's metadata
+BUCKETS, CHECKED, MEASURES, WRITTEN = b"buckets", b"checked", b"measures", b"written"
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class PlannedFile:
     """An input file and what a run does with it: spans to embed, or units of the last snapshot to carry over.
 
     `kept` is the type of each kept column, None for a file that was not opened, since it has not changed. `checked` is
-    what came of looking at the shards that might be carried over.
+    what came of looking at the shards that might be carried over. `figures` say what planning it took
+    (`measures.STAGES`).
     """
 
     file: InputFile
@@ -49,6 +53,7 @@ class PlannedFile:
     carried: tuple[UnitRecord, ...] = ()
     kept: tuple[tuple[str, str], ...] | None = None
     checked: Checked = NOTHING
+    figures: dict[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def planned(self) -> list[tuple[PlannedSpan, int]]:
@@ -86,13 +91,18 @@ def _carried_spans(file: str, units: tuple[UnitRecord, ...]) -> list[PlannedSpan
 
 @dataclass(frozen=True)
 class RecordedPlan:
-    """A plan that was read back: files as manifests list them, spans or buckets as the ledger checks them."""
+    """A plan that was read back: files as manifests list them, spans or buckets as the ledger checks them.
+
+    `measures` say what planning took, `written` when it ended ("" where an earlier version wrote it).
+    """
 
     files: list[dict[str, Any]]
     spans: list[PlannedSpan]
     tokens: int
     buckets: Buckets | None = None
     checked: Checked = NOTHING
+    measures: dict[str, Summary] = field(default_factory=dict)
+    written: str = ""
 
     @property
     def rows(self) -> int | None:
@@ -105,6 +115,7 @@ def write_plan(root: str, run: str, files: Iterable[PlannedFile], buckets: Bucke
     """Record a run's plan in its folder; `buckets` where these are the units."""
     listed = list(files)
     metadata = {CHECKED: json.dumps(asdict(Checked.sum(file.checked for file in listed)))}
+    metadata |= {MEASURES: json.dumps(summed(file.figures for file in listed)), WRITTEN: now()}
     metadata |= {BUCKETS: json.dumps(asdict(buckets))} if buckets else {}
     rows = [row for file in listed for row in _table_rows(file)]
     table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(metadata))
@@ -137,6 +148,12 @@ def read_plan(root: str, run: str) -> RecordedPlan:
             spans.append(PlannedSpan(**{name: row[name] for name in PLAN_FIELDS}))
             tokens += row["tokens"]
     metadata = table.schema.metadata or {}
-    buckets = Buckets(**json.loads(metadata[BUCKETS])) if BUCKETS in metadata else None
-    checked = Checked(**json.loads(metadata.get(CHECKED, b"{}")))
-    return RecordedPlan(list(files.values()), spans, tokens, buckets, checked)
+    return RecordedPlan(
+        list(files.values()),
+        spans,
+        tokens,
+        Buckets(**json.loads(metadata[BUCKETS])) if BUCKETS in metadata else None,
+        Checked(**json.loads(metadata.get(CHECKED, b"{}"))),
+        json.loads(metadata.get(MEASURES, b"{}")),
+        metadata.get(WRITTEN, b"").decode(),
+    )

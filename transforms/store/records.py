@@ -2,9 +2,10 @@
 
 import builtins
 import json
+import math
 import re
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, cast
 
 from transforms.errors import SentenceBeamError
 from transforms.store import layout
@@ -31,7 +32,8 @@ class UnitRecord:
     `lost` is what truncation cut off. `embedded`, `reused`, `duplicates` sum to `rows`. `real` and `padded` are
     tokens that went through the model, without and with padding. `worker` is host and process id, `run` the run that
     computed it ("" where only the shard is left to tell). `damaged` are old shards (by path) whose vectors could not
-    be reused. `checksum` is the shard's as listings of its storage have it, None where they have none.
+    be reused. `checksum` is the shard's as listings of its storage have it, None where they have none. `measures` say
+    what its work took, by the names of `measures.STAGES`; they make no two records differ.
     """
 
     path: str | None
@@ -58,8 +60,15 @@ class UnitRecord:
     worker: str = ""
     damaged: tuple[str, ...] = ()
     run: str = ""
+    measures: dict[str, float] = field(default_factory=dict, compare=False)
     rejects_sha256: str | None = None
     checksum: str | None = None
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """What was measured of the unit's work, with its size; empty where nothing was."""
+        size = {"unit_rows": self.rows, "unit_tokens": self.real, "unit_bytes": self.bytes}
+        return {**self.measures, **size} if self.measures else {}
 
     def to_manifest(self) -> dict[str, Any]:
         """The record's entry in a manifest."""
@@ -110,8 +119,13 @@ def _wrong_field(record: UnitRecord) -> str | None:
         "run": record.run == "" or layout.is_run(record.run),
         "worker": isinstance(record.worker, str),
         "damaged": all(layout.is_a("shards", path) for path in record.damaged),
+        "measures": isinstance(record.measures, dict) and all(map(_is_figure, record.measures.values())),
     }
     return next((name for name, passed in right.items() if not passed), None)
+
+
+def _is_figure(value: object) -> bool:
+    return type(value) in (int, float) and math.isfinite(cast(float, value))
 
 
 def carried(unit: UnitRecord) -> UnitRecord:
@@ -121,7 +135,8 @@ def carried(unit: UnitRecord) -> UnitRecord:
 
 def reused(unit: UnitRecord) -> UnitRecord:
     """The record of a unit that was read again and equals one of an earlier snapshot: nothing was computed for it."""
-    return replace(unit, embedded=0, duplicates=0, reused=unit.rows, real=0, padded=0, fallbacks=0, oom_splits=0)
+    found = replace(unit, embedded=0, duplicates=0, reused=unit.rows, measures={})
+    return replace(found, real=0, padded=0, fallbacks=0, oom_splits=0)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from importlib import metadata
 from typing import Any
 
 from transforms import storage
+from transforms.measures import Measures
 from transforms.store import layout
 from transforms.store.manifest import to_bytes
 
@@ -23,7 +24,8 @@ class Result:
     one that were cut off, carried ones included, `spared` are tokens of its rows that had their vectors already.
     `tokens` went through the model in this run; those in the ledger may include the work of an interrupted run.
     `checked` counts the carried shards that were looked at, compared and read, the bytes read, and the damaged ones.
-    `pooled` is the id of the pooled vectors' space.
+    `pooled` is the id of the pooled vectors' space. `measures` say what its stages took (`measures.STAGES`), `limit`
+    which part of Embed held up the others.
     """
 
     run: str
@@ -46,6 +48,8 @@ class Result:
     pooled: str = ""
     price_per_hour: float | None = None
     checked: dict[str, int] | None = None
+    measures: Measures | None = None
+    limit: str = ""
 
 
 def record_result(root: str, result: Result) -> None:

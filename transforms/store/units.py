@@ -11,6 +11,7 @@ import pyarrow as pa
 from transforms import storage
 from transforms.corpus import InputFile, Rejected, UnitRows
 from transforms.errors import SentenceBeamError
+from transforms.measures import Stopwatch
 from transforms.space import Space
 from transforms.store import layout, shards
 from transforms.store.precision import Coding, Ranges
@@ -82,11 +83,16 @@ class UnitStore:
         return here if here.rejects in (None, unit.rejects) else self._with_rejects(unit, here)
 
     def write(
-        self, unit: PreparedUnit, vectors: shards.Vectors, late: list[Rejected], counts: UnitCounts
+        self,
+        unit: PreparedUnit,
+        vectors: shards.Vectors,
+        late: list[Rejected],
+        counts: UnitCounts,
+        watch: Stopwatch | None = None,
     ) -> UnitRecord:
         """Write rejects, shard and sidecar, in this order; `late` are rows rejected for their vectors.
 
-        `unit.rows` holds the rows that `vectors` has, in the same order.
+        `unit.rows` holds the rows that `vectors` has, in the same order. The sidecar has the figures of `watch` so far.
         """
         rows = unit.rows
         rejects = [*rows.rejects, *late]
@@ -98,7 +104,7 @@ class UnitStore:
             if not self._put(unit.shard, data):
                 return self._adopt(unit) or self._replace(unit, data, record)
             record = self._located(record, unit, data)
-        return self._write_sidecar(unit, record)
+        return self._write_sidecar(unit, replace(record, measures=watch.figures if watch else {}))
 
     def _located(self, record: UnitRecord, unit: PreparedUnit, data: bytes) -> UnitRecord:
         """The record of a unit whose shard has these bytes, with the checksum by which listings know the file."""

@@ -1,0 +1,125 @@
+"""What a run's stages took: figures of each unit, file or step as it is worked off, and sums and quantiles over them.
+
+Nothing here knows an engine. A unit's figures travel with its record, so that what an engine does twice counts once.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TypeVar
+
+QUANTILES = (0.5, 0.95)
+
+Item = TypeVar("Item")
+
+Figures = Mapping[str, float]  # by name, as STAGES has them
+Summary = dict[str, float]  # count, sum, p50, p95 and max of one figure
+Measures = dict[str, dict[str, Summary]]  # by stage and figure
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number that is measured again and again: its name, which ends in `_ms` for milliseconds, and what it is of."""
+
+    name: str
+    meaning: str
+
+
+STAGES: dict[str, tuple[Figure, ...]] = {
+    "plan": (
+        Figure("planned_ms", "time from the start of the run until its plan was on record"),
+        Figure("file_ms", "finding out whether a file has changed and its shards are sound; reading its footer if not"),
+    ),
+    "embed": (
+        Figure("read_ms", "reading a unit's rows"),
+        Figure("reuse_ms", "hashing a unit's rows and looking for what the store has of them"),
+        Figure("load_ms", "loading the model"),
+        Figure("tokenise_ms", "tokenising a unit's new texts"),
+        Figure("wait_ms", "time that the forward pass waited for a unit"),
+        Figure("forward_ms", "the forward pass of a unit, with pooling and calibration"),
+        Figure("write_ms", "writing a unit's shard"),
+        Figure("queue", "units to be written when a unit's forward pass has ended"),
+        Figure("unit_rows", "rows of a unit"),
+        Figure("unit_tokens", "tokens of a unit that went through the model"),
+        Figure("unit_bytes", "bytes of a unit's shard"),
+    ),
+    "commit": (
+        Figure("settle_ms", "checking that every planned unit is there and the ledger adds up"),
+        Figure("manifest_ms", "writing the manifest"),
+    ),
+}
+# What one thread of a worker does in turn; the threads work side by side, so that the busiest of them is the limit.
+EMBED_THREADS = (("read_ms",), ("reuse_ms", "load_ms", "tokenise_ms"), ("forward_ms",), ("write_ms",))
+EMBED_PARTS = tuple(name for thread in EMBED_THREADS for name in thread)
+
+
+class Stopwatch:
+    """The figures of one unit, file or step, as its work goes on; threads may take turns with it."""
+
+    def __init__(self) -> None:
+        self._figures: dict[str, float] = defaultdict(float)
+        self._begun: dict[str, float] = {}
+
+    @contextmanager
+    def time(self, name: str) -> Iterator[None]:
+        """Add the milliseconds that the body takes."""
+        self._begun[name] = perf_counter()
+        try:
+            yield
+        finally:
+            self._figures[name] += 1000 * (perf_counter() - self._begun.pop(name))
+
+    def set(self, name: str, value: float) -> None:
+        """Note a figure that is no time."""
+        self._figures[name] = value
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The figures so far, those that are being timed included."""
+        now = perf_counter()
+        running = {name: self._figures[name] + 1000 * (now - begun) for name, begun in self._begun.items()}
+        return {name: round(value, 3) for name, value in {**self._figures, **running}.items()}
+
+
+def with_waits(items: Iterator[Item]) -> Iterator[tuple[Item, float]]:
+    """The items, each with the milliseconds that its user waited for it."""
+    asked = perf_counter()
+    for item in items:
+        yield item, 1000 * (perf_counter() - asked)
+        asked = perf_counter()
+
+
+def summed(found: Iterable[Figures]) -> dict[str, Summary]:
+    """Each figure over all units, files or steps that have it.
+
+    >>> summed([{"read_ms": 4.0}, {"read_ms": 2.0, "load_ms": 9.0}])["read_ms"]
+    {'count': 2, 'sum': 6.0, 'p50': 2.0, 'p95': 4.0, 'max': 4.0}
+    """
+    values: dict[str, list[float]] = defaultdict(list)
+    for figures in found:
+        for name, value in figures.items():
+            values[name].append(value)
+    return {name: _summary(sorted(numbers)) for name, numbers in values.items()}
+
+
+def _summary(ordered: list[float]) -> Summary:
+    # nearest rank: a value that was really seen
+    quantiles = {f"p{q * 100:g}": ordered[max(-(-len(ordered) * round(q * 100) // 100) - 1, 0)] for q in QUANTILES}
+    return {"count": len(ordered), "sum": round(sum(ordered), 3), **quantiles, "max": ordered[-1]}
+
+
+def limit_of(embed: Mapping[str, Summary]) -> str:
+    """The part of Embed that holds up the rest: what takes the busiest thread longest; "" where nothing was timed.
+
+    >>> limit_of(summed([{"read_ms": 30.0, "reuse_ms": 9.0, "tokenise_ms": 25.0, "forward_ms": 31.0}]))
+    'tokenise'
+    """
+
+    def spent(name: str) -> float:
+        return embed[name]["sum"] if name in embed else 0.0
+
+    thread = max(EMBED_THREADS, key=lambda names: sum(map(spent, names)))
+    name = max(thread, key=spent)
+    return name.removesuffix("_ms") if spent(name) else ""
