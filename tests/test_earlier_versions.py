@@ -136,6 +136,18 @@ def test_its_segments_are_compacted(run: Run, store: Path, earlier: Path) -> Non
     assert gone["id"] not in [row["id"] for row in found]
 
 
+@pytest.mark.parametrize("what", ["path", "locator"])
+def test_a_damaged_file_of_its_index_is_not_searched_and_made_again(run: Run, store: Path, what: str) -> None:
+    segment = open_store(str(store)).manifest.data["index"]["segments"][0]
+    path = store / segment[what]
+    data = path.read_bytes()
+    path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+    run("search", "--store", store, "--query", ONE_MORE).failed(1, path, "makes it again")
+    assert f"index/{path.name} was changed after it was written" in embed(run, store).out
+    assert run("search", "--store", store, "--query", ONE_MORE).ok().out
+    run("verify", "--store", store).ok()
+
+
 def _change(folder: Path, deleted: int, added: dict[str, str]) -> list[dict[str, str]]:
     """Delete a row of the small file and add another; the rows that it had."""
     path = folder / "input" / "c.jsonl"

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.beam import IndexRequest
+from transforms.errors import DamagedIndexError
 from transforms.index import SegmentedIndex, SegmentFile, flat_segment, upkeep
 from transforms.index.exact import exact_search
 from transforms.index.segment import build_segment
@@ -564,6 +565,30 @@ def test_a_damaged_file_of_an_index_of_unchanged_rows_is_made_again(nights: Nigh
         made = again
         check_found(nights, files)
     assert nights.commit(files) == made
+
+
+def test_a_damaged_copy_of_a_remote_file_is_to_be_removed(
+    nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of a remote store is copied for search once, and checked again where it is read."""
+
+    def cached(path: str, sha256: str) -> str:
+        copy = tmp_path / "cache" / Path(path).name
+        if not copy.exists():
+            copy.parent.mkdir(exist_ok=True)
+            copy.write_bytes(Path(path).read_bytes())
+        return str(copy)
+
+    monkeypatch.setattr("transforms.search.cached", cached)
+    index = nights.commit(collection(), IndexRequest("IVF4,SQ8"))
+    right = nights.search(["a question"], 5, nprobe=4)
+    for name in ("path", "locator"):
+        copy = tmp_path / "cache" / Path(index["segments"][0][name]).name
+        flip(copy, 0.5)
+        with pytest.raises(DamagedIndexError, match=rf"{copy} was changed .*; it is a copy: remove it"):
+            nights.search(["a question"], 5, nprobe=4)
+        copy.unlink()
+        assert nights.search(["a question"], 5, nprobe=4) == right
 
 
 def test_what_the_storage_says_of_a_file_spares_reading_it(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
