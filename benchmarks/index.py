@@ -28,6 +28,7 @@ from transforms.index import (
     IndexPlan,
     SegmentedIndex,
     SegmentFile,
+    SegmentWriter,
     choose_index,
     measure_recall,
     nprobe_grid,
@@ -38,7 +39,6 @@ from transforms.index import (
 )
 from transforms.index.faiss_module import use_threads
 from transforms.index.recall import segment_base
-from transforms.index.segment import build_segment
 
 BLOCK = 25_000
 QUERIES = 1000
@@ -52,13 +52,12 @@ def main() -> None:
     sample = choose_sample(vectors, plan)
     with tempfile.TemporaryDirectory() as folder:
         plain, plain_cost = timed(lambda: plain_faiss(vectors, sample, plan, args.threads))
-        (trained, paths), ours_cost = timed(lambda: build(vectors, sample, plan, args, Path(folder)))
-        exact_report, recall_cost = timed(lambda: recall(vectors, queries, paths, plan, args))
-        one = Path(folder) / "one.faiss"
-        one.write_bytes(build_segment(trained, blocks(vectors), threads=args.threads))
+        (trained, segments), ours_cost = timed(lambda: build(vectors, sample, plan, args, Path(folder)))
+        exact_report, recall_cost = timed(lambda: recall(vectors, queries, segments, plan, args))
+        one = segment(trained, vectors, Path(folder) / "one.faiss", args)
         print_build(plain_cost, ours_cost, recall_cost)
         print(f"recall: {exact_report}\n")
-        print_search(plain, one, paths, queries, args)
+        print_search(plain, one, segments, queries, args)
 
 
 def options() -> argparse.Namespace:
@@ -129,27 +128,35 @@ def plain_faiss(vectors: np.ndarray, sample: np.ndarray, plan: IndexPlan, thread
 
 def build(
     vectors: np.ndarray, sample: np.ndarray, plan: IndexPlan, args: argparse.Namespace, folder: Path
-) -> tuple[bytes, list[Path]]:
+) -> tuple[bytes, list[SegmentFile]]:
     """Train, write the segments, hash the files."""
     trained = train(plan, sample, threads=args.threads)
-    paths = [folder / f"{number}.faiss" for number in range(args.segments)]
-    for path, part in zip(paths, np.array_split(vectors, args.segments), strict=True):
-        path.write_bytes(build_segment(trained, blocks(part), threads=args.threads))
-        hashlib.sha256(path.read_bytes()).hexdigest()
-    return trained, paths
+    parts = np.array_split(vectors, args.segments)
+    return trained, [segment(trained, part, folder / f"{n}.faiss", args) for n, part in enumerate(parts)]
+
+
+def segment(trained: bytes, vectors: np.ndarray, path: Path, args: argparse.Namespace) -> SegmentFile:
+    """A segment of these rows, written with its checksums, hashed."""
+    writer = SegmentWriter(trained, threads=args.threads)
+    for block in blocks(vectors):
+        writer.add(block)
+    made = writer.finish()
+    path.write_bytes(made.data)
+    hashlib.sha256(path.read_bytes()).hexdigest()
+    return SegmentFile(path, checks=made.checks)
 
 
 def recall(
-    vectors: np.ndarray, queries: np.ndarray, paths: list[Path], plan: IndexPlan, args: argparse.Namespace
+    vectors: np.ndarray, queries: np.ndarray, files: list[SegmentFile], plan: IndexPlan, args: argparse.Namespace
 ) -> Any:
     """Exact neighbours of the queries and the candidates of every segment, merged and scored."""
     exact, found = ExactNeighbours(queries, 10, plan.metric), None
-    for number, (path, part) in enumerate(zip(paths, np.array_split(vectors, args.segments), strict=True)):
+    for number, (file, part) in enumerate(zip(files, np.array_split(vectors, args.segments), strict=True)):
         base = segment_base(number)
         for block in blocks(part):
             exact.add(block, base, threads=args.threads)
             base += len(block)
-        index, grid = SegmentedIndex.open([SegmentFile(path)]), nprobe_grid(plan.nlist)
+        index, grid = SegmentedIndex.open([file]), nprobe_grid(plan.nlist)
         one = Candidates.search(index, queries, plan.rerank or 10, grid, segment=number, threads=args.threads)
         found = one if found is None else found.merge(one)
     return measure_recall(exact, found) if found else None
@@ -164,8 +171,10 @@ def print_build(plain: tuple[float, float], ours: tuple[float, float], recall_co
         print(f"{name:28} {cost[0]:8.2f} {cost[1]:8.2f} {ratios}   {bar:>5}")
 
 
-def print_search(plain: Any, one: Path, paths: list[Path], queries: np.ndarray, args: argparse.Namespace) -> None:
-    single, many = SegmentedIndex.open([SegmentFile(one)]), SegmentedIndex.open([SegmentFile(path) for path in paths])
+def print_search(
+    plain: Any, one: SegmentFile, files: list[SegmentFile], queries: np.ndarray, args: argparse.Namespace
+) -> None:
+    single, many = SegmentedIndex.open([one]), SegmentedIndex.open(files)
     lengths = [len(part) for part in np.array_split(np.empty(args.rows, bool), args.segments)]
     starts = np.concatenate([[0], np.cumsum(lengths)])
     print("queries/s     plain faiss     one file     segments   segments/one file: wall      CPU    bar   identical")

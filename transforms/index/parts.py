@@ -88,10 +88,11 @@ class OpenSegment:
 
     def _check_lists(self, faiss: Any, lists: np.ndarray) -> None:
         """Raise DamagedIndexError where one of these lists is not what was written; -1 is none."""
-        if self.file.checks is None:
+        if self.file.checks is None or not self._unchecked.any():
             return
-        wanted = np.unique(lists[lists >= 0])
-        for number in wanted[self._unchecked[wanted]].tolist():
+        wanted = np.zeros_like(self._unchecked)
+        wanted[lists[lists >= 0]] = True
+        for number in np.flatnonzero(wanted & self._unchecked).tolist():
             self.file.checks.check_list(self.file.path, number, *list_arrays(faiss, self.index, number))
             self._unchecked[number] = False
 
