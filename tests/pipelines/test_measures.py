@@ -12,10 +12,11 @@ from helpers.commands import Run
 from helpers.corpora import files_in, manifest_of, sentences, write_parquet
 
 from pipelines.embed import build, parser
-from pipelines.resolve import resolve
 from transforms.encoder import Encoder
 from transforms.measures import EMBED_PARTS, STAGES
 from transforms.steps import embed_units
+from transforms.steps.options import EmbedOptions
+from transforms.steps.resolve import resolve
 from transforms.store import shards
 from transforms.store.run_ids import new_run
 
@@ -161,7 +162,8 @@ def test_units_that_stayed_as_they_were_are_not_measured_again(embed: Run, glob:
 def test_beam_has_the_figures_as_distributions(glob: Path, store: Path, model: Path) -> None:
     named = ["--input", str(glob), "--store", str(store), "--model", str(model), "--unit-tokens", "60"]
     pipeline = beam.Pipeline(runner="FnApiRunner")
-    build(pipeline, resolve(parser().parse_args(named), None, new_run(str(store)), True))
+    options = EmbedOptions(**vars(parser().parse_args(named)))
+    build(pipeline, resolve(options, None, new_run(), True))
     result = pipeline.run()
     result.wait_until_finish()
     found = result.metrics().query(beam.metrics.MetricsFilter().with_namespace("sentence_beam"))["distributions"]
