@@ -19,7 +19,7 @@ from transforms.corpus.columns import kept_types
 from transforms.corpus.files import INPUT_FORMATS, check_distinct
 from transforms.corpus.spans import UNIT_TOKENS, estimated_tokens
 from transforms.index.top_pairs import EXACT_BELOW, TopPairs, exact_pairs, indexed_pairs, with_copies
-from transforms.space import Recipe, row_hashes
+from transforms.space import Machine, Recipe, row_hashes
 from transforms.steps.options import PairsOptions
 
 TEXTS_AT_ONCE = 32_768
@@ -100,7 +100,7 @@ def _units(asked: PairsOptions, columns: Columns) -> Iterator[Any]:
 
 def encode(asked: PairsOptions, collection: Collection, folder: Path) -> tuple[np.ndarray, Collection]:
     """Vectors of length 1, float32 [texts, d], mapped from a file, and the collection without texts that have none."""
-    from transforms.encoder import Encoder, Machine
+    from transforms.encoder import Encoder
 
     encoder = Encoder.of(Recipe.of(vars(asked)), Machine(asked.device, asked.tokens_per_batch))
     texts = collection.texts

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from transforms.corpus import Columns
-from transforms.space import resolve_model, resolve_space
+from transforms.space import Machine, Recipe, resolve_model, resolve_space
 from transforms.steps.job import EmbedJob
 from transforms.store.commit import Run
 from transforms.store.manifest import read_manifest
@@ -27,5 +27,5 @@ def embed_job(store: Path, model: Path, glob: object, run: str = "run1", **value
     )  # fmt: skip
     last = {"carry": previous is not None, "reuse": previous is not None, "max_drift": 1e-6}
     last["buckets"] = previous.buckets if previous else None
-    encoder = {"dtype": "float32", "device": "cpu"}
-    return EmbedJob(found, Columns("text", "id", ("lang",)), str(model), encoder, **{**last, **values})
+    recipe = Recipe(str(model), dtype="float32")
+    return EmbedJob(found, Columns("text", "id", ("lang",)), recipe, Machine("cpu"), **{**last, **values})

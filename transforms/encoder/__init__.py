@@ -4,7 +4,7 @@ from transforms.imports import uncollected
 
 with uncollected():
     from transforms.encoder.batches import BatchStats
-    from transforms.encoder.encoder import Embedded, Encoder, Machine
+    from transforms.encoder.encoder import Embedded, Encoder
     from transforms.encoder.tokenize import Tokenized
 
-__all__ = ["BatchStats", "Embedded", "Encoder", "Machine", "Tokenized"]
+__all__ = ["BatchStats", "Embedded", "Encoder", "Tokenized"]

@@ -28,7 +28,7 @@ from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.identity import Space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles
-from transforms.space.recipe import Recipe
+from transforms.space.recipe import Machine, Recipe
 from transforms.space.spec import PoolerSpec, parse_pooler
 from transforms.space.st_modules import DOCUMENT, QUERY, StModules
 
@@ -57,20 +57,6 @@ class Embedded:
     stats: BatchStats
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Where an encoder runs, and in what batches.
-
-    `device` is `auto` (every GPU, else the CPU), `cpu`, `cuda` (every GPU) or `cuda:1`; `tokens_per_batch` None: as
-    suits the device. `deterministic`: a text's vector is the same to the bit whatever its neighbours and the number of
-    threads.
-    """
-
-    device: str = "auto"
-    tokens_per_batch: int | None = None
-    deterministic: bool = False
-
-
 class Encoder:
     """A loaded model with its pooler and calibration; threads may share it: one embeds while others tokenize."""
 
@@ -79,7 +65,7 @@ class Encoder:
         files: ModelFiles,
         space: Space,
         devices: Sequence[torch.device],
-        machine: "Machine",
+        machine: Machine,
         tables: Mapping[str, TokenStatistics] | None = None,
         calibration: Calibration | None = None,
         routes: "Routes | None" = None,
@@ -149,7 +135,7 @@ class Encoder:
     def of(
         cls,
         recipe: Recipe,
-        machine: "Machine | None" = None,
+        machine: Machine | None = None,
         calibration: Calibration | None = None,
         route: str = DOCUMENT,
     ) -> "Encoder":

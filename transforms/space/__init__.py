@@ -4,13 +4,14 @@ from transforms.space.dtypes import DTYPES, FLOAT32_ONLY, native_dtype, resolve_
 from transforms.space.hashing import canonical_json, row_hash, row_hashes, sha256_file, sha256_text
 from transforms.space.identity import Space, resolve_space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
-from transforms.space.recipe import Recipe
+from transforms.space.recipe import Machine, Recipe
 from transforms.space.spec import PoolerPart, PoolerSpec, parse_pooler
 
 __all__ = [
     "DEFAULT_MODEL",
     "DTYPES",
     "FLOAT32_ONLY",
+    "Machine",
     "ModelFiles",
     "PoolerPart",
     "PoolerSpec",

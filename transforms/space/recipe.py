@@ -1,4 +1,4 @@
-"""The recipe of a vector: what a user says about it. With the model's files it gives the space."""
+"""The recipe of a vector, what a user says about it, which with the model's files gives the space; and the machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -51,3 +51,17 @@ class Recipe:
         names = ("pooler", "prompt", "prompt_name", "max_tokens", "normalize", "truncate_dim", "dtype", "precision")
         said = {name: getattr(self, name) for name in names}
         return resolve_space(files, **said, calibration=calibration, calibrated_dim=calibrated_dim)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where an encoder runs, and in what batches.
+
+    `device` is `auto` (every GPU, else the CPU), `cpu`, `cuda` (every GPU) or `cuda:1`; `tokens_per_batch` None: as
+    suits the device. `deterministic`: a text's vector is the same to the bit whatever its neighbours and the number of
+    threads.
+    """
+
+    device: str = "auto"
+    tokens_per_batch: int | None = None
+    deterministic: bool = False

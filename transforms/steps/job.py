@@ -1,10 +1,10 @@
 """The jobs that workers get: plain values that pickle small."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
+from transforms.space import Machine, Recipe
 from transforms.store.commit import Run
 
 
@@ -12,18 +12,18 @@ from transforms.store.commit import Run
 class EmbedJob:
     """One run of `embed`.
 
-    `encoder` are keyword arguments for `Encoder.load`; `model` is loaded by workers and may differ from the
-    submitting machine's path. `carry` says that unchanged files are taken over unread from the last snapshot, `append`
-    that its other files are taken over too, `reuse` that texts which it holds take their vectors from it. `calibration`
-    is the folder of the one to apply, `max_drift` the cosine distance by which the canary's vectors may have moved.
-    `buckets` are the last snapshot's where they are to be kept, `text_limit` the bytes of text that may be grouped in
-    memory. `retried` says that an engine does work again whose worker died.
+    `recipe` names the model where workers have it, `machine` says how they run it. `carry` says that unchanged files
+    are taken over unread from the last snapshot, `append` that its other files are taken over too, `reuse` that texts
+    which it holds take their vectors from it. `calibration` is the folder of the one to apply, `max_drift` the cosine
+    distance by which the canary's vectors may have moved. `buckets` are the last snapshot's where they are to be kept,
+    `text_limit` the bytes of text that may be grouped in memory. `retried` says that an engine does work again whose
+    worker died.
     """
 
     run: Run
     columns: Columns
-    model: str
-    encoder: dict[str, Any] = field(default_factory=dict)
+    recipe: Recipe
+    machine: Machine = field(default_factory=Machine)
     input_format: str = "auto"
     limit: int | None = None
     carry: bool = False

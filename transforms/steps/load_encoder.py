@@ -1,5 +1,6 @@
 """The encoder of a run as a worker loads it: checked against the run's space and the store's canary."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from transforms.errors import DataGateError
@@ -44,7 +45,7 @@ def load_encoder(job: EmbedJob) -> "Encoder":
     """The run's encoder. Raises SpaceMismatchError where the files here make another space than the run's."""
     from transforms.encoder import Encoder
 
-    encoder = Encoder.load(job.model, calibration=calibration_of(job) or "", **job.encoder)
-    what = f"{job.model} on this worker makes another space than the run's"
+    encoder = Encoder.of(replace(job.recipe, calibration=""), job.machine, calibration_of(job))
+    what = f"{job.recipe.model} on this worker makes another space than the run's"
     of_floats(Space.from_json(job.run.space)).check(encoder.space, what, "install the same files")
     return encoder

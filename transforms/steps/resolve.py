@@ -18,13 +18,14 @@ from transforms.index.choose import check_request
 from transforms.space import (
     DEFAULT_MODEL,
     FLOAT32_ONLY,
+    Machine,
+    Recipe,
     Space,
     native_dtype,
     parse_pooler,
     resolve_model,
-    resolve_space,
 )
-from transforms.space.st_modules import METRICS
+from transforms.space.st_modules import METRICS, StModules
 from transforms.steps.job import EmbedJob, IndexRequest
 from transforms.steps.options import EmbedOptions
 from transforms.store import layout
@@ -92,17 +93,19 @@ def resolve(args: EmbedOptions, previous: Manifest | None, run_id: str, local: b
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
     chosen["model"] = _full_path(chosen["model"])
     chosen["pooler"] = _with_full_paths(chosen["pooler"])
-    chosen["dtype"] = _dtype(args, previous, local, resolve_model(chosen["model"], chosen["revision"]).family)
+    files = resolve_model(chosen["model"], chosen["revision"])
+    chosen["dtype"] = _dtype(args, previous, local, files.family)
     if chosen["deterministic"] and args.tokens_per_batch is not None:
         raise OptionError("--tokens-per-batch: deterministic batches have a size of their own; leave it out")
     check_keep_columns(tuple(chosen["keep_columns"]))
     _check_inputs(args.input, args.store)
     _check_limit(args, previous)
     calibration = _calibration(args, previous)
-    space = _space(args, chosen, calibration)
-    chosen["prompt"] = space.prompt
+    recipe = _recipe(args, chosen, calibration)
+    space = recipe.space(files, *((calibration.digest, calibration.dim) if calibration else ()))
+    chosen |= {"prompt": space.prompt, "truncate_dim": recipe.truncate_dim}
     index = _index(args, previous)
-    chosen["metric"] = _metric(args, chosen, remembered, index)
+    chosen["metric"] = _metric(args, files.modules, remembered, index)
     partition = args.partition or (previous.data["partition"] if previous else "file")
     _check_required(args.require_space, space)
     if previous is not None and not args.reembed:
@@ -139,8 +142,8 @@ def resolve(args: EmbedOptions, previous: Manifest | None, run_id: str, local: b
     job = EmbedJob(
         run=run,
         columns=Columns(chosen["text_column"], chosen["id_column"], tuple(chosen["keep_columns"])),
-        model=args.worker_model or chosen["model"],
-        encoder=_encoder_options(args, chosen),
+        recipe=replace(recipe, model=args.worker_model or recipe.model, prompt=space.prompt, prompt_name=None),
+        machine=Machine(args.device, args.tokens_per_batch, chosen["deterministic"]),
         input_format=chosen["format"],
         limit=chosen["limit"],
         carry=previous is not None and not args.reembed and not _changed(run, previous),
@@ -219,21 +222,12 @@ def _calibration(args: EmbedOptions, previous: Manifest | None) -> Calibration |
     return read_calibration(args.calibration) if args.calibration else None
 
 
-def _space(args: EmbedOptions, chosen: dict[str, Any], calibration: Calibration | None) -> Space:
-    """The run's space; a remembered truncation that a calibration leaves nothing to do for is forgotten."""
-    width = calibration.dim if calibration else None
-    if args.truncate_dim is None and width is not None and (chosen["truncate_dim"] or 0) > width:
-        chosen["truncate_dim"] = None
-    options = {name: chosen[name] for name in ("pooler", "prompt", "max_tokens", "normalize", "truncate_dim", "dtype")}
-    files = resolve_model(chosen["model"], chosen["revision"])
-    return resolve_space(
-        files,
-        prompt_name=args.prompt_name,
-        precision=chosen["precision"],
-        calibration=calibration.digest if calibration else None,
-        calibrated_dim=width,
-        **options,
-    )
+def _recipe(args: EmbedOptions, chosen: dict[str, Any], calibration: Calibration | None) -> Recipe:
+    """The run's recipe; a remembered truncation that a calibration leaves nothing to do for is forgotten."""
+    recipe = Recipe.of({**chosen, "prompt_name": args.prompt_name})
+    if args.truncate_dim is None and calibration is not None and (recipe.truncate_dim or 0) > calibration.dim:
+        return replace(recipe, truncate_dim=None)
+    return recipe
 
 
 def _check_required(required: str | None, space: Space) -> None:
@@ -310,12 +304,6 @@ def _generation(args: EmbedOptions, previous: Manifest | None) -> int:
     return 1 + max([current, *(manifest.data.get("generation", 0) for manifest in kept if manifest)])
 
 
-def _encoder_options(args: EmbedOptions, chosen: dict[str, Any]) -> dict[str, Any]:
-    names = ("revision", "pooler", "prompt", "max_tokens", "normalize", "truncate_dim", "dtype")
-    machine = {"device": args.device, "tokens_per_batch": args.tokens_per_batch}
-    return {name: chosen[name] for name in names} | machine | {"deterministic": chosen["deterministic"]}
-
-
 def _changed(run: Run, previous: Manifest) -> list[str]:
     """What differs from the last snapshot beside the input; where nothing does, units may be carried over unread."""
     remembered, space = previous.data["options"], Space.from_json(run.space)
@@ -372,11 +360,10 @@ def _index(args: EmbedOptions, previous: Manifest | None) -> IndexRequest | None
     return replace(request, metric=args.metric) if request and args.metric else request
 
 
-def _metric(args: EmbedOptions, chosen: dict[str, Any], remembered: dict[str, Any], index: IndexRequest | None) -> str:
+def _metric(args: EmbedOptions, modules: StModules, remembered: dict[str, Any], index: IndexRequest | None) -> str:
     """The metric that vectors are compared by: asked for, remembered, or what the model was trained for."""
     if args.metric not in (None, "auto"):
         return str(args.metric)
     if args.metric is None and "metric" in remembered:
         return str(remembered["metric"])
-    modules = resolve_model(chosen["model"], chosen["revision"]).modules
     return modules.metric if index is not None or modules.similarity in (None, *METRICS) else "cosine"

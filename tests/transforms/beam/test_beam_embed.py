@@ -13,6 +13,7 @@ from helpers.tiny_models import save_tiny_model
 
 from transforms.beam import Embed, Plan
 from transforms.encoder import Encoder
+from transforms.space import Recipe
 from transforms.steps.job import EmbedJob
 from transforms.store.records import UnitRecord
 
@@ -79,12 +80,14 @@ def test_another_model_than_the_spaces_is_a_problem(
     store: Path, model: Path, files: Path, tmp_path: Path, partition: str
 ) -> None:
     other = save_tiny_model("bert", tmp_path / "other", initializer_range=0.2)
-    found = embedded(replace(embed_job(store, model, files, partition=partition), model=str(other)))
+    found = embedded(
+        replace(embed_job(store, model, files, partition=partition), recipe=Recipe(str(other), dtype="float32"))
+    )
     assert found["units"] == []
     assert {problem.exit_code for problem in found["problems"]} == {2}
     assert all("weights differ" in problem.message for problem in found["problems"])
 
 
 def test_without_spans_no_model_is_loaded(store: Path, model: Path, files: Path, tmp_path: Path) -> None:
-    job = replace(embed_job(store, model, files), model=str(tmp_path / "none"))
+    job = replace(embed_job(store, model, files), recipe=Recipe(str(tmp_path / "none")))
     assert eager.outputs(Embed(job), [], names=OUTPUTS) == {"units": [], "problems": []}
