@@ -84,13 +84,24 @@ def remove(rubbish: Rubbish) -> None:
     if not rubbish.files:
         return
     store, path = storage.storage_of(rubbish.root), storage.join(rubbish.root, layout.MANIFEST)
-    current = read_manifest(rubbish.root)
-    fenced = to_bytes({**current.data, FENCE: uuid.uuid4().hex}) if current else b""
+    current, fence = read_manifest(rubbish.root), uuid.uuid4().hex
+    fenced = to_bytes({**current.data, FENCE: fence}) if current else b""
     if current is None or current.version != rubbish.version or not store.replace_if(path, fenced, rubbish.version):
         raise SentenceBeamError(f"{rubbish.root}: a run committed meanwhile; nothing was removed, run vacuum again")
     paths = [entry.path for entry in rubbish.files]
     for start in range(0, len(paths), BATCH):
+        if start and not _is_fenced(rubbish.root, fence):  # vacuum stood still itself
+            raise SentenceBeamError(
+                f"{rubbish.root}: a run committed meanwhile; {start} of {len(paths)} files were removed, run vacuum "
+                "again"
+            )
         store.delete(*paths[start : start + BATCH])
+
+
+def _is_fenced(root: str, fence: str) -> bool:
+    """Whether the current manifest is still the one into which this was written."""
+    current = read_manifest(root)
+    return current is not None and current.data.get(FENCE) == fence
 
 
 def _is_rubbish(path: str, named: "_Named") -> bool:

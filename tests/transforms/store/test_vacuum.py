@@ -287,6 +287,23 @@ def test_a_run_that_stood_still_before_its_commit_does_not_name_what_went(
     assert not list(faults(open_store(root).manifest))
 
 
+def test_a_vacuum_that_stood_still_stops_where_a_run_committed(nights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transforms.store.vacuum.BATCH", 2)
+    delete, calls = LocalStorage.delete, [0]
+
+    def slow(self: LocalStorage, *all_paths: str) -> None:
+        delete(self, *all_paths)
+        if "/manifests/" in all_paths[0] and not calls[0]:
+            calls[0] += 1
+            night(str(nights), 5, numbered(0, 5), numbered(5, 9), numbered(100, 110))  # units that were to go
+
+    monkeypatch.setattr(LocalStorage, "delete", slow)
+    with pytest.raises(SentenceBeamError, match=r"a run committed meanwhile; 2 of \d+ files were removed"):
+        vacuum(nights)
+    assert calls == [1]
+    assert not list(faults(open_store(str(nights)).manifest))
+
+
 def test_the_fence_is_in_one_file_and_only_where_something_went(nights: Path) -> None:
     def manifests() -> tuple[bytes, bytes]:
         current = (nights / "manifest.json").read_bytes()
