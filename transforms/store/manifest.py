@@ -206,8 +206,7 @@ def _write_part(root: str, content: dict[str, Any], units: int) -> dict[str, Any
     data = to_bytes(content)
     sha256 = hashlib.sha256(data).hexdigest()
     path = storage.join(root, layout.part(sha256))
-    if not storage.storage_of(path).put_if_absent(path, data) and storage.read_bytes(path) != data:
-        storage.overwrite(path, data)  # it was damaged since
+    storage.ensure(path, data)
     return {"path": layout.part(sha256), "sha256": sha256, "units": units}
 
 

@@ -7,7 +7,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from transforms.errors import SentenceBeamError
-from transforms.store.precision import CODES, PRECISIONS, RANGED, Ranges, code_width, dequantize, quantize, vector_bytes
+from transforms.store.precision import (
+    CODES,
+    PRECISIONS,
+    RANGED,
+    Ranges,
+    code_width,
+    dequantize,
+    keep_ranges,
+    kept_ranges,
+    quantize,
+    vector_bytes,
+)
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 SMALL = st.floats(-4, 4, width=32)
@@ -137,3 +148,15 @@ def test_changed_ranges_are_noticed():
     for wrong in (data.replace(b"1.0", b"2.0", 1), b"{}", b"[1]", b"\xff"):
         with pytest.raises(SentenceBeamError, match=r"ranges.json holds no ranges"):
             Ranges.from_bytes(wrong, "ranges.json")
+
+
+def test_damaged_ranges_are_written_again(tmp_path, space):
+    ranges = Ranges.of(np.ones((2, 4), np.float32))
+    entry = keep_ranges(str(tmp_path), ranges, space)
+    path = tmp_path / entry["path"]
+    data = path.read_bytes()
+    path.write_bytes(data[:-3])
+    with pytest.raises(SentenceBeamError, match="restore it"):
+        kept_ranges(str(tmp_path), entry)
+    assert keep_ranges(str(tmp_path), ranges, space) == entry
+    assert path.read_bytes() == data
