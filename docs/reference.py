@@ -32,6 +32,7 @@ PAGES = {
 }
 OPTIONS = {
     "--input GLOB": "inputs.md",
+    "--hidden": "inputs.md#patterns",
     "--id-column": "inputs.md",
     "--keep-columns": "inputs.md",
     "--model MODEL": "poolers.md#models",

@@ -65,7 +65,7 @@ def run_embed(resolved: Resolved, options: EmbedOptions, writer: Writer) -> Resu
     hints = {"accelerator": options.accelerator, "min_ram": options.min_ram}
     if resolved.calibration is not None:
         keep_calibration(run.root, resolved.calibration)
-    with watched(sys.stderr), recorded(run):
+    with watched(sys.stderr), recorded(run, writer):
         with writer.pipeline() as pipeline:
             build(pipeline, resolved, {name: hint for name, hint in hints.items() if hint}, raises=not writer.waits)
     return result_of(run.root, run.id, writer)
@@ -83,7 +83,8 @@ def build(
     problems = (embedded.problems, planned.problems) | "Problems" >> beam.Flatten()
     known = [units, problems, *([embedded.ranges] if embedded.ranges else [])]
     if resolved.index is not None:
-        known.append((units, problems) | "Index" >> BuildIndex(job.run, resolved.index))
+        index = BuildIndex(job.run, resolved.index, remembered=job.index_asked is None)
+        known.append((units, problems) | "Index" >> index)
     if job.columns.id is not None:
         known.append(units | "DuplicateIds" >> CountDuplicateIds(job.run))
     return tuple(known) | "Commit" >> Commit(job.run, raises)

@@ -18,6 +18,11 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     p = options.command(name, WHAT[name])
     what = p.add_argument_group("input (a store remembers format and columns)")
     what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to embed; repeat for more")
+    what.add_argument(
+        "--hidden",
+        action=argparse.BooleanOptionalAction,
+        help="take files and folders too whose names begin with a dot (default: no, unless the pattern writes the dot)",
+    )
     what.add_argument("--format", choices=INPUT_FORMATS, help=options.FORMAT)
     what.add_argument("--text-column", metavar="NAME", help="column with the text (default: text)")
     what.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")

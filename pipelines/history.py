@@ -7,9 +7,10 @@ from dataclasses import asdict, replace
 from pipelines import command, options
 from pipelines.output import aligned, check_output, write_rows
 from pipelines.progress import duration
+from transforms import storage
 from transforms.report.history import RunSummary, known_summaries, run_summaries
 from transforms.store import open_store
-from transforms.store.manifest import snapshots
+from transforms.store.manifest import read_manifest, snapshots
 from transforms.store.runs import COMMITTED
 
 COUNTS = ("rows", "embedded", "reused", "duplicates", "carried", "rejected")
@@ -27,9 +28,12 @@ def parser() -> argparse.ArgumentParser:
 
 def _history(args: argparse.Namespace) -> None:
     check_output(args.output)
-    current = open_store(args.store).manifest
-    kept = {run: "kept" for run in snapshots(current.root)} | {current.run: "current"}
-    found = run_summaries(current.root, known_summaries(current.root))
+    root = storage.absolute(args.store)
+    current = read_manifest(root)
+    found = run_summaries(root, known_summaries(root))
+    if not found:
+        open_store(root)  # says that there is no store
+    kept = {run: "kept" for run in snapshots(root)} | ({current.run: "current"} if current else {})
     states = [kept.get(summary.run, "removed") if summary.status == COMMITTED else "" for summary in found]
     if args.output:
         columns = [asdict(replace(summary, measures=None)) for summary in found]  # which are in report.json

@@ -56,7 +56,7 @@ def _index(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
         run = with_metric(run_like(manifest, run_id))
         record_plan(manifest, run_id)
         request = IndexRequest(asked.index, asked.metric or "auto", asked.target_recall, asked.merge)
-        with recorded(run), writer.pipeline() as pipeline:
+        with recorded(run, writer), writer.pipeline() as pipeline:
             units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(carried_units, root)
             record = (units,) | "Index" >> BuildIndex(run, request, asked.merge)
             _ = (units, record) | "Commit" >> Commit(run, raises=not writer.waits)

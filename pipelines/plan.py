@@ -15,9 +15,12 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines import beam_flags, command, engines
 from pipelines.embed_options import parser
 from pipelines.progress import duration
+from pipelines.summary import beside_lines
 from transforms import storage
-from transforms.corpus import Span, UnitRows, read_span
+from transforms.corpus import InputFile, Span, UnitRows, read_span
+from transforms.corpus.beside import Beside, merged
 from transforms.corpus.spans import estimated_tokens
+from transforms.index.choose import lack_of_rows
 from transforms.steps import content
 from transforms.steps.job import EmbedJob
 from transforms.steps.options import EmbedOptions
@@ -39,7 +42,8 @@ ROW_BYTES = 40  # hash, norm, counts and an id of ordinary length, beside the ve
 class Estimate:
     """The size of a run: files and units carried or to embed, rows and tokens (estimated) to embed, input bytes.
 
-    `exact_rows` says that the rows are counted, not estimated.
+    `exact_rows` says that the rows are counted, not estimated; `beside` are the files that lie beside those of the
+    input and are not taken, by reason.
     """
 
     files: int
@@ -50,6 +54,7 @@ class Estimate:
     exact_rows: bool
     tokens: int
     input_bytes: int
+    beside: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
     """The size of the run that these options would start, with the pace of this machine."""
     root = storage.absolute(options.store)
     resolved = resolve(options, read_manifest(root), new_run(), engines.in_process(beam_options))
-    job, planned = resolved.job, plan_files(resolved.job)
+    job, (planned, beside) = resolved.job, plan_files(resolved.job)
     same = content.unchanged(planned, job, CarriedShards(root))[0] if job.by_content else None
     if job.by_content and same is None:
         planned = content.to_read(planned, job)
@@ -120,7 +125,7 @@ def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
     # The store has no copy yet of a calibration that is new to it.
     measured = replace(job, calibration=options.calibration) if options.calibration else job
     pace = measure(measured, spans) if spans else None
-    found = estimate(planned, spans, pace)
+    found = estimate(planned, beside, spans, pace)
     return Prediction(resolved, in_buckets(found, spans, same, job) if job.by_content else found, pace)
 
 
@@ -131,18 +136,19 @@ def in_buckets(found: Estimate, spans: list[Span], same: Manifest | None, job: E
     return replace(found, units=content.buckets_for(spans, job).count)
 
 
-def plan_files(job: EmbedJob) -> list[PlannedFile]:
-    """The run's plan, made in this process. Raises the first problem."""
+def plan_files(job: EmbedJob) -> tuple[list[PlannedFile], Beside]:
+    """The run's plan, made in this process, and what lies beside its files. Raises the first problem."""
     planner, planned = FilePlanner(job), []
-    for glob in job.run.globs:
-        for file in list_files(glob, job.input_format):
-            if isinstance(file, Problem):
-                raise file.error()
-            planned.append(planner.plan(file))
-    return checked_plan(planned, job)
+    found = [item for glob in job.run.globs for item in list_files(glob, job)]
+    for item in found:
+        if isinstance(item, Problem):
+            raise item.error()
+        if isinstance(item, InputFile):
+            planned.append(planner.plan(item))
+    return checked_plan(planned, job), merged(found)
 
 
-def estimate(planned: list[PlannedFile], spans: list[Span], pace: Pace | None) -> Estimate:
+def estimate(planned: list[PlannedFile], beside: Beside, spans: list[Span], pace: Pace | None) -> Estimate:
     """The sums over a plan; rows of text files are estimated by the tokens that a row has in the sample."""
     known = sum(span.rows for span in spans if span.rows is not None)
     guessed = sum(span.tokens for span in spans if span.rows is None)
@@ -155,6 +161,7 @@ def estimate(planned: list[PlannedFile], spans: list[Span], pace: Pace | None) -
         exact_rows=not guessed,
         tokens=sum(span.tokens for span in spans),
         input_bytes=sum(item.file.size for item in planned),
+        beside=beside.total(),
     )
 
 
@@ -220,15 +227,26 @@ def lines(found: Prediction) -> list[str]:
     speed = pace.tokens_per_second if pace else 0.0
     return [
         f"files       {plan.files:,} ({plan.input_bytes / 1e6:,.1f} MB), {plan.carried_files:,} unchanged",
+        *beside_lines(plan.beside),
         f"rows        {most}{about}{plan.rows:,.0f} to embed",
         f"tokens      {most}about {real:,.0f}",
         f"units       {units}{plan.units:,} to embed, {plan.carried_units:,} carried over",
         f"output      about {size / 1e6:,.1f} MB of shards in {resolved.job.root}",
         f"time        {most}about {duration(found.seconds)} on this machine "
         f"({speed:,.0f} tokens/s measured, {resolved.space.dtype})",
-        f"index       {resolved.index.index if resolved.index else 'none'}",
+        f"index       {index_line(found)}",
         f"space       {resolved.space.id[:16]} ({resolved.space.dim} dimensions)",
     ]
+
+
+def index_line(found: Prediction) -> str:
+    """The index that there will be; one that the store remembers and that has too few rows gives way to auto."""
+    request, plan = found.resolved.index, found.plan
+    if request is None:
+        return "none"
+    known = plan.exact_rows and not plan.carried_units
+    lack = lack_of_rows(request.index, round(plan.rows)) if known else None
+    return f"auto: {lack}" if lack else request.index
 
 
 def _plan(args: argparse.Namespace, beam_options: PipelineOptions) -> None:

@@ -50,7 +50,7 @@ def _recalibrate(args: argparse.Namespace, beam_options: PipelineOptions) -> Non
         run = recalibrated(manifest, run_id, calibration)
         keep_calibration(root, calibration)
         record_plan(manifest, run_id)
-        with recorded(run), writer.pipeline() as pipeline:
+        with recorded(run, writer), writer.pipeline() as pipeline:
             build(pipeline, manifest, run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
     if result is not None:
@@ -72,7 +72,7 @@ def build(pipeline: beam.Pipeline, manifest: Manifest, run: Run, raises: bool = 
     known = [made.units, made.problems, *([made.ranges] if made.ranges else [])]
     if manifest.data["index"]:
         request = IndexRequest(**manifest.data["index"]["request"])
-        known.append((made.units, made.problems) | "Index" >> BuildIndex(run, request))
+        known.append((made.units, made.problems) | "Index" >> BuildIndex(run, request, remembered=True))
     return tuple(known) | "Commit" >> Commit(run, raises)
 
 

@@ -43,7 +43,7 @@ def _rollback(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
             run_like(earlier, run_id), previous=current.run, previous_digest=current.digest, version=current.version
         )
         record_plan(earlier, run_id)
-        with recorded(run), writer.pipeline() as pipeline:
+        with recorded(run, writer), writer.pipeline() as pipeline:
             build(pipeline, earlier, run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
     if result is not None:

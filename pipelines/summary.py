@@ -11,20 +11,24 @@ from transforms.steps.resolve import Resolved
 from transforms.store import layout
 from transforms.store.runs import Result
 
+REASONS = 5  # why files are not taken: so many are told apart in a line
+
 
 def summary(resolved: Resolved, result: Result) -> list[str]:
     """The lines about a run of `embed`, one fact a line: rows, work, speed, losses, changes, recall, paths."""
     n, root, job = result.ledger, resolved.job.root, resolved.job
     seconds = max(result.seconds, 1e-9)
     lines = [
+        *files_lines(result.input),
         f"rows        {n['written']:,} written of {n['read']:,} read, {n['rejected']:,} rejected",
         f"work        {n['embedded']:,} embedded, {n['reused']:,} reused, {n['duplicates']:,} duplicates, "
         f"{n['carried']:,} carried",
-        f"speed       {duration(result.seconds)}: {(n['written'] - n['carried']) / seconds:,.0f} rows/s, "
+        f"speed       {duration(result.seconds)}: {result.own_rows / seconds:,.0f} rows/s, "
         f"{result.tokens / seconds:,.0f} tokens/s, padding {padding(n):.1f} %",
         f"truncated   {n['truncated_rows']:,} rows lost {n['lost']:,} tokens (limit {resolved.space.max_tokens})",
     ]
     lines += [f"stages      {stages_line(result)}"] if result.limit else []
+    lines += [f"resumed     {resumed_line(result)}"] if result.resumed else []
     lines += [f"changes     {changes_line(result.changes)}"] if result.previous and result.changes else []
     lines += [f"checked     {checked_line(result.checked)}"] if result.checked and result.checked["shards"] else []
     lines += [f"{what:<11} {text}" for what, text in [*_reembedded(resolved), *_rare(result)]]
@@ -35,6 +39,28 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
     lines += [f"money       {money_line(reported)}"] if reported and reported.spent is not None else []
     lines += [f"report      {storage.join(root, layout.PAGE)}"] if reported else []
     return [*lines, f"manifest    {storage.join(job.root, layout.MANIFEST)}"]
+
+
+def files_lines(found: dict[str, Any] | None) -> list[str]:
+    """The lines about the files of a run's input, and those beside them that are not taken."""
+    if found is None:
+        return []
+    empty = f", {found['empty']:,} of them empty" if found["empty"] else ""
+    return [f"files       {found['files']:,} taken{empty}", *beside_lines(found["beside"])]
+
+
+def beside_lines(beside: dict[str, int]) -> list[str]:
+    """The line about files that lie beside those of the input and are not taken, by reason; none where all are."""
+    shown = [f"{count:,} {reason}" for reason, count in list(beside.items())[:REASONS]]
+    rest = sum(list(beside.values())[REASONS:])
+    shown += [f"{rest:,} others"] if rest else []
+    return [f"beside      not taken: {', '.join(shown)}"] if shown else []
+
+
+def resumed_line(result: Result) -> str:
+    """The number of units that unfinished runs had made already, and which runs these were."""
+    done = sum(result.resumed.values())
+    return f"{done:,} of {result.made:,} units were finished by run {', '.join(sorted(result.resumed))}"
 
 
 def changes_line(changes: dict[str, int]) -> str:

@@ -13,6 +13,7 @@ from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import lease
 from transforms.store.commit import Run, failed
 from transforms.store.manifest import read_manifest
+from transforms.store.plan import has_plan
 from transforms.store.records import Problem
 from transforms.store.runs import COMMITTED, Result, read_result, record_result
 
@@ -76,17 +77,28 @@ def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
 
 
 @contextlib.contextmanager
-def recorded(run: Run) -> Iterator[None]:
-    """Record the failure of a pipeline that raises in the body, if the store can still be written."""
+def recorded(run: Run, writer: Writer) -> Iterator[None]:
+    """Record the failure of a pipeline that raises in the body, if the store can still be written.
+
+    One that is interrupted stands in the history by its plan, as unfinished; before there is one, that is recorded.
+    """
     try:
         with engines.explained():
             yield
     except Exception as error:
-        with contextlib.suppress(Exception):
-            current = read_manifest(run.root)
-            if current is None or current.run != run.id:  # else it failed after its commit
-                record_result(run.root, failed(run, error))
+        _record(run, error)
         raise
+    except KeyboardInterrupt:
+        if not writer.is_elsewhere() and not has_plan(run.root, run.id):
+            _record(run, SentenceBeamError("interrupted"))
+        raise
+
+
+def _record(run: Run, error: Exception) -> None:
+    with contextlib.suppress(Exception):
+        current = read_manifest(run.root)
+        if current is None or current.run != run.id:  # else it failed after its commit
+            record_result(run.root, failed(run, error))
 
 
 def result_of(root: str, run: str, writer: Writer) -> Result | None:

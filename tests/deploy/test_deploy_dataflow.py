@@ -46,7 +46,7 @@ def test_a_parameter_says_of_its_flag_what_is_so(name: str) -> None:
 
 
 VALUES = {
-    "input": "gs://b/in/*.parquet", "store": "gs://b/store", "limit": "10", "max-tokens": "512", "truncate-dim": "64",
+    "input": "gs://b/{a,b}/*.parquet", "store": "gs://b/store", "limit": "10", "max-tokens": "512", "truncate-dim": "64",
     "unit-tokens": "256k", "tokens-per-batch": "16384", "max-rejects": "0.01", "max-deletes": "1", "check-carried": ".5", "require-space": "0" * 64,
     "price-per-hour": "1.20", "device": "cuda:1", "max-drift": "1e-7", "sdk_container_image": "a.pkg.dev/p/r/sentence-beam:cuda",
 }  # fmt: skip
@@ -57,6 +57,7 @@ def test_values_that_patterns_let_through_are_values_that_the_command_takes() ->
     assert with_patterns == set(VALUES)
     for name, value in VALUES.items():
         assert all(re.fullmatch(pattern, value) for pattern in PARAMETERS[name]["regexes"]), name
+    assert not re.fullmatch(PARAMETERS["input"]["regexes"][0], "gs://b/a.parquet,gs://b/c.parquet")
     ours = [f"--{name}={value}" for name, value in VALUES.items() if name not in OF_BEAM]
     assert parser().parse_args(ours).input == [VALUES["input"]]
 

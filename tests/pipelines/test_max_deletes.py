@@ -109,3 +109,28 @@ def test_a_store_that_remembers_no_fraction_has_the_default(embed: Run, inputs: 
     edit_manifest(store / "manifest.json", manifest)
     embed(inputs / "*").ok()
     embed(inputs / "a*").failed(3, "15 of the 20 rows")
+
+
+def test_a_fraction_above_the_default_is_for_one_run(embed: Run, parts: list[Path], inputs: Path, store: Path) -> None:
+    embed(inputs / "*", "--max-deletes", 1).ok()
+    assert manifest_of(store)["options"]["max_deletes"] == 0.5
+    for path in parts[1:3]:
+        path.unlink()
+    embed(inputs / "*", "--max-deletes", 0.4).failed(3, "10 of the 20 rows")
+    embed(inputs / "*", "--max-deletes", 0.5).ok()
+    embed(inputs / "*", "--max-deletes", 0.2).ok()
+    embed(inputs / "*", "--max-deletes", 0.9).ok()
+    assert manifest_of(store)["options"]["max_deletes"] == 0.2
+    parts[0].unlink()
+    embed(inputs / "*").failed(3, "5 of the 10 rows", "--max-deletes 0.2")
+    embed(inputs / "*", "--max-deletes", 1).ok()
+
+
+def test_a_store_that_remembers_all_has_the_default(embed: Run, parts: list[Path], inputs: Path, store: Path) -> None:
+    embed(inputs / "*").ok()
+    manifest = manifest_of(store)
+    manifest["options"]["max_deletes"] = 1.0
+    edit_manifest(store / "manifest.json", manifest)
+    for path in parts[1:]:
+        path.unlink()
+    embed(inputs / "*").failed(3, "15 of the 20 rows")

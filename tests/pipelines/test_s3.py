@@ -28,10 +28,10 @@ def test_storage_writes_lists_and_removes(bucket: str) -> None:
     assert place.replace_if(f"{bucket}/a.txt", b"three", found[1])
     assert place.put_if_absent(f"{bucket}/deep/b.txt", b"b")
     assert [(e.path, e.size) for e in place.below(bucket)] == [(f"{bucket}/a.txt", 5), (f"{bucket}/deep/b.txt", 1)]
-    (entry,) = place.match(f"{bucket}/*.txt")
+    (entry,) = place.match(f"{bucket}/*.txt").files
     assert entry == place.stat(f"{bucket}/a.txt")
     place.delete(f"{bucket}/a.txt", f"{bucket}/none")
-    assert place.match(f"{bucket}/*.txt") == []
+    assert place.match(f"{bucket}/*.txt").files == []
 
 
 def test_writes_are_on_condition_also_behind_the_look_before_them(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_a_listing_has_etags_without_a_request_a_file(bucket: str, monkeypatch: 
     for number in range(3):
         place.put_if_absent(f"{bucket}/{number}", b"%d" % number)
     monkeypatch.setattr(type(place), "stat", lambda self, path: pytest.fail("a request for every file"))
-    assert len({entry.checksum for entry in place.match(f"{bucket}/*")}) == 3
+    assert len({entry.checksum for entry in place.match(f"{bucket}/*").files}) == 3
 
 
 def test_a_store_on_s3_is_the_one_on_disk(

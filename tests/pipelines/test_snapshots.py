@@ -1,9 +1,12 @@
 """history, diff, report and --snapshot as a person runs them, night after night."""
 
 import json
+import os
 import shutil
+import socket
 import subprocess
 import threading
+import time
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
@@ -11,10 +14,21 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from helpers.commands import Run
-from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, rows_of, sentences, write_lines, write_parquet
+from helpers.corpora import (
+    check_ledger,
+    files_in,
+    ids_of,
+    manifest_of,
+    rows_of,
+    sentences,
+    write_bytes,
+    write_lines,
+    write_parquet,
+)
 from helpers.snapshots import night, numbered, run_name
 
 from transforms.store import open_store
+from transforms.store.lease import Lease
 from transforms.store.verify import faults
 
 
@@ -89,6 +103,42 @@ def test_history_has_a_line_for_each_run(run: Run, embed: Run, inputs: Path, sto
     run("vacuum", "--store", store, "--keep", 1).ok()
     lines = run("history", "--store", store).ok().out.splitlines()[1:]
     assert [line.split()[-1] for line in lines if "failed" not in line] == ["removed", "removed", "current"]
+
+
+def test_history_of_a_store_whose_first_run_failed(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    run("history", "--store", store).failed(2, store, "holds no store")
+    write_lines(inputs / "a.txt", ["one", "", ""])
+    embed(inputs / "*").failed(3, "2 of 3 rows rejected")
+    lines = run("history", "--store", store).ok().out.splitlines()[1:]
+    assert len(lines) == 1
+    assert "failed" in lines[0]
+    assert "2 of 3 rows rejected" in lines[0]
+    embed(inputs / "*", "--max-rejects", 1).ok()
+    assert len(run("history", "--store", store).ok().out.splitlines()) == 3
+
+
+def test_history_of_a_first_run_that_was_interrupted(
+    run: Run, embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_lines(inputs / "a.txt", ["one"])
+
+    def interrupted(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.embed.build", interrupted)
+        embed(inputs / "*").failed(1, "interrupted; run the same command again")
+    (line,) = run("history", "--store", store).ok().out.splitlines()[1:]
+    assert "interrupted" in line
+
+
+def test_history_of_a_first_run_that_is_at_work_or_was_killed_before_its_plan(run: Run, store: Path) -> None:
+    for pid, status in ((os.getpid(), "running"), (2**22 + 1, "unfinished")):
+        lease = Lease("20260101T000000_000Z-abcdef", socket.gethostname(), pid, "FnApiRunner", "job", time.time())
+        write_bytes(store / "lease.json", lease.to_bytes())
+        (line,) = run("history", "--store", store).ok().out.splitlines()[1:]
+        assert lease.run in line
+        assert status in line
 
 
 def test_history_keeps_the_order_when_the_clock_goes_back(

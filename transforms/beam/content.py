@@ -9,6 +9,7 @@ from apache_beam.pvalue import TaggedOutput
 
 from transforms.beam.graph import PROBLEMS
 from transforms.corpus import Span
+from transforms.corpus.beside import Beside
 from transforms.corpus.blocks import PackedRows
 from transforms.errors import SentenceBeamError
 from transforms.steps import content
@@ -20,7 +21,7 @@ from transforms.store.records import Problem
 
 
 class CountFn(beam.DoFn):
-    """A span -> the span with its rows counted; files pass."""
+    """A span -> the span with its rows counted; files and what lies beside them pass."""
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -28,7 +29,7 @@ class CountFn(beam.DoFn):
     def setup(self) -> None:
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
-    def process(self, item: PlannedFile | ToCount) -> Iterator[PlannedFile | Span | Problem]:
+    def process(self, item: PlannedFile | Beside | ToCount) -> Iterator[PlannedFile | Beside | Span | Problem]:
         if not isinstance(item, ToCount):
             yield item
             return

@@ -28,19 +28,20 @@ class BuildIndex(beam.PTransform):
     """Units and problems of a run -> an IndexRecord for its manifest, or the Problem that keeps it from being built.
 
     Where the run is to fail anyway, or nothing has changed since the last snapshot, nothing is built. `merge` makes one
-    segment of an index that has several.
+    segment of an index that has several; a `remembered` request, which nobody made for this run, becomes `auto` where
+    the rows are too few for it.
     """
 
-    def __init__(self, run: Run, request: IndexRequest | None = None, merge: bool = False):
+    def __init__(self, run: Run, request: IndexRequest | None = None, merge: bool = False, remembered: bool = False):
         super().__init__()
-        self._run, self._request, self._merge = run, request or IndexRequest(), merge
+        self._run, self._how = run, (request or IndexRequest(), merge, remembered)
 
     def expand(self, known: Any) -> beam.PCollection:
         chosen = (
             known
             | "All" >> beam.Flatten()
             | "Together" >> Together()
-            | "Choose" >> flat_map(choose_work, self._run, self._request, self._merge, outputs=OUTPUTS, main="reads")
+            | "Choose" >> flat_map(choose_work, self._run, *self._how, outputs=OUTPUTS, main="reads")
         )
         updated = chosen.reads | "Update" >> UpdateIndex()
         trained = (chosen[RETRAIN], updated[RETRAIN]) | "Train" >> TrainIndex()

@@ -9,6 +9,7 @@ from transforms.beam.content import CountFn
 from transforms.beam.graph import CARRIED, PROBLEMS, Together, check_worker, flat_map, is_one_process
 from transforms.beam.metrics import StageMetrics
 from transforms.corpus import InputFile
+from transforms.corpus.beside import Beside
 from transforms.errors import SentenceBeamError
 from transforms.steps import content
 from transforms.steps.job import EmbedJob
@@ -32,7 +33,7 @@ class Plan(beam.PTransform):
     def expand(self, globs: beam.PCollection) -> Any:
         together = (
             globs
-            | "ListFiles" >> beam.FlatMap(list_files, self._job.input_format)
+            | "ListFiles" >> beam.FlatMap(list_files, self._job)
             # Footers are read in parallel: listing and reading must not fuse.
             | "SpreadFiles" >> beam.Reshuffle()
             | "PlanFile" >> beam.ParDo(PlanFileFn(self._job))
@@ -66,7 +67,7 @@ class Planned(NamedTuple):
 
 
 class PlanFileFn(beam.DoFn):
-    """A file -> what to do with it: carried over where it has not changed, cut into spans where it has."""
+    """A file -> what to do with it: carried over where it has not changed, cut into spans where it has; others pass."""
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -75,8 +76,8 @@ class PlanFileFn(beam.DoFn):
     def setup(self) -> None:
         self._planner = FilePlanner(self._job)
 
-    def process(self, file: InputFile | Problem) -> Iterator[PlannedFile | Problem]:
-        if isinstance(file, Problem):
+    def process(self, file: InputFile | Beside | Problem) -> Iterator[PlannedFile | Beside | Problem]:
+        if not isinstance(file, InputFile):
             yield file
             return
         try:

@@ -6,16 +6,16 @@ import gzip
 import hashlib
 import io
 import lzma
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import zstandard
 
 from transforms import storage
 from transforms.errors import InputChangedError, OptionError
-from transforms.storage.base import BLOCK, names_of
+from transforms.storage.base import BLOCK
+from transforms.storage.globs import Glob, folder_of, literal_part
 
 FORMATS = {
     ".parquet": "parquet",
@@ -26,7 +26,6 @@ FORMATS = {
     ".ndjson": "jsonl",
 }
 INPUT_FORMATS = ("auto", *dict.fromkeys(FORMATS.values()))
-WILDCARD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True)
@@ -62,30 +61,44 @@ def fixed_part(pattern: str) -> str:
     >>> fixed_part("/data/en/*.parquet"), fixed_part("/data/en/a.txt"), fixed_part("gs://b/x-?/y")
     ('/data/en/', '/data/en/', 'gs://b/')
     """
-    found = WILDCARD.search(pattern)
-    literal = pattern[: found.start()] if found else pattern
+    literal = literal_part(pattern)
     return literal[: literal.rfind("/") + 1]
 
 
-def match_inputs(pattern: str, file_format: str = "auto") -> list[InputFile]:
-    """The files that one `--input` names, without checksums, sorted by path.
+class Inputs(NamedTuple):
+    """The files that one `--input` names, and the paths of what lies beside them (see storage.base.Matched)."""
+
+    files: list[InputFile]
+    beside: list[str]
+
+
+def match_inputs(pattern: str, file_format: str = "auto", hidden: bool = False) -> list[InputFile]:
+    """The files that one `--input` names, without checksums, sorted by path; `hidden` ones among them, if asked for.
 
     Raises OptionError where nothing matches, a folder is named, or a file's format cannot be recognised.
     """
+    return find_inputs(pattern, file_format, hidden).files
+
+
+def find_inputs(pattern: str, file_format: str, hidden: bool) -> Inputs:
+    """The same files, and what lies beside them."""
     pattern = storage.absolute(pattern)
     store = storage.storage_of(pattern)
-    entries, root = store.match(pattern), fixed_part(pattern)
+    (entries, beside), root = store.match(pattern, hidden), fixed_part(pattern)
     literal = None if entries else store.stat(pattern)
     if literal is not None:  # a name that looks like a pattern
-        entries, root = [literal], pattern[: pattern.rfind("/") + 1]
+        entries, root = [literal], folder_of(pattern)
     if not entries:
         raise OptionError(_nothing_matches(pattern))
-    return [_input_file(entry, entry.path.removeprefix(root), file_format) for entry in entries]
+    return Inputs([_input_file(entry, entry.path.removeprefix(root), file_format) for entry in entries], beside)
 
 
 def _nothing_matches(pattern: str) -> str:
-    if WILDCARD.search(pattern) is None and storage.storage_of(pattern).match(pattern + "/*"):
+    store = storage.storage_of(pattern)
+    if literal_part(pattern) == pattern and store.match(pattern + "/*", hidden=True).files:
         return f"--input {pattern} is a folder: name its files, as in {pattern}/*.parquet"
+    if store.match(pattern, hidden=True).files:
+        return f"--input {pattern}: no file matches but hidden ones; write their dot, or say embed --hidden"
     return f"--input {pattern}: no file matches; check the path (a pattern needs quotes in the shell)"
 
 
@@ -134,15 +147,16 @@ def check_distinct(files: list[InputFile]) -> None:
             )
 
 
-def overlaps(pattern: str, folder: str) -> bool:
+def overlaps(pattern: str, folder: str, hidden: bool = False) -> bool:
     """Whether a pattern names files inside a folder now, or would once a store writes there."""
     pattern, folder = storage.absolute(pattern), storage.absolute(folder) + "/"
+    glob = Glob(pattern, hidden)
     if not folder.startswith(fixed_part(pattern)) and not pattern.startswith(folder):
         return False
     would_be = folder + "embeddings/0123456789abcdef-000000000000-0123456789abcdef.parquet"
-    if names_of(pattern).fullmatch(would_be):
+    if glob.takes(would_be):
         return True
-    return any(entry.path.startswith(folder) for entry in storage.storage_of(pattern).match(pattern))
+    return any(entry.path.startswith(folder) for entry in storage.storage_of(pattern).match(pattern, hidden).files)
 
 
 def check_unchanged(file: InputFile) -> None:

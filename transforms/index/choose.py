@@ -18,7 +18,7 @@ _SEGMENT_ROWS = 5_000_000
 _RERANK = 100
 
 _FACTORY = re.compile(
-    r"(?:IVF(?P<nlist>[1-9]\d*)(?P<graph>_HNSW\d+)?,)?(?P<codec>Flat|SQ(?:4|6|8|fp16|bf16)|RaBitQ|PQ[1-9]\d*(?:x\d+)?)"
+    r"(?:IVF(?P<nlist>[1-9]\d*)(?P<graph>_HNSW\d+)?,)?(?P<codec>Flat|SQ(?:4|6|8|fp16|bf16)|RaBitQ|PQ[1-9]\d*(?:x(?P<bits>\d+))?)"
 )
 _ALLOWED = "auto, compact, Flat, SQ4|SQ6|SQ8|SQfp16|SQbf16, or IVF<n>[_HNSW<m>],<Flat|SQ...|RaBitQ|PQ<m>>"
 _CODEC_BITS = {"Flat": 32, "SQ4": 4, "SQ6": 6, "SQ8": 8, "SQfp16": 16, "SQbf16": 16, "RaBitQ": 1}
@@ -52,9 +52,31 @@ def choose_index(n_rows: int, dim: int, index: str = "auto", *, metric: str = "i
         return plan_for(_automatic(n_rows, codec), n_rows, dim, metric)
     plan = plan_for(index, n_rows, dim, metric)
     _check_with_faiss(plan)
-    if plan.nlist > n_rows:
-        raise OptionError(f"--index {index}: there are {n_rows} rows, fewer than lists; use auto or fewer lists")
+    check_rows_for(index, n_rows, dim)
     return plan
+
+
+def check_rows_for(index: str, n_rows: int, dim: int) -> None:
+    """Raise OptionError where an index cannot be built of so many vectors of `dim` components; needs no faiss."""
+    if lack := lack_of_rows(index, n_rows):
+        raise OptionError(f"--index {lack}; use auto or fewer lists")
+    found = re.search(r"PQ(\d+)", index)
+    if found and dim % int(found[1]):
+        raise OptionError(
+            f"--index {index}: {dim} components cannot be cut into {found[1]} equal parts; use another PQ"
+        )
+
+
+def lack_of_rows(index: str, n_rows: int) -> str | None:
+    """What an index lacks to be trained on so many rows, in a few words; None where it can be."""
+    if index in ("auto", "compact"):
+        return None
+    match = _match(index)
+    centroids = 2 ** int(match["bits"] or 8) if match["codec"].startswith("PQ") else 0
+    needed = max(int(match["nlist"] or 0), centroids)
+    return (
+        f"{index} has to be trained on {needed:,} rows or more, and there are {n_rows:,}" if n_rows < needed else None
+    )
 
 
 def _automatic(n_rows: int, codec: str) -> str:

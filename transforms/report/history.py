@@ -133,6 +133,7 @@ def run_summaries(root: str, known: Iterable[RunSummary] = ()) -> list[RunSummar
     paths = [entry.path.removeprefix(f"{root}/") for entry in storage.storage_of(folder).below(folder)]
     ended = {run for path in paths if (run := layout.result_run(path))}
     begun = {run for path in paths if (run := path.split("/")[1]) and path == layout.plan(run)}
+    begun |= {run for run in [lease.writer(root)] if run is not None}  # it may not have got to its plan
     found = {summary.run: summary for summary in known if summary.run in ended}
     found |= {run: _of_run(root, run) for run in ended if run not in found}
     missing = {*begun, *snapshots(root)} - set(found)

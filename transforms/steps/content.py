@@ -11,6 +11,7 @@ import numpy as np
 
 from transforms import progress
 from transforms.corpus import Columns, Span, UnitRows, read_span
+from transforms.corpus.beside import Beside, merged
 from transforms.corpus.blocks import BLOCK_BYTES, PackedRows, Packer, cut, slices, unit_rows, unpack, without
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.lines import read_lines
@@ -18,9 +19,10 @@ from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.steps.footers import check_types, read_footers
 from transforms.steps.job import EmbedJob
+from transforms.steps.plan_rows import check_rows
 from transforms.store.carried import CarriedShards, Checked
 from transforms.store.carry import content_of
-from transforms.store.commit import check_deletes, last_snapshot
+from transforms.store.commit import last_snapshot
 from transforms.store.manifest import Manifest
 from transforms.store.plan import PlannedFile, rows_at_most, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
@@ -49,18 +51,21 @@ class ToRead:
     first: bool
 
 
-def begin(planned: list[PlannedFile], job: EmbedJob) -> Iterator[UnitRecord | PlannedFile | ToCount]:
+def begin(
+    planned: list[PlannedFile], beside: Beside, job: EmbedJob
+) -> Iterator[UnitRecord | PlannedFile | Beside | ToCount]:
     """All units of the last snapshot where the corpus is unchanged; else the files and what to count in them."""
     shards = CarriedShards(job.root, job.run.check_from, job.run.check_carried)
     last, checked = unchanged(planned, job, shards)
     if last is not None:
         files = [replace(item, spans=()) for item in planned]
-        write_plan(job.root, job.run.id, with_checked(files, checked), last.buckets)
+        write_plan(job.root, job.run.id, with_checked(files, checked), last.buckets, beside)
         yield from (carried(shards.current(unit)) for unit in last.units)
         return
     planned = with_checked(to_read(planned, job), checked)
     tokens = sum(span.tokens for item in planned for span in item.spans)
     exact = job.buckets is None or tokens > COUNT_AGAIN * job.buckets.chosen_tokens
+    yield beside
     for item in planned:
         yield replace(item, spans=())
         yield from (ToCount(span, exact) for span in item.spans)
@@ -69,13 +74,13 @@ def begin(planned: list[PlannedFile], job: EmbedJob) -> Iterator[UnitRecord | Pl
 def to_read(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     """All files with their spans.
 
-    Raises OptionError where their text is more than this process may group in memory, DataGateError where they have too
-    few rows after the last snapshot.
+    Raises OptionError where their text is more than this process may group in memory or their rows are too few for the
+    index asked for, DataGateError where these are too few after the last snapshot.
     """
     planned = read_footers(planned, job)
     check_types(planned, job)
     if (rows := rows_at_most(planned)) is not None:
-        check_deletes(job.run, rows)
+        check_rows(job, rows)
     text = BYTES_PER_TOKEN * sum(span.tokens for item in planned for span in item.spans)
     if job.text_limit is not None and text > job.text_limit:
         raise OptionError(
@@ -137,7 +142,7 @@ def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:
     return replace(span, rows=rows, tokens=tokens)
 
 
-def record(found: list[PlannedFile | Span | Problem], job: EmbedJob) -> Iterator[ToRead | Problem]:
+def record(found: list[PlannedFile | Beside | Span | Problem], job: EmbedJob) -> Iterator[ToRead | Problem]:
     """Choose the buckets, write the plan down and hand out what to read; or only the problems."""
     problems = [item for item in found if isinstance(item, Problem)]
     if problems:
@@ -153,12 +158,12 @@ def record(found: list[PlannedFile | Span | Problem], job: EmbedJob) -> Iterator
     ]
     everything = [span for item in files for span in item.spans]
     try:
-        check_deletes(job.run, sum(span.rows or 0 for span in everything))
+        check_rows(job, sum(span.rows or 0 for span in everything))
     except SentenceBeamError as error:
         yield Problem.of(error)
         return
     buckets = buckets_for(everything, job)
-    write_plan(job.root, job.run.id, files, buckets)
+    write_plan(job.root, job.run.id, files, buckets, merged(found))
     progress.planned(sum(span.tokens for span in everything))
     yield from readings(everything, buckets)
 

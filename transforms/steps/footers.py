@@ -23,7 +23,8 @@ def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
     """The file opened: the types of its kept columns, and its spans."""
     kept = kept_types(item.file, job)
     spans = plan_file(item.file, job.columns.text, job.run.unit_tokens)
-    return replace(item, carried=(), spans=tuple(spans), kept=kept)
+    keys = corpus_columns.keys_found(item.file, job.columns.keep) if job.columns.keep else None
+    return replace(item, carried=(), spans=tuple(spans), kept=kept, keys=keys)
 
 
 def read_footers(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
@@ -34,12 +35,14 @@ def read_footers(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
 
 
 def check_types(planned: Iterable[PlannedFile], job: EmbedJob) -> None:
-    """Raise OptionError where kept columns differ; of the files not opened, which agree, one is."""
+    """Raise OptionError where kept columns differ or no file has them; of the files not opened, which agree, one is."""
     if not job.columns.keep:
         return
     items = list(planned)
     known = [item for item in items if item.kept is not None]
     other = next((item for item in items if item.kept is None), None)
+    if not any(item.carried or item.kept is None for item in items):  # files that stay as they are have had them
+        _check_keys(known)
     if known and other is not None:
         known.insert(0, replace(other, kept=kept_types(other.file, job)))
     for item in known[1:]:
@@ -48,6 +51,14 @@ def check_types(planned: Iterable[PlannedFile], job: EmbedJob) -> None:
                 f"--keep-columns: {known[0].file.path} has {_types(known[0])}, {item.file.path} has {_types(item)}; "
                 "cast them to one type"
             )
+
+
+def _check_keys(opened: list[PlannedFile]) -> None:
+    """Raise OptionError for a kept column that no file has, as far as its first rows tell."""
+    told = [item for item in opened if item.keys is not None]
+    for name, _ in (told[0].kept or ()) if told else ():
+        if not any(name in (item.keys or ()) for item in told):
+            raise corpus_columns.no_column(told[0].file, name, "--keep-columns")
 
 
 def _types(item: PlannedFile) -> str:

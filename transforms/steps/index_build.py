@@ -24,6 +24,7 @@ from transforms.index import (
     select,
     train,
 )
+from transforms.index import choose as index_choice
 from transforms.index.segment import SegmentWriter
 from transforms.index.upkeep import imbalance
 from transforms.index.vectors import scored_by
@@ -197,6 +198,8 @@ def train_all(job: IndexJob, found: list[ShardGroup]) -> Trained:
     """Train once on everybody's sample, in the groups' order, and write the held-out rows as a Flat segment."""
     ordered = sorted(found, key=lambda group: group.number)
     sample = stack([job.folder.take(f"sample-{g.number}.npy") for g in ordered], job.plan.dim)
+    if index_choice.lack_of_rows(job.plan.factory, len(sample)):  # every row is needed, those held out too
+        sample = stack([sample, *(job.folder.take(f"held-out-{g.number}.npy") for g in ordered)], job.plan.dim)
     path, sha256 = job.folder.write(train(job.plan, sample), "faiss")
     vectors, locator = _held_out(job, ordered)
     segment = None

@@ -1,7 +1,7 @@
 """The work that a run's index needs: none, an update of the last one, or training and building one."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from transforms import storage
@@ -25,29 +25,33 @@ RowsToRead = tuple[IndexUpdateJob, str, int]  # "added" and a group, or "removed
 
 
 def choose_work(
-    found: list[Any], run: Run, request: IndexRequest, merge: bool
+    found: list[Any], run: Run, request: IndexRequest, merge: bool, remembered: bool = False
 ) -> Iterator[RowsToRead | TrainingGroup | IndexRecord | Problem]:
     """The rows to read for an update, the groups to train on, or the problem that keeps an index from being built.
 
-    `found` are the run's units and problems.
+    `found` are the run's units and problems. A `remembered` request that the rows are too few for becomes `auto`.
     """
     units = [item for item in found if isinstance(item, UnitRecord)]
     problems = [item for item in found if isinstance(item, Problem)]
     try:
-        yield from _work(run, settle(run, units, problems)[1], request, merge)
+        yield from _work(run, settle(run, units, problems)[1], request, merge, remembered)
     except SentenceBeamError as error:
         yield Problem.of(error)
 
 
 def _work(
-    run: Run, units: list[UnitRecord], request: IndexRequest, merge: bool
+    run: Run, units: list[UnitRecord], request: IndexRequest, merge: bool, remembered: bool
 ) -> Iterator[RowsToRead | TrainingGroup | IndexRecord]:
     shards = [(unit.path, unit.rows, unit.sha256) for unit in units if unit.path]
     space, before = Space.from_json(run.space), last_with_index(run)
     metric = metric_of(request, run, before)
     unit = space.normalize or metric == "cosine"
     job = IndexUpdateJob(run.root, run.id, space.dim, metric)
-    why = why_retrain(run, before, request, sum(rows for _, rows, _ in shards))
+    rows = sum(rows for _, rows, _ in shards)
+    lack = index_choice.lack_of_rows(request.index, rows) if remembered else None
+    if lack:
+        request = replace(request, index="auto")
+    why = f"{lack}; from now on it is as auto chooses" if lack else why_retrain(run, before, request, rows)
     if why is not None or before is None:
         last = before.data["index"] if before else None
         yield from index_build.begin(job, shards, request, last, why or "", unit=unit, after=False)

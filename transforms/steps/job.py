@@ -16,8 +16,9 @@ class EmbedJob:
     are taken over unread from the last snapshot, `append` that its other files are taken over too, `reuse` that texts
     which it holds take their vectors from it. `calibration` is the folder of the one to apply, `max_drift` the cosine
     distance by which the canary's vectors may have moved. `buckets` are the last snapshot's where they are to be kept,
-    `text_limit` the bytes of text that may be grouped in memory. `retried` says that an engine does work again whose
-    worker died.
+    `text_limit` the bytes of text that may be grouped in memory. `hidden` says that files and folders whose names begin
+    with a dot are input too. `index_asked` is the index asked for now, not remembered. `retried` says that an engine
+    does work again whose worker died.
     """
 
     run: Run
@@ -34,6 +35,8 @@ class EmbedJob:
     buckets: Buckets | None = None
     text_limit: int | None = None
     retried: bool = False
+    hidden: bool = False
+    index_asked: str | None = None
 
     @property
     def by_content(self) -> bool:

@@ -50,6 +50,7 @@ class EmbedOptions:
 
     input: tuple[str, ...]
     store: str
+    hidden: bool | None = None
     format: str | None = None
     text_column: str | None = None
     id_column: str | None = None

@@ -5,17 +5,19 @@ from dataclasses import replace
 from typing import Any
 
 from transforms import progress, storage
-from transforms.corpus import InputFile, Span, limit_spans, match_inputs
-from transforms.corpus.files import check_distinct
+from transforms.corpus import InputFile, Span, limit_spans
+from transforms.corpus.beside import Beside, merged
+from transforms.corpus.files import check_distinct, find_inputs
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.measures import Stopwatch
 from transforms.steps import content
 from transforms.steps.content import ToCount
 from transforms.steps.footers import check_types, read_footer
 from transforms.steps.job import EmbedJob
+from transforms.steps.plan_rows import check_rows
 from transforms.store.carried import CarriedShards
 from transforms.store.carry import carry_renamed, of_files_read
-from transforms.store.commit import Run, check_deletes, last_snapshot
+from transforms.store.commit import Run, last_snapshot
 from transforms.store.manifest import Manifest
 from transforms.store.plan import PlannedFile, file_of, rows_at_most, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
@@ -26,10 +28,13 @@ ELEMENTS_WANTED = 64
 SPANS_FOR_ONE_PROCESS = 64
 
 
-def list_files(pattern: str, file_format: str) -> Iterator[InputFile | Problem]:
-    """The files that a glob names, or why it cannot be used."""
+def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Problem]:
+    """The files that a glob names and what lies beside them, or why it cannot be used."""
     try:
-        yield from match_inputs(pattern, file_format)
+        found = find_inputs(pattern, job.input_format, job.hidden)
+        yield from found.files
+        if found.beside:
+            yield Beside.of(found.beside, frozenset(job.run.globs), job.hidden)
     except SentenceBeamError as error:
         yield Problem.of(error)
 
@@ -96,11 +101,11 @@ def carried_shards(run: Run) -> CarriedShards:
     return CarriedShards(run.root, run.check_from, run.check_carried)
 
 
-def begin_by_content(found: list[Any], job: EmbedJob) -> list[UnitRecord | PlannedFile | ToCount | Problem]:
+def begin_by_content(found: list[Any], job: EmbedJob) -> list[UnitRecord | PlannedFile | Beside | ToCount | Problem]:
     """The files and what there is to count in them, or all units as carried; or the problems alone."""
     planned, problems = _whole_plan(found, job)
     try:
-        return [*problems] if problems else list(content.begin(planned, job))
+        return [*problems] if problems else list(content.begin(planned, merged(found), job))
     except SentenceBeamError as error:
         return [Problem.of(error)]
 
@@ -111,7 +116,7 @@ def record(found: list[Any], job: EmbedJob, one_process: bool) -> Iterator[list[
     if problems:
         yield from problems
         return
-    write_plan(job.root, job.run.id, planned)
+    write_plan(job.root, job.run.id, planned, None, merged(found))
     spans = [span for file in planned for span in file.spans]
     progress.planned(sum(span.tokens for span in spans))
     yield from (carried(unit) for file in planned for unit in file.carried)
@@ -141,7 +146,8 @@ def _whole_plan(found: list[Any], job: EmbedJob) -> tuple[list[PlannedFile], lis
 def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     """Files sorted by relative path, each once, cut to the run's limit.
 
-    Raises OptionError where two do not fit, DataGateError where they have too few rows after the last snapshot.
+    Raises OptionError where two do not fit or have too few rows for the index asked for, DataGateError where they have
+    too few after the last snapshot.
     """
     check_distinct([item.file for item in planned])
     once = {item.file.path: item for item in sorted(planned, key=lambda item: (item.file.relative, item.file.path))}
@@ -152,7 +158,7 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
         files = with_renamed(files, job)
     check_types(files, job)
     if not job.by_content and (rows := rows_at_most(files)) is not None:
-        check_deletes(job.run, rows)
+        check_rows(job, rows)
     return _limited(files, job.limit) if job.limit is not None else files
 
 

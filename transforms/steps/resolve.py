@@ -54,7 +54,7 @@ DEFAULTS: dict[str, Any] = {
     "precision": "float32",
     "limit": None,
 }
-# Remembered too, but change no row beyond its rounding.
+# Remembered too, but units that are carried over are the same whatever they say.
 GATES: dict[str, Any] = {
     "max_rejects": 0.01,
     "max_deletes": 0.5,
@@ -62,6 +62,7 @@ GATES: dict[str, Any] = {
     "price_per_hour": None,
     "deterministic": False,
     "query_prompt": None,
+    "hidden": False,
 }
 
 
@@ -98,7 +99,7 @@ def resolve(args: EmbedOptions, previous: Manifest | None, run_id: str, local: b
     if chosen["deterministic"] and args.tokens_per_batch is not None:
         raise OptionError("--tokens-per-batch: deterministic batches have a size of their own; leave it out")
     check_keep_columns(tuple(chosen["keep_columns"]))
-    _check_inputs(args.input, args.store)
+    _check_inputs(args.input, args.store, chosen["hidden"])
     _check_limit(args, previous)
     calibration = _calibration(args, previous)
     recipe = _recipe(args, chosen, calibration)
@@ -120,7 +121,7 @@ def resolve(args: EmbedOptions, previous: Manifest | None, run_id: str, local: b
         unit_tokens=_unit_tokens(args, previous),
         globs=tuple(storage.absolute(glob) for glob in args.input),
         earlier_globs=tuple(previous.data["input"]["globs"]) if previous and args.append else (),
-        options=chosen,
+        options={**chosen, "max_deletes": _remembered_deletes(chosen["max_deletes"], remembered)},
         versions=versions(),
         started=now(),
         previous=previous.run if previous else None,
@@ -154,6 +155,8 @@ def resolve(args: EmbedOptions, previous: Manifest | None, run_id: str, local: b
         buckets=_buckets(args, run, previous),
         text_limit=_memory() // 4 if local and partition == "content" else None,
         retried=not local,
+        hidden=chosen["hidden"],
+        index_asked=index.index if index is not None and args.index is not None else None,
     )
     return Resolved(job, index, previous, calibration)
 
@@ -179,11 +182,20 @@ def _choose(args: EmbedOptions, remembered: dict[str, Any], name: str) -> Any:
     given = getattr(args, name)
     if given is not None:
         return given
+    if name == "max_deletes":
+        return _remembered_deletes(None, remembered)
     if name == "limit":
         return None  # a trial run must not shrink every later one
     if name == "prompt" and args.prompt_name is not None:
         return None
     return remembered.get(name, (DEFAULTS | GATES)[name])
+
+
+def _remembered_deletes(used: float | None, remembered: dict[str, Any]) -> float:
+    """The fraction that the store remembers: the one used, but none above the default, which is for one run."""
+    default = GATES["max_deletes"]
+    before = remembered.get("max_deletes", default)
+    return next(fraction for fraction in (used, before, default) if fraction is not None and fraction <= default)
 
 
 def _with_full_paths(pooler: str) -> str:
@@ -259,9 +271,9 @@ def _check_calibration(args: EmbedOptions, space: Space, calibration: Calibratio
         raise OptionError(f"{str(error).partition(';')[0]}; give another --calibration, or '' for none") from error
 
 
-def _check_inputs(globs: Sequence[str], output: str) -> None:
+def _check_inputs(globs: Sequence[str], output: str, hidden: bool) -> None:
     for glob in globs:
-        if overlaps(glob, output):
+        if overlaps(glob, output, hidden):
             raise OptionError(
                 f"--input {glob} takes in the store {output} itself; move the store out of it or narrow --input"
             )

@@ -1,15 +1,12 @@
-"""The base of storage: the record of a stored file, the operations that every back end has, globs and paths."""
+"""The base of storage: the record of a stored file, the operations that every back end has, and paths."""
 
 import os
 import re
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 BLOCK = 1 << 20
 SCHEME = re.compile(r"([a-zA-Z][-a-zA-Z0-9+.]*)://")
-LITERAL = re.compile(r"[^\[*?]*")
-GLOB = re.compile(r"\*\*?|\?|\[(?=(!?\]?[^\]]*))\1\]|.", re.DOTALL)
-WILDCARDS = {"**": ".*", "*": r"[^/\\]*", "?": "."}
 
 
 class UnsyncedError(OSError):
@@ -30,6 +27,17 @@ class Entry:
     modified: float = 0.0
 
 
+class Matched(NamedTuple):
+    """The files that a glob names, sorted by path; and what lies beside them.
+
+    `beside` are the paths of other files in the same folders, and of hidden folders there, with a final slash, that
+    were not entered.
+    """
+
+    files: list[Entry]
+    beside: list[str]
+
+
 class Storage(Protocol):
     """The operations on files for the rest of the project; paths are full paths or URLs.
 
@@ -40,11 +48,12 @@ class Storage(Protocol):
     @property
     def pins(self) -> bool: ...
 
-    def match(self, pattern: str) -> list[Entry]:
-        """The files that a glob names, sorted by path; `*` stays inside a folder, `**` does not.
+    def match(self, pattern: str, hidden: bool = False) -> Matched:
+        """The files that a glob names (see globs), and what lies beside them.
 
         Linked folders are followed, but not back into a folder above. Raises SentenceBeamError for what would be left
-        out unnoticed: a link to nothing that a glob names, a folder that cannot be listed.
+        out unnoticed: a link to nothing that a glob names, a folder that cannot be listed; OptionError for a pattern
+        that has no meaning.
         """
 
     def below(self, folder: str) -> list[Entry]:
@@ -93,42 +102,6 @@ class Storage(Protocol):
 def is_local(path: str) -> bool:
     """Whether the path is that of a file on this machine, not a URL."""
     return SCHEME.match(path.strip()) is None
-
-
-def literal_part(pattern: str) -> str:
-    """The part of a pattern before its first wildcard."""
-    return LITERAL.match(pattern)[0]  # type: ignore[index]
-
-
-def names_of(pattern: str) -> re.Pattern[str]:
-    """A glob as a regular expression for whole paths, with the meaning that Beam gives its wildcards.
-
-    >>> bool(names_of("a/*.txt").fullmatch("a/b/c.txt")), bool(names_of("a/**.txt").fullmatch("a/b/c.txt"))
-    (False, True)
-    """
-    return re.compile("".join(_translated(found[0], found[1]) for found in GLOB.finditer(pattern)), re.DOTALL)
-
-
-def folders_of(pattern: str) -> re.Pattern[str]:
-    """The folders, each with a final slash, that names of a glob can be in, as a regular expression.
-
-    >>> folders = folders_of("a/*/c.txt")
-    >>> bool(folders.fullmatch("a/b/")), bool(folders.fullmatch("a/b/c/"))
-    (True, False)
-    """
-    pieces = [(found[0], _translated(found[0], found[1])) for found in GLOB.finditer(pattern)]
-    ends = [i for i, (piece, _) in enumerate(pieces, 1) if piece in ("/", "?", "**") or piece.startswith("[")]
-    return re.compile("|".join("".join(part for _, part in pieces[:end]) for end in ends), re.DOTALL)
-
-
-def _translated(piece: str, among: str | None) -> str:
-    """The regular expression of a wildcard, of a set of characters (`among`), or of a plain character."""
-    if among is None:
-        return WILDCARDS.get(piece) or re.escape(piece)
-    among = re.sub(r"([\\\[&~|])", r"\\\1", among)
-    if among.startswith("!"):
-        return f"[^{among[1:]}]"
-    return f"[\\{among}]" if among.startswith("^") else f"[{among}]"
 
 
 def bucket_and_name(url: str) -> tuple[str, str]:

@@ -11,8 +11,9 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadat
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from transforms.storage.base import Entry
+from transforms.storage.base import Entry, Matched
 from transforms.storage.beam_options import filesystem_options
+from transforms.storage.globs import Glob, matched
 
 
 class BeamStorage:
@@ -20,9 +21,15 @@ class BeamStorage:
 
     pins = False
 
-    def match(self, pattern: str) -> list[Entry]:
-        found = FileSystems.match([pattern])[0].metadata_list
-        return sorted(map(self._entry, found), key=lambda e: e.path)
+    def match(self, pattern: str, hidden: bool = False) -> Matched:
+        glob = Glob(pattern, hidden)
+        if glob.is_literal:
+            entry = self.stat(pattern)
+            return Matched([entry] if entry else [], [])
+        found = FileSystems.match([glob.literal + "**"])[0].metadata_list
+        listed = {m.path: m for m in found if not m.path.endswith("/")}
+        names = matched(glob, [Entry(path, 0, "", "") for path in sorted(listed)])
+        return names._replace(files=[self._entry(listed[entry.path]) for entry in names.files])
 
     def below(self, folder: str) -> list[Entry]:
         found = FileSystems.match([f"{folder}/**"])[0].metadata_list

@@ -24,8 +24,9 @@ from google.cloud.storage import Client
 from google.cloud.storage.retry import DEFAULT_RETRY
 
 from transforms.errors import InputChangedError, SentenceBeamError
-from transforms.storage.base import Entry, bucket_and_name, literal_part, names_of
+from transforms.storage.base import Entry, Matched, bucket_and_name
 from transforms.storage.beam_options import filesystem_options
+from transforms.storage.globs import Glob, matched
 from transforms.storage.ranged import RangedReader
 
 FIELDS = "items(name,size,crc32c,generation,updated),nextPageToken"
@@ -37,12 +38,12 @@ class GcsStorage:
 
     pins = True
 
-    def match(self, pattern: str) -> list[Entry]:
-        if literal_part(pattern) == pattern:
+    def match(self, pattern: str, hidden: bool = False) -> Matched:
+        glob = Glob(pattern, hidden)
+        if glob.is_literal:
             entry = self.stat(pattern)
-            return [entry] if entry else []
-        matches = names_of(pattern).fullmatch
-        return [entry for entry in self._listed(literal_part(pattern)) if matches(entry.path)]
+            return Matched([entry] if entry else [], [])
+        return matched(glob, self._listed(glob.literal))
 
     def below(self, folder: str) -> list[Entry]:
         return self._listed(folder.rstrip("/") + "/")

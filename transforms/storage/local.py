@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from transforms.errors import SentenceBeamError
-from transforms.storage.base import Entry, UnsyncedError, folders_of, literal_part, names_of
+from transforms.storage.base import Entry, Matched, UnsyncedError
+from transforms.storage.globs import Glob, beside
 
 ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}  # all others leave open whether there is a file
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
@@ -23,11 +24,14 @@ class LocalStorage:
 
     pins = False
 
-    def match(self, pattern: str) -> list[Entry]:
-        if literal_part(pattern) == pattern:
+    def match(self, pattern: str, hidden: bool = False) -> Matched:
+        glob = Glob(pattern, hidden)
+        if glob.is_literal:
             entry = self.stat(pattern)
-            return [entry] if entry else []
-        return [entry for path in sorted(_matching(pattern)) if (entry := _listed_file(path))]
+            return Matched([entry] if entry else [], [])
+        seen = {path: glob.takes(path) for path in sorted(_seen(glob))}
+        files = [entry for path, taken in seen.items() if taken and (entry := _listed_file(path))]
+        return Matched(files, beside(glob, files, (path for path, taken in seen.items() if not taken)))
 
     def below(self, folder: str) -> list[Entry]:
         entries = []
@@ -137,18 +141,19 @@ def _listed_file(path: str) -> Entry | None:
     return _entry(path, found) if found and stat.S_ISREG(found.st_mode) else None
 
 
-def _matching(pattern: str) -> Iterator[str]:
-    """Paths of files and links that a pattern names; folders that no name of it can be in are not listed."""
-    matches, enters = names_of(pattern).fullmatch, folders_of(pattern).fullmatch
-    folders = [(os.path.dirname(literal_part(pattern)), frozenset[tuple[int, int]]())]
+def _seen(glob: Glob) -> Iterator[str]:
+    """Paths of files and links in the folders that a glob enters, and of hidden folders there, with a final slash."""
+    folders = [(os.path.dirname(glob.literal), frozenset[tuple[int, int]]())]
     while folders:
         folder, above = folders.pop()
         above |= _identity(folder)
         for entry in _scan(folder):
             path = os.path.join(folder, entry.name)
             if not _is_folder(entry):
-                yield from [path] if matches(path) else []
-            elif enters(path + "/") and not (entry.is_symlink() and _identity(path) <= above):
+                yield path
+            elif not glob.enters(path + "/"):
+                yield from [path + "/"] if entry.name.startswith(".") else []
+            elif not (entry.is_symlink() and _identity(path) <= above):
                 folders.append((path, above))
 
 

@@ -19,8 +19,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from botocore.exceptions import BotoCoreError, ClientError
 
 from transforms.errors import SentenceBeamError
-from transforms.storage.base import Entry, bucket_and_name, literal_part, names_of
+from transforms.storage.base import Entry, Matched, bucket_and_name
 from transforms.storage.beam_options import filesystem_options
+from transforms.storage.globs import Glob, matched
 from transforms.storage.ranged import RangedReader
 
 MISSING = 404
@@ -38,13 +39,12 @@ class S3Storage:
 
     pins = False
 
-    def match(self, pattern: str) -> list[Entry]:
-        prefix = literal_part(pattern)
-        if prefix == pattern:
+    def match(self, pattern: str, hidden: bool = False) -> Matched:
+        glob = Glob(pattern, hidden)
+        if glob.is_literal:
             entry = self.stat(pattern)
-            return [entry] if entry else []
-        matches = names_of(pattern).fullmatch
-        return [entry for entry in _listed(prefix) if matches(entry.path)]
+            return Matched([entry] if entry else [], [])
+        return matched(glob, _listed(glob.literal))
 
     def below(self, folder: str) -> list[Entry]:
         return _listed(folder.rstrip("/") + "/")

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -269,6 +270,8 @@ def finish(
 def _committed(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], message: str) -> Result:
     plan, units, ledger = settled
     checked = plan.checked
+    made = [unit for unit in units if not unit.carried]
+    resumed = [unit for unit in made if unit.run not in (run.id, "")]
     return replace(
         _ended(run, COMMITTED, message),
         ledger=asdict(ledger),
@@ -277,6 +280,10 @@ def _committed(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger],
         truncated=sum(unit.truncated for unit in units),
         spared=max(sum(unit.tokens - unit.lost for unit in units) - ledger.real, 0),
         tokens=sum(unit.real for unit in units if unit.run == run.id),
+        input=_input(plan),
+        resumed=dict(Counter(unit.run for unit in resumed)),
+        made=len(made),
+        own_rows=sum(unit.rows for unit in made) - sum(unit.rows for unit in resumed),
     )
 
 
@@ -291,6 +298,11 @@ def _measures(
         "index": index,
         "commit": summed([watch.figures]),
     }
+
+
+def _input(plan: RecordedPlan) -> dict[str, Any]:
+    empty = sum(file["size"] == 0 for file in plan.files)
+    return {"files": len(plan.files), "empty": empty, "beside": plan.beside}
 
 
 def failed(run: Run, error: Exception) -> Result:

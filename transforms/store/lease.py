@@ -98,6 +98,12 @@ def holds(root: str, run: str) -> bool:
     return lease is not None and lease.run == run
 
 
+def writer(root: str) -> str | None:
+    """The run that holds the lease of a store, alive or not; None where none does."""
+    lease, _ = _read(root)
+    return lease.run if lease is not None else None
+
+
 def is_alive(root: str, run: str) -> bool:
     """Whether a run holds the lease of a store and has renewed it lately, by the clock of whoever asks.
 

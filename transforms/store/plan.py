@@ -10,6 +10,7 @@ import pyarrow as pa
 from transforms import storage
 from transforms.arrow import parquet_bytes, table_of
 from transforms.corpus import InputFile, Span
+from transforms.corpus.beside import Beside
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.files import compression_of
 from transforms.measures import Summary, summed
@@ -36,16 +37,17 @@ SCHEMA = pa.schema(
     ]
 )
 # in the file's metadata
-BUCKETS, CHECKED, MEASURES, WRITTEN = b"buckets", b"checked", b"measures", b"written"
+BUCKETS, CHECKED, BESIDE = b"buckets", b"checked", b"beside"
+MEASURES, WRITTEN = b"measures", b"written"
 
 
 @dataclass(frozen=True)
 class PlannedFile:
     """An input file and what a run does with it: spans to embed, or units of the last snapshot to carry over.
 
-    `kept` is the type of each kept column, None for a file that was not opened, since it has not changed. `checked` is
-    what came of looking at the shards that might be carried over. `figures` say what planning it took
-    (`measures.STAGES`).
+    `kept` is the type of each kept column, None for a file that was not opened, since it has not changed; `keys` are
+    those of them that it is seen to have, None where there was no row to tell. `checked` is what came of looking at the
+    shards that might be carried over. `figures` say what planning it took (`measures.STAGES`).
     """
 
     file: InputFile
@@ -54,6 +56,7 @@ class PlannedFile:
     kept: tuple[tuple[str, str], ...] | None = None
     checked: Checked = NOTHING
     figures: dict[str, float] = field(default_factory=dict, compare=False)
+    keys: tuple[str, ...] | None = None
 
     @property
     def planned(self) -> list[tuple[PlannedSpan, int]]:
@@ -93,7 +96,8 @@ def _carried_spans(file: str, units: tuple[UnitRecord, ...]) -> list[PlannedSpan
 class RecordedPlan:
     """A plan that was read back: files as manifests list them, spans or buckets as the ledger checks them.
 
-    `measures` say what planning took, `written` when it ended ("" where an earlier version wrote it).
+    `measures` say what planning took, `written` when it ended ("" where an earlier version wrote it). `beside` are the
+    files that lie beside those of the input and were not taken, by reason.
     """
 
     files: list[dict[str, Any]]
@@ -103,6 +107,7 @@ class RecordedPlan:
     checked: Checked = NOTHING
     measures: dict[str, Summary] = field(default_factory=dict)
     written: str = ""
+    beside: dict[str, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int | None:
@@ -111,12 +116,15 @@ class RecordedPlan:
         return None if None in rows else sum(r for r in rows if r is not None)
 
 
-def write_plan(root: str, run: str, files: Iterable[PlannedFile], buckets: Buckets | None = None) -> None:
+def write_plan(
+    root: str, run: str, files: Iterable[PlannedFile], buckets: Buckets | None = None, beside: Beside | None = None
+) -> None:
     """Record a run's plan in its folder; `buckets` where these are the units."""
     listed = list(files)
     metadata = {CHECKED: json.dumps(asdict(Checked.sum(file.checked for file in listed)))}
     metadata |= {MEASURES: json.dumps(summed(file.figures for file in listed)), WRITTEN: now()}
     metadata |= {BUCKETS: json.dumps(asdict(buckets))} if buckets else {}
+    metadata |= {BESIDE: json.dumps(beside.total())} if beside else {}
     rows = [row for file in listed for row in _table_rows(file)]
     table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(metadata))
     path = storage.join(root, layout.plan(run))
@@ -132,6 +140,12 @@ def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:
         for span, tokens in planned.planned
     ]
     return spans or [file]
+
+
+def has_plan(root: str, run: str) -> bool:
+    """Whether a run has recorded its plan."""
+    path = storage.join(root, layout.plan(run))
+    return storage.storage_of(path).stat(path) is not None
 
 
 def read_plan(root: str, run: str) -> RecordedPlan:
@@ -156,4 +170,5 @@ def read_plan(root: str, run: str) -> RecordedPlan:
         Checked(**json.loads(metadata.get(CHECKED, b"{}"))),
         json.loads(metadata.get(MEASURES, b"{}")),
         metadata.get(WRITTEN, b"").decode(),
+        json.loads(metadata.get(BESIDE, b"{}")),
     )

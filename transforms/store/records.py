@@ -31,9 +31,10 @@ class UnitRecord:
     rows (Parquet) or bytes of the uncompressed text, stop None for "to the end". `tokens` counts before truncation,
     `lost` is what truncation cut off. `embedded`, `reused`, `duplicates` sum to `rows`. `real` and `padded` are
     tokens that went through the model, without and with padding. `worker` is host and process id, `run` the run that
-    computed it ("" where only the shard is left to tell). `damaged` are old shards (by path) whose vectors could not
-    be reused. `checksum` is the shard's as listings of its storage have it, None where they have none. `measures` say
-    what its work took, by the names of `measures.STAGES`; they make no two records differ.
+    computed it ("" where only the shard is left to tell, or where an earlier snapshot has it). `damaged` are old shards
+    (by path) whose vectors could not be reused. `checksum` is the shard's as listings of its storage have it, None
+    where they have none. `measures` say what its work took, by the names of `measures.STAGES`; they make no two
+    records differ.
     """
 
     path: str | None
@@ -135,7 +136,7 @@ def carried(unit: UnitRecord) -> UnitRecord:
 
 def reused(unit: UnitRecord) -> UnitRecord:
     """The record of a unit that was read again and equals one of an earlier snapshot: nothing was computed for it."""
-    found = replace(unit, embedded=0, duplicates=0, reused=unit.rows, measures={})
+    found = replace(unit, embedded=0, duplicates=0, reused=unit.rows, measures={}, run="")
     return replace(found, real=0, padded=0, fallbacks=0, oom_splits=0)
 
 

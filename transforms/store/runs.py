@@ -25,7 +25,9 @@ class Result:
     `tokens` went through the model in this run; those in the ledger may include the work of an interrupted run.
     `checked` counts the carried shards that were looked at, compared and read, the bytes read, and the damaged ones.
     `pooled` is the id of the pooled vectors' space. `measures` say what its stages took (`measures.STAGES`), `limit`
-    which part of Embed held up the others.
+    which part of Embed held up the others. `input` are the number of files, of `empty` ones among them, and of those
+    `beside` them by reason why they were not taken (None: not known). `resumed` are the units that unfinished runs
+    before had made, by run, and `made` the units that were to be made; `own_rows` are the rows of the others.
     """
 
     run: str
@@ -50,6 +52,10 @@ class Result:
     checked: dict[str, int] | None = None
     measures: Measures | None = None
     limit: str = ""
+    input: dict[str, Any] | None = None
+    resumed: dict[str, int] = field(default_factory=dict)
+    made: int = 0
+    own_rows: int = 0
 
 
 def record_result(root: str, result: Result) -> None:

@@ -66,7 +66,7 @@ def test_what_faiss_refuses_is_one_line() -> None:
 
 
 def test_more_lists_than_rows_are_refused() -> None:
-    with pytest.raises(OptionError, match="99 rows, fewer than lists"):
+    with pytest.raises(OptionError, match="trained on 100 rows or more, and there are 99"):
         choose_index(99, 16, "IVF100,Flat")
 
 

@@ -85,7 +85,7 @@ def test_a_write_whose_answer_was_lost_is_known_by_its_bytes(gs: str) -> None:
 
 def test_a_reader_keeps_to_the_version_that_was_listed(gs: str) -> None:
     place = put(f"{gs}/a.bin", b"x" * 3_000_000)
-    (entry,) = place.match(f"{gs}/*.bin")
+    (entry,) = place.match(f"{gs}/*.bin").files
     with place.open(entry.path, entry) as f:
         assert f.read(10) == b"x" * 10
         found = place.read_versioned(entry.path)
@@ -101,7 +101,7 @@ def test_a_listing_has_checksums_sizes_and_times_in_one_request(gs: str, gcs: Gc
     for number in range(5):
         put(f"{gs}/in/{number}.txt", b"%d" % number)
     with gcs.counted() as requests:
-        entries = storage.storage_of(gs).match(f"{gs}/in/*.txt")
+        entries = storage.storage_of(gs).match(f"{gs}/in/*.txt").files
     assert len(requests) == 1
     assert len({entry.checksum for entry in entries}) == 5
     assert all(entry.size == 1 and entry.modified > 1e9 and entry.version.isdecimal() for entry in entries)

@@ -1,0 +1,74 @@
+"""An index that the rows are too few for: refused where it is asked for, `auto` where the store remembers it."""
+
+from pathlib import Path
+
+import pytest
+from helpers.commands import Run
+from helpers.corpora import check_ledger, files_in, manifest_of, sentences, write_lines, write_parquet
+
+pytest.importorskip("faiss")
+
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
+
+
+@pytest.fixture
+def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing may be embedded."""
+    monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
+
+
+@pytest.mark.usefixtures("no_model")
+def test_an_index_asked_for_that_has_too_few_rows_is_refused_before_anything_is_embedded(
+    embed: Run, inputs: Path, store: Path
+) -> None:
+    write_parquet(inputs / "a.parquet", sentences(50))
+    embed(inputs / "*", "--index", "IVF64,Flat").failed(2, "--index IVF64,Flat", "64 rows", "there are 50", "auto")
+    for options, names in {
+        ("IVF64,Flat",): ("64 rows", "there are 50"),
+        ("IVF4,PQ4",): ("256 rows", "there are 50"),
+        ("IVF30,Flat", "--limit", 20): ("30 rows", "there are 20"),
+        ("IVF4,PQ7x4",): ("7 equal parts",),
+    }.items():
+        embed(inputs / "*", "--dry-run", "--index", *options).failed(2, f"--index {options[0]}", *names)
+    assert manifest_of(store) is None
+    assert files_in(store, "embeddings") == {}
+
+
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize("partition", ["content"])
+def test_by_content_rows_of_text_are_counted_first(embed: Run, inputs: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(50))
+    embed(inputs / "*", "--index", "IVF64,Flat").failed(2, "--index IVF64,Flat", "there are 50")
+
+
+def test_else_rows_of_text_are_counted_at_the_end(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", sentences(50))
+    embed(inputs / "*", "--index", "IVF64,Flat").failed(2, "--index IVF64,Flat", "there are 50")
+    assert manifest_of(store) is None
+
+
+def test_as_many_rows_as_lists_are_enough(embed: Run, run: Run, inputs: Path, store: Path) -> None:
+    write_parquet(inputs / "a.parquet", sentences(64))
+    embed(inputs / "*", "--index", "IVF64,Flat").ok()
+    assert manifest_of(store)["index"]["factory"] == "IVF64,Flat"
+    run("verify", "--store", store).ok()
+
+
+def test_a_remembered_index_becomes_what_auto_gives_and_the_run_says_so(
+    embed: Run, run: Run, inputs: Path, store: Path
+) -> None:
+    path = write_parquet(inputs / "a.parquet", sentences(100))
+    embed(inputs / "*", "--index", "IVF64,Flat").ok()
+    write_parquet(path, sentences(55))
+    assert "auto: IVF64,Flat" in embed(inputs / "*", "--dry-run").ok().out
+    out = embed(inputs / "*").ok().out
+    line = next(line for line in out.splitlines() if line.startswith("trained"))
+    assert "IVF64,Flat has to be trained on 64 rows or more, and there are 55" in line
+    index = check_ledger(store, 55)["index"]
+    assert (index["factory"], index["request"]["index"], index["rows"]) == ("Flat", "auto", 55)
+    run("verify", "--store", store).ok()
+    out = embed(inputs / "*").ok().out
+    assert "trained" not in out
+    assert manifest_of(store)["index"] == index
+    write_parquet(path, sentences(40))
+    embed(inputs / "*", "--index", "IVF64,Flat").failed(2, "--index IVF64,Flat", "there are 40")

@@ -1,0 +1,59 @@
+"""What lies beside the files that a run takes, and is not taken: counted by folder and by reason."""
+
+import functools
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from transforms.storage.globs import Glob, folder_of, literal_part
+
+HIDDEN, HIDDEN_FOLDER, NO_ENDING = "hidden", "hidden folder", "without an ending"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The number of files that no glob of a run takes: by folder, then by reason.
+
+    A reason is "hidden", "hidden folder" or the ending of the name.
+    """
+
+    folders: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, paths: Iterable[str], globs: frozenset[str], hidden: bool) -> "Beside":
+        """The counts of what lies beside the files of one glob, less what others of the run take."""
+        all_globs = _compiled(globs, hidden)
+        folders: dict[str, Counter[str]] = {}
+        for path in paths:
+            if path not in globs and not any(glob.takes(path) or glob.enters(path) for glob in all_globs):
+                folders.setdefault(folder_of(path), Counter())[_reason(path, hidden)] += 1
+        return cls({folder: dict(counts) for folder, counts in folders.items()})
+
+    def total(self) -> dict[str, int]:
+        """The counts of all folders by reason, the largest first."""
+        total: Counter[str] = Counter()
+        for counts in self.folders.values():
+            total.update(counts)
+        return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
+
+
+def merged(found: Iterable[Any]) -> Beside:
+    """The counts among other elements of a plan as one; a folder that two globs look at counts once."""
+    return Beside(
+        {folder: counts for item in found if isinstance(item, Beside) for folder, counts in item.folders.items()}
+    )
+
+
+@functools.lru_cache(1)
+def _compiled(globs: frozenset[str], hidden: bool) -> tuple[Glob, ...]:
+    """The globs that have a wildcard."""
+    return tuple(Glob(glob, hidden) for glob in globs if literal_part(glob) != glob)
+
+
+def _reason(path: str, hidden: bool) -> str:
+    name = path.rstrip("/").rpartition("/")[2]
+    if name.startswith(".") and not hidden:
+        return HIDDEN_FOLDER if path.endswith("/") else HIDDEN
+    _, dot, ending = name.lstrip(".").rpartition(".")
+    return f".{ending.lower()}" if dot else NO_ENDING
