@@ -68,7 +68,6 @@ def test_what_cannot_be_rolled_back_to(run: Run, embed: Run, inputs: Path, store
     first = manifest_of(store)
     write(inputs, 50)
     embed(inputs / "*").ok()
-    second = manifest_of(store)
     run("rollback", manifest_of(store)["run"], "--store", store).failed(2, "is the current snapshot")
     run("rollback", "../manifest", "--store", store).failed(2, "is missing")
     gone = next(unit["path"] for unit in first["shards"] if unit["file"] == "b.parquet")
@@ -77,4 +76,4 @@ def test_what_cannot_be_rolled_back_to(run: Run, embed: Run, inputs: Path, store
     run("vacuum", "--store", store, "--keep", 1).ok()
     second = (store / "manifest.json").read_bytes()  # with a fence
     run("rollback", first["run"], "--store", store).failed(2, store / "manifests" / f"{first['run']}.json")
-    assert manifest_of(store)["run"] == second["run"]
+    assert (store / "manifest.json").read_bytes() == second
