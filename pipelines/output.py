@@ -52,6 +52,19 @@ def write_tables(path: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> No
         raise
 
 
+def write_text(path: str, text: str) -> None:
+    """Write a file, which gets its name when it is whole: whoever reads it meanwhile sees the one before."""
+    temporary = f"{path}.tmp-{uuid.uuid4().hex}"
+    try:
+        with open(temporary, "w", encoding="utf8") as f:
+            f.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
 def aligned(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: frozenset[str] = frozenset()) -> list[str]:
     """The lines of a table whose columns are as wide as their cells; those with a head in `right` are flush right."""
     columns = [[head, *(row[i] for row in rows)] for i, head in enumerate(heads)]

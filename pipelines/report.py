@@ -1,35 +1,52 @@
-"""`sentence-beam report`: the runs of a store as one HTML page."""
+"""`sentence-beam report`: the runs of a store as one HTML page, or the last one's figures for a monitoring system."""
 
 import argparse
 import sys
 
 from pipelines import command, options
-from pipelines.output import check_output
+from pipelines.output import check_file, check_output, write_text
 from transforms.report.history import known_summaries, run_summaries
+from transforms.report.openmetrics import openmetrics
 from transforms.report.page import page
 from transforms.store import open_store
 
 
 def parser() -> argparse.ArgumentParser:
     """The options of `report`."""
-    p = options.command("report", "Write the nights of a store as one HTML page, with plots and tables.")
+    p = options.command(
+        "report",
+        "Write the nights of a store as one HTML page, with plots and tables, or the figures of the last one as "
+        "OpenMetrics text.",
+    )
     options.add_store(p)
     p.add_argument(
+        "--format",
+        choices=("html", "openmetrics"),
+        default="html",
+        help="html: a page; openmetrics: text for a monitoring system, of the last run (default: html)",
+    )
+    p.add_argument(
         "--output",
-        default="report.html",
         metavar="FILE",
-        help="the page to write (default: report.html, in this folder)",
+        help="the file to write (default: report.html in this folder; openmetrics is printed)",
     )
     return p
 
 
 def _report(args: argparse.Namespace) -> None:
-    check_output(args.output, (".html",))
+    output = args.output or ("report.html" if args.format == "html" else None)
+    if args.format == "html":
+        check_output(output, (".html",))
+    elif output:
+        check_file(output)
     root = open_store(args.store).root
     found = run_summaries(root, known_summaries(root))
-    with open(args.output, "w", encoding="utf8") as f:
-        f.write(page(root, found))
-    print(f"{len(found)} runs in {args.output}")
+    text = page(root, found) if args.format == "html" else openmetrics(root, found)
+    if output is None:
+        print(text, end="")
+        return
+    write_text(output, text)
+    print(f"{len(found)} runs in {output}")
 
 
 main = command.main(parser, _report)

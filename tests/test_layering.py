@@ -49,7 +49,7 @@ THIRD_PARTY = {
     "index": {"numpy", "faiss"},
     "store": {"pyarrow", "numpy", "xxhash", "zstandard"},
     "search": {"numpy", "pyarrow"},
-    "report": set(),
+    "report": {"jinja2"},
     "evaluation": {"numpy", "pyarrow"},
     "steps": {"numpy", "pyarrow"},
     "beam": {"apache_beam", "numpy", "pyarrow"},

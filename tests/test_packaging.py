@@ -128,6 +128,8 @@ def test_the_wheel_holds_the_packages_their_types_and_the_licence(wheel: Path) -
     assert python_files(names) == sources()
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     assert any(name.endswith("/LICENSE") for name in names)
+    templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "transforms/report/templates").iterdir()}
+    assert templates <= set(names)
     assert {name.split("/")[0] for name in names} == {*PACKAGES, f"sentence_beam-{version()}.dist-info"}
 
 

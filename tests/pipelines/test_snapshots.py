@@ -297,6 +297,17 @@ def test_the_report_command_writes_a_page_anywhere(
     run("report", "--store", nights, "--output", tmp_path / "page.txt").failed(2, "--output", ".html")
 
 
+def test_the_report_command_tells_a_monitoring_system(run: Run, nights: Path, tmp_path: Path) -> None:
+    printed = run("report", "--store", nights, "--format", "openmetrics").ok().out
+    assert printed.endswith("# EOF\n")
+    assert f'sentence_beam_last_run_committed{{store="{nights}"}} 1\n' in printed
+    assert "sentence_beam_commit_settle_seconds{" in printed
+    run("report", "--store", nights, "--format", "openmetrics", "--output", tmp_path / "store.prom").ok()
+    assert (tmp_path / "store.prom").read_text() == printed
+    missing = tmp_path / "missing" / "store.prom"
+    run("report", "--store", nights, "--format", "openmetrics", "--output", missing).failed(2, "--output", missing)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_renders(run: Run, nights: Path, tmp_path: Path, scheme: str) -> None:
     browser = shutil.which("chromium")

@@ -1,9 +1,8 @@
-"""Small charts of one number a run, as SVG that takes its colours from the page around it."""
+"""Small charts of one number a run: where everything is; `templates/chart.svg` draws it."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 WIDTH, HEIGHT = 360, 168
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 24
@@ -31,6 +30,39 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Band:
+    """The part of a chart that is one run's: its left edge, middle and width, its label, and its value as text."""
+
+    x: float
+    middle: float
+    width: float
+    label: str
+    shown: str
+    failed: bool
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart in the picture's units from its top left: marks of the axis, what shows the values, the runs.
+
+    `line` and `dots` are (x, y), `bars` (x, y, width, height), `ticks` (y, text); without ticks nothing is known.
+    """
+
+    bands: Sequence[Band] = ()
+    ticks: Sequence[tuple[float, str]] = ()
+    is_log: bool = False
+    line: Sequence[tuple[float, float]] = ()
+    dots: Sequence[tuple[float, float]] = ()
+    bars: Sequence[tuple[float, float, float, float]] = ()
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    top: int = TOP
+    base: int = HEIGHT - BOTTOM
+
+
+@dataclass(frozen=True)
 class Axis:
     """A vertical axis from `low` to `high`, linear or logarithmic, with the values to mark on it."""
 
@@ -38,6 +70,10 @@ class Axis:
     high: float
     ticks: tuple[float, ...]
     is_log: bool = False
+
+    def marks(self, show: Callable[[float], str]) -> list[tuple[float, str]]:
+        """Position and text of each marked value."""
+        return [(self.y(tick), show(tick)) for tick in self.ticks]
 
     def y(self, value: float) -> float:
         """The vertical position of a value, in the picture's units from its top."""
@@ -86,39 +122,30 @@ def _round_step(rough: float) -> float:
     return next(step * power for step in (1, 2, 5, 10) if step * power >= rough * (1 - 1e-9))
 
 
-def line_chart(series: Series, top: float | None = None) -> str:
+def line_chart(series: Series, top: float | None = None) -> Chart:
     """The chart of a level, on an axis around its values."""
     if not series.known:
-        return _empty()
+        return Chart()
     axis = linear_axis(series.known, from_zero=False, whole=series.whole, top=top)
     points = [(_x(i, series), axis.y(value)) for i, value in enumerate(series.values) if value is not None]
-    line = " ".join(f"{x},{y}" for x, y in points)
-    base = HEIGHT - BOTTOM
-    shapes = [f'<polygon class="area" points="{points[0][0]},{base} {line} {points[-1][0]},{base}"/>']
-    shapes.append(f'<polyline class="line" points="{line}"/>')
     dots = points if len(points) <= DOTS else points[-1:]
-    shapes += [f'<circle class="dot" cx="{x}" cy="{y}" r="2.4"/>' for x, y in dots]
-    return _chart(series, axis, shapes)
+    return Chart(_bands(series), axis.marks(series.show), line=points, dots=dots)
 
 
-def bar_chart(series: Series) -> str:
+def bar_chart(series: Series) -> Chart:
     """The chart of an amount, as bars from zero."""
     if not series.known:
-        return _empty()
+        return Chart()
     axis = linear_axis(series.known, from_zero=True, whole=series.whole)
     if is_uneven(series.known):
         axis = log_axis(series.known)
     width = round(min(max(_band(series) * 0.7, 0.6), 26), 1)
-    shapes = []
+    bars = []
     for i, value in enumerate(series.values):
         if value:
             y = axis.y(value)
-            height = round(HEIGHT - BOTTOM - y, 1)
-            shapes.append(
-                f'<rect class="bar" x="{round(_x(i, series) - width / 2, 1)}" y="{y}" '
-                f'width="{width}" height="{height}"/>'
-            )
-    return _chart(series, axis, shapes)
+            bars.append((round(_x(i, series) - width / 2, 1), y, width, round(HEIGHT - BOTTOM - y, 1)))
+    return Chart(_bands(series), axis.marks(series.show), axis.is_log, bars=bars)
 
 
 def _band(series: Series) -> float:
@@ -129,47 +156,10 @@ def _x(i: int, series: Series) -> float:
     return round(LEFT + (i + 0.5) * _band(series), 1)
 
 
-def _chart(series: Series, axis: Axis, shapes: list[str]) -> str:
-    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">']
-    for tick in axis.ticks:
-        y = axis.y(tick)
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 3.5}" text-anchor="end">{series.show(tick)}</text>')
-    if axis.is_log:
-        parts.append(f'<text class="tick" x="{WIDTH - RIGHT}" y="{TOP - 2}" text-anchor="end">log scale</text>')
-    return "".join([*parts, *shapes, *_below(series), *_hover(series), "</svg>"])
-
-
-def _below(series: Series) -> list[str]:
-    """The first and the last label, and a mark for each failed run."""
-    last, y = len(series.labels) - 1, HEIGHT - 8
-    parts = [f'<text class="tick" x="{LEFT}" y="{y}">{escape(series.labels[0])}</text>']
-    if last:
-        parts.append(
-            f'<text class="tick" x="{WIDTH - RIGHT}" y="{y}" text-anchor="end">{escape(series.labels[last])}</text>'
-        )
-    for i, is_failed in enumerate(series.failed):
-        if is_failed:
-            x, y0 = _x(i, series), HEIGHT - BOTTOM
-            parts.append(f'<line class="failed" x1="{x}" x2="{x}" y1="{TOP}" y2="{y0}"/>')
-    return parts
-
-
-def _hover(series: Series) -> list[str]:
-    """An invisible band for each run, with its value as the tooltip."""
-    band = _band(series)
-    parts = []
+def _bands(series: Series) -> list[Band]:
+    width, found = _band(series), []
     for i, (label, value) in enumerate(zip(series.labels, series.values, strict=True)):
         shown = "failed" if series.failed[i] else "" if value is None else series.show(value)
-        parts.append(
-            f'<rect class="hover" x="{round(LEFT + i * band, 1)}" y="{TOP}" width="{round(band, 1)}" '
-            f'height="{HEIGHT - BOTTOM - TOP}"><title>{escape(label)}: {escape(shown)}</title></rect>'
-        )
-    return parts
-
-
-def _empty() -> str:
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"><text class="tick" x="{WIDTH / 2}" y="{HEIGHT / 2}" '
-        'text-anchor="middle">nothing measured yet</text></svg>'
-    )
+        left = round(LEFT + i * width, 1)
+        found.append(Band(left, _x(i, series), round(width, 1), label, shown, series.failed[i]))
+    return found

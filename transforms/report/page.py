@@ -2,11 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from html import escape
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from transforms.report.chart import Series, bar_chart, line_chart
+from transforms.measures import STAGES
+from transforms.report.chart import Chart, Series, bar_chart, line_chart
 from transforms.report.history import RunSummary
 from transforms.store.runs import COMMITTED
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 PLOTTED = 366
 LISTED = 60
@@ -15,70 +21,49 @@ COLUMNS = (
     "rows", "added", "changed", "deleted", "embedded", "reused", "duplicates", "carried", "rejected", "truncated",
 )  # fmt: skip
 
-STYLE = """
-:root { color-scheme: light dark; --page: #f6f7f9; --card: #fff; --ink: #1d2433; --soft: #667085; --rule: #e4e7ec;
-  --main: #2563eb; --area: #2563eb1f; --bad: #d92d20; --c0: #94a3b8; --c1: #38bdf8; --c2: #a78bfa; --c3: #2563eb; }
-@media (prefers-color-scheme: dark) { :root { --page: #10141c; --card: #191f2a; --ink: #e6e9ef; --soft: #98a2b3;
-  --rule: #2b3342; --main: #6ea8fe; --area: #6ea8fe26; --bad: #f97066; --c0: #64748b; --c1: #22a6d8; --c2: #9579f2;
-  --c3: #6ea8fe; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
-main { max-width: 1120px; margin: 0 auto; padding: 32px 20px 48px; }
-h1 { font-size: 24px; margin: 0; overflow-wrap: anywhere; } h2 { font-size: 16px; margin: 36px 0 12px; }
-h2 .soft { font-weight: 400; font-size: 13px; margin-left: 8px; }
-.soft, figcaption span { color: var(--soft); } .bad { color: var(--bad); }
-.tiles, .charts { display: grid; gap: 14px; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); }
-.charts { grid-template-columns: repeat(auto-fill, minmax(310px, 1fr)); }
-.tile, figure, .card { background: var(--card); border: 1px solid var(--rule); border-radius: 10px; padding: 12px 16px;
-  margin: 0; }
-.tile b { display: block; font-size: 22px; line-height: 1.35; font-variant-numeric: tabular-nums; }
-.tile span { color: var(--soft); font-size: 13px; }
-figcaption { font-weight: 600; margin-bottom: 4px; } figcaption span { font-weight: 400; float: right; }
-svg { display: block; width: 100%; height: auto; }
-.grid { stroke: var(--rule); } .tick { fill: var(--soft); font-size: 11px; } .area { fill: var(--area); }
-.line { fill: none; stroke: var(--main); stroke-width: 1.8; stroke-linejoin: round; }
-.dot, .bar { fill: var(--main); } .failed { stroke: var(--bad); stroke-dasharray: 2 3; } .hover { fill: transparent; }
-.hover:hover { fill: var(--soft); fill-opacity: .15; }
-.stack { display: flex; height: 22px; border-radius: 6px; overflow: hidden; margin: 4px 0 10px; gap: 1px; }
-.stack i { display: block; min-width: 2px; } .key i { display: inline-block; width: 11px; height: 11px;
-  border-radius: 3px; margin: 0 6px 0 0; } .key span { margin-right: 22px; white-space: nowrap; }
-.work0 { background: var(--c0); } .work1 { background: var(--c1); } .work2 { background: var(--c2); }
-.work3 { background: var(--c3); }
-.scroll { overflow-x: auto; padding: 4px 0; } table { border-collapse: collapse; width: 100%; font-size: 13px;
-  font-variant-numeric: tabular-nums; } th, td { padding: 6px 10px; text-align: right; white-space: nowrap; }
-th { color: var(--soft); font-weight: 500; } tr + tr td { border-top: 1px solid var(--rule); }
-th:first-child, td:first-child, th:last-child, td:last-child, td.told { text-align: left; }
-td.told { white-space: normal; overflow-wrap: anywhere; }
-"""
-
 
 def page(store: str, summaries: Sequence[RunSummary]) -> str:
     """The HTML of the page of a store, from the summaries of its runs in order."""
     last = next((summary for summary in reversed(summaries) if summary.status == COMMITTED), None)
-    parts = [
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(store)}</title><style>{STYLE}</style></head><body><main>",
-        f'<div class="soft">sentence-beam report</div><h1>{escape(store)}</h1>',
-        _last(last) if last else '<p class="soft">no snapshot yet</p>',
-        f"<h2>Nights{_failures(summaries[-PLOTTED:])}</h2>",
-        f'<div class="charts">{"".join(_figures(summaries[-PLOTTED:]))}</div>',
-        f"<h2>Runs</h2>{_table(summaries[-LISTED:])}{_more(len(summaries))}",
-        "</main></body></html>",
-    ]
-    return "\n".join(parts) + "\n"
+    plotted, listed = summaries[-PLOTTED:], summaries[-LISTED:]
+    return _template().render(
+        store=store,
+        last=last,
+        tiles=_tiles(last) if last else [],
+        work=[(name, getattr(last, field) or 0) for field, name in WORK] if last else [],
+        figures=_figures(last.measures or {}) if last else [],
+        failures=sum(summary.status != COMMITTED for summary in plotted),
+        charts=_charts(plotted),
+        columns=COLUMNS,
+        money=any(summary.spent is not None for summary in listed),
+        listed=listed[::-1],
+        more=len(summaries) - LISTED,
+    )
 
 
-def _last(summary: RunSummary) -> str:
-    when = f'<p class="soft">snapshot {escape(summary.run)}, {_time(summary.started)} UTC</p>'
-    tiles = "".join(f'<div class="tile"><span>{name}</span><b>{value}</b><span>{more}</span></div>'
-                    for name, value, more in _tiles(summary))  # fmt: skip
-    return f'{when}<div class="tiles">{tiles}</div><h2>Where its vectors come from</h2>{_work(summary)}'
+@cache
+def _template() -> "Template":
+    """The page with its holes; whatever fills one is text, never markup."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only who writes a page waits for it
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "count": _count, "percent": _percent, "short": _short, "money": _money, "duration": _duration,
+        "time": _time, "recall": _recall,
+    }  # fmt: skip
+    return environment.get_template("page.html")
 
 
 def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
     """Name, figure and a remark; what the run did not measure is left out."""
-    grown = "" if summary.added is None else f"+{_count(summary.added)} &minus;{_count(summary.deleted)}"
+    grown = "" if summary.added is None else f"+{_count(summary.added)} \N{MINUS SIGN}{_count(summary.deleted)}"
     tiles = [
         ("rows", _count(summary.rows), grown),
         ("embedded", _count(summary.embedded), _share(summary.embedded, summary.rows)),
@@ -87,40 +72,28 @@ def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
         ("truncated", _count(summary.truncated), _share(summary.truncated, summary.rows)),
     ]
     if summary.recall is not None:
-        tiles.append(("recall@10", f"{summary.recall:.4f}", escape(summary.index or "")))
+        tiles.append(("recall@10", _recall(summary.recall), summary.index or ""))
     if summary.spent is not None:
         tiles.append(
             ("spent", _money(summary.spent), "" if summary.saved is None else f"{_money(summary.saved)} saved")
         )
-    if summary.checked:
-        tiles.append(("checked", _count(summary.checked), "carried shards"))
     if summary.damaged:
         tiles.append(("damaged", _count(summary.damaged), "old shards, embedded again"))
     return tiles
 
 
-def _work(summary: RunSummary) -> str:
-    rows = summary.rows or 0
-    counts = [(i, name, getattr(summary, field) or 0) for i, (field, name) in enumerate(WORK)]
-    bars = "".join(f'<i class="work{i}" style="flex:{n}" title="{name}"></i>' for i, name, n in counts if n)
-    keys = "".join(
-        f'<span><i class="work{i}"></i>{name} <b>{_count(n)}</b> <span class="soft">{_percent(n, rows)}</span></span>'
-        for i, name, n in counts
-    )
-    sentence = (
-        f'<div class="soft">{_count(summary.added)} rows were added, {_count(summary.changed)} changed and '
-        f"{_count(summary.deleted)} deleted since the snapshot before.</div>"
-    )
-    changes = sentence if summary.added is not None and summary.previous else ""
-    return f'<div class="card"><div class="stack">{bars}</div><div class="key">{keys}</div>{changes}</div>'
+def _figures(measures: dict[str, Any]) -> list[tuple[str, str, list[float], str]]:
+    """Stage, figure, its summary and its meaning."""
+    return [
+        (stage, figure.name, [summary[name] for name in ("count", "sum", "p50", "p95", "max")], figure.meaning)
+        for stage, figures in STAGES.items()
+        for figure in figures
+        if (summary := measures.get(stage, {}).get(figure.name))
+    ]
 
 
-def _failures(summaries: Sequence[RunSummary]) -> str:
-    failed = sum(summary.status != COMMITTED for summary in summaries)
-    return f' <span class="soft">dotted: {failed} that committed nothing</span>' if failed else ""
-
-
-def _figures(summaries: Sequence[RunSummary]) -> list[str]:
+def _charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:
+    """Name, remark and picture of each number that is followed from run to run."""
     labels = [_day(summary.started) for summary in summaries]
     failed = [summary.status != COMMITTED for summary in summaries]
 
@@ -138,46 +111,18 @@ def _figures(summaries: Sequence[RunSummary]) -> list[str]:
     ]
     if any(summary.saved is not None for summary in summaries):
         drawn.append(("saved", "against embedding everything", bar_chart(series("saved", _money))))
-    return [f"<figure><figcaption>{name}<span>{what}</span></figcaption>{svg}</figure>" for name, what, svg in drawn]
-
-
-def _table(summaries: Sequence[RunSummary]) -> str:
-    money = any(summary.spent is not None for summary in summaries)
-    heads = ["started (UTC)", "time", *COLUMNS, "recall", *(["spent", "saved"] if money else []), "run"]
-    rows = []
-    for summary in reversed(summaries):
-        cells = [_time(summary.started), _duration(summary.seconds) if summary.seconds is not None else ""]
-        cells += _message(summary) if summary.status != COMMITTED else _counts(summary)
-        cells += ["" if value is None else _money(value) for value in (summary.spent, summary.saved)] if money else []
-        cells.append(f'<span class="soft">{escape(summary.run)}</span>')
-        rows.append("<tr>" + "".join(cell if cell[:3] == "<td" else f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    head = "".join(f"<th>{name}</th>" for name in heads)
-    return f'<div class="card scroll"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
-
-
-def _counts(summary: RunSummary) -> list[str]:
-    return [
-        *(_count(getattr(summary, name)) for name in COLUMNS),
-        "" if summary.recall is None else f"{summary.recall:.4f}",
-    ]
-
-
-def _message(summary: RunSummary) -> list[str]:
-    """The message of a run that committed nothing, in place of its counts."""
-    message = f'<span class="bad">{escape(summary.status)}</span> {escape(summary.message)}'
-    return [f'<td class="told" colspan="{len(COLUMNS) + 1}">{message}</td>']
-
-
-def _more(runs: int) -> str:
-    more = runs - LISTED
-    return f'<p class="soft">{more:,} earlier runs are in report.json</p>' if more > 0 else ""
+    return drawn
 
 
 def _count(count: int | None) -> str:
     return "" if count is None else f"{count:,}"
 
 
-def _percent(part: int, whole: int) -> str:
+def _recall(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def _percent(part: int, whole: int | None) -> str:
     share = 100 * part / whole if whole else 0.0
     return f"{share:.2f} %" if 0 < share < 1 else f"{share:.0f} %"
 
@@ -198,12 +143,16 @@ def _short(value: float) -> str:
     return f"{value:.4g}" if value < 1000 else f"{value:,.0f}"
 
 
-def _money(value: float) -> str:
+def _money(value: float | None) -> str:
     """An amount to the cent, or to two digits where that would be next to nothing."""
+    if value is None:
+        return ""
     return f"{value:,.2f}" if value >= 1 or value == 0 else f"{value:.2g}"
 
 
-def _duration(seconds: float) -> str:
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
     whole = round(seconds)
     if whole < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
@@ -211,7 +160,7 @@ def _duration(seconds: float) -> str:
 
 
 def _time(started: str) -> str:
-    return escape(started[:16].replace("T", " "))
+    return started[:16].replace("T", " ")
 
 
 def _day(started: str) -> str:
