@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # `make test ARGS='-k store -x'` hands options to pytest.
 ARGS ?=
 
-.PHONY: demo test test-engines bench lint format docs clean
+.PHONY: demo test test-engines faults bench lint format docs clean
 
 demo: $(VENV)/cpu.stamp
 	@$(BIN)/python deploy/demo/docstrings.py demo/corpus
@@ -23,6 +23,10 @@ test: $(VENV)/dev.stamp
 # Flink, Prism and gs:// as they are, with every loss they have to bear; what is missing here is skipped by name.
 test-engines: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest tests/engines -m 'slow or not slow' -rs $(ARGS)
+
+# Hostile files of every kind, many cases of each, other ones every time.
+faults: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest tests/faults -m 'slow or not slow' -rs $(ARGS)
 
 # The short measurements, one after the other, some twelve minutes on two cores; nothing else should run meanwhile.
 # `make bench ARGS='--sentences FOLDER'` takes STS sets instead of docstrings.

@@ -130,11 +130,15 @@ def parse_info(data: bytes, name: str) -> dict[str, Any]:
     """`Calibration.info` from the bytes of a file of this name; `OptionError` where they are no calibration's."""
     try:
         info = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OptionError(f"{name} is not valid JSON ({error}); fit the calibration again") from None
     if not isinstance(info, dict) or info.get("format") != FORMAT or set(info) != _KEYS:
         raise OptionError(f"{name} is of another format; fit the calibration again")
-    if info["digest"] != _digest(info):
+    try:
+        whole = info["digest"] == _digest(info) and isinstance(info["fitted_on"], dict)
+    except ValueError:  # NaN, or text that is not Unicode
+        whole = False
+    if not whole:
         raise OptionError(f"{name} was changed by hand (its digest is another); fit the calibration again")
     return info
 

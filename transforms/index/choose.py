@@ -102,7 +102,8 @@ def check_request(index: str) -> None:
 def _match(factory: str) -> re.Match[str]:
     match = _FACTORY.fullmatch(factory)
     if match is None or (match["nlist"] is None and match["codec"].startswith(("RaBitQ", "PQ"))):
-        raise OptionError(f"--index {factory}: cannot be built in segments that share one quantizer; use {_ALLOWED}")
+        named = factory if factory.isprintable() else repr(factory)
+        raise OptionError(f"--index {named}: cannot be built in segments that share one quantizer; use {_ALLOWED}")
     return match
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from transforms import storage
 from transforms.arrow import as_matrix, fixed_size, parquet_bytes, table_of
-from transforms.errors import SentenceBeamError
+from transforms.errors import SentenceBeamError, first_line
 from transforms.store import layout
 
 TEXTS = (
@@ -56,9 +56,12 @@ class Canary:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Canary":
-        """The canary of a file that `to_bytes` made."""
-        table = table_of(data).combine_chunks()
-        return cls(tuple(table.column("text").to_pylist()), as_matrix(table.column("pooled").chunk(0)))
+        """The canary of a file that `to_bytes` made. Raises SentenceBeamError for other bytes."""
+        try:
+            table = table_of(data).combine_chunks()
+            return cls(tuple(table.column("text").to_pylist()), as_matrix(table.column("pooled").chunk(0)))
+        except (pa.ArrowException, OSError, ValueError, LookupError, AttributeError) as error:
+            raise SentenceBeamError(f"not a canary ({first_line(error)})") from error
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,10 @@ class CanaryFile:
         if self.sha256 and sha256 != self.sha256:
             what = "was changed after it was written (sha256 differs)" if found else "is missing"
             raise SentenceBeamError(f"{self.full_path} {what}; restore it, or embed everything anew with --reembed")
-        return Canary.from_bytes(found[0]) if found else None
+        try:
+            return Canary.from_bytes(found[0]) if found else None
+        except SentenceBeamError as error:
+            raise SentenceBeamError(f"{self.full_path} is {error}; remove it, or restore it") from error
 
     def keep(self, canary: Canary) -> Canary:
         """Write the canary, unless another worker has written one before; the one that is now there."""

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.arrow import parquet_bytes, table_of
+from transforms.errors import SentenceBeamError, first_line
 
 SCHEMA = pa.schema(
     [
@@ -61,9 +62,14 @@ def to_bytes(table: pa.Table) -> bytes:
 
 
 def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
-    """The locator table of a file, or some of its columns."""
-    table = table_of(data, columns)
-    return table.cast(pa.schema([SCHEMA.field(name) for name in columns], table.schema.metadata))
+    """The locator table of a file, or some of its columns. Raises SentenceBeamError for other bytes."""
+    try:
+        table = table_of(data, columns)
+        return table.cast(pa.schema([SCHEMA.field(name) for name in columns], table.schema.metadata))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise SentenceBeamError(
+            f"a locator of the index cannot be read ({first_line(error)}); sentence-beam index makes it again"
+        ) from error
 
 
 def with_checks(locator: pa.Table, checks: str) -> pa.Table:

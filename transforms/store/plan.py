@@ -13,6 +13,7 @@ from transforms.corpus import InputFile, Span
 from transforms.corpus.beside import Beside
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.files import compression_of
+from transforms.errors import SentenceBeamError, first_line
 from transforms.measures import Summary, summed
 from transforms.store import layout
 from transforms.store.carried import NOTHING, Checked
@@ -128,7 +129,7 @@ def write_plan(
     rows = [row for file in listed for row in _table_rows(file)]
     table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(metadata))
     path = storage.join(root, layout.plan(run))
-    storage.storage_of(path).put_if_absent(path, parquet_bytes(table))
+    storage.storage_of(path).put_if_absent(path, parquet_bytes(table, write_page_checksum=True))
 
 
 def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:
@@ -149,11 +150,22 @@ def has_plan(root: str, run: str) -> bool:
 
 
 def read_plan(root: str, run: str) -> RecordedPlan:
-    """The plan of a run. Raises FileNotFoundError where it has none."""
-    data = storage.read_bytes(storage.join(root, layout.plan(run)))
+    """The plan of a run. Raises SentenceBeamError where it has none, or where that was changed."""
+    path = storage.join(root, layout.plan(run))
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        raise SentenceBeamError(f"{path} is missing; run again")
+    try:
+        return _plan_of(found[0])
+    except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise SentenceBeamError(f"{path} is not the plan that was written ({first_line(error)}); run again") from error
+
+
+def _plan_of(data: bytes) -> RecordedPlan:
     files: dict[str, dict[str, Any]] = {}
     spans, tokens = [], 0
     table = table_of(data)
+    table = table.cast(SCHEMA.with_metadata(table.schema.metadata))
     for row in table.to_pylist():
         files[row["file"]] = {"path": row["file"], "source": row["path"]} | {
             name: row[name] for name in ("format", "size", "checksum", "version")

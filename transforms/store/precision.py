@@ -76,9 +76,10 @@ class Ranges:
         """The ranges of a file that `to_bytes` made; `SentenceBeamError` naming `where` for other bytes."""
         try:
             values = json.loads(data)
-            ranges = cls(np.array(values["low"], np.float32), np.array(values["high"], np.float32))
+            with np.errstate(over="ignore"):
+                ranges = cls(np.array(values["low"], np.float32), np.array(values["high"], np.float32))
             whole = ranges.low.shape == ranges.high.shape and values["digest"] == ranges.digest
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             whole = False
         if not whole:
             raise SentenceBeamError(f"{where} holds no ranges of this version, or was changed; restore it")

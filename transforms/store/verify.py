@@ -157,7 +157,11 @@ def _coverage_faults(manifest: Manifest, index: dict[str, Any]) -> Iterator[str]
     rows = {unit.path: unit.rows for unit in manifest.units if unit.path}
     count = {path: np.zeros(n, np.int32) for path, n in rows.items()}
     for segment in index["segments"]:
-        table = locators.from_bytes(storage.read_bytes(storage.join(manifest.root, segment["locator"])))
+        try:
+            table = locators.from_bytes(storage.read_bytes(storage.join(manifest.root, segment["locator"])))
+        except SentenceBeamError as error:
+            yield f"{segment['locator']}: {error}"
+            return
         live = table.filter(table.column("shard").is_valid())
         for name, found, said in (
             ("rows", len(table), segment["rows"]),
@@ -169,7 +173,7 @@ def _coverage_faults(manifest: Manifest, index: dict[str, Any]) -> Iterator[str]
         for number in np.unique(numbers):
             path, mine = paths[number], live.filter(pa.array(numbers == number))
             row = mine.column("row").to_numpy()
-            if path not in rows or row.max() >= rows[path]:
+            if path not in rows or row.max() >= rows[path] or row.min() < 0:
                 yield f"{segment['locator']}: names rows of {path} that are not in the snapshot"
                 return
             if not _same_rows(storage.join(manifest.root, path), row, mine):
