@@ -37,21 +37,14 @@ class Checked:
 
     def merge(self, other: "Checked") -> "Checked":
         """The sums of both."""
-        return Checked(
-            self.shards + other.shards,
-            self.compared + other.compared,
-            self.read + other.read,
-            self.bytes + other.bytes,
-            self.damaged + other.damaged,
-        )
+        return Checked.sum((self, other))
 
     @classmethod
     def sum(cls, parts: Iterable["Checked"]) -> "Checked":
         """The sums over all parts."""
-        total = cls()
-        for part in parts:
-            total = total.merge(part)
-        return total
+        items = list(parts)
+        counts = {name: sum(getattr(item, name) for item in items) for name in ("shards", "compared", "read", "bytes")}
+        return cls(**counts, damaged=tuple(path for item in items for path in item.damaged))
 
 
 NOTHING = Checked()
