@@ -8,6 +8,8 @@ from pathlib import Path
 
 from pipelines import embed_options
 from pipelines.cli import COMMANDS
+from transforms.index.choose import FLAT_BELOW, automatic_index
+from transforms.steps.auto import RULES
 
 PAGE = Path(__file__).with_name("reference.md")
 # Where a command is explained, and an option where that is another page.
@@ -77,6 +79,17 @@ The defaults below are those of a new store.
 """
 
 
+AUTOMATIC = """
+## What auto comes to
+
+The first line of an option that holds decides. `SQ8` is for rows of length 1, `SQbf16` for rows of any length.
+
+| option | when | what it is then |
+|---|---|---|
+"""
+INDEX_ROWS = (0, FLAT_BELOW, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
+
+
 def parser_of(command: str) -> argparse.ArgumentParser:
     """A command's parser; `plan` has the options of `embed`."""
     if command == "plan":
@@ -87,7 +100,21 @@ def parser_of(command: str) -> argparse.ArgumentParser:
 def page() -> str:
     """The whole page."""
     lines = [f"| [`{name}`](#{name}) | {cell(what)} |" for name, what in COMMANDS.items()]
-    return HEAD + "\n".join(lines) + "\n" + "".join(section(name) for name in COMMANDS)
+    return HEAD + "\n".join(lines) + "\n" + "".join(section(name) for name in COMMANDS) + automatic()
+
+
+def automatic() -> str:
+    """The section of what options come to that are `auto` or not given, from the rules that decide."""
+    rows = [(f"`{option}`", rule.when, rule.gives) for option, rules in RULES.items() for rule in rules]
+    above = [("`--index auto`", f"from {rows:,} rows on", indexed(rows)) for rows in INDEX_ROWS]
+    every = [*rows, *above, ("`--index compact`", "instead of SQ8 and SQbf16", "RaBitQ, scores computed again exactly")]
+    table = "\n".join(f"| {option} | {cell(when)} | {cell(gives)} |" for option, when, gives in every)
+    return f"{AUTOMATIC}{table}\n"
+
+
+def indexed(rows: int) -> str:
+    """The kind of index for so many rows, of length 1 and of any length."""
+    return " or ".join(dict.fromkeys(f"`{automatic_index(rows, codec)}`" for codec in ("SQ8", "SQbf16")))
 
 
 def section(command: str) -> str:

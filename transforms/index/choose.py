@@ -49,7 +49,7 @@ def choose_index(n_rows: int, dim: int, index: str = "auto", *, metric: str = "i
     check_metric(metric)
     if index in ("auto", "compact"):
         codec = "RaBitQ" if index == "compact" else "SQ8" if unit else "SQbf16"
-        return plan_for(_automatic(n_rows, codec), n_rows, dim, metric)
+        return plan_for(automatic_index(n_rows, codec), n_rows, dim, metric)
     plan = plan_for(index, n_rows, dim, metric)
     _check_with_faiss(plan)
     check_rows_for(index, n_rows, dim)
@@ -79,7 +79,8 @@ def lack_of_rows(index: str, n_rows: int) -> str | None:
     )
 
 
-def _automatic(n_rows: int, codec: str) -> str:
+def automatic_index(n_rows: int, codec: str) -> str:
+    """The factory string for `n_rows` rows whose codes are `codec` where they have any."""
     if n_rows < FLAT_BELOW:
         return "Flat"
     if n_rows < 10_000_000:

@@ -12,20 +12,17 @@ from transforms.calibration import Calibration, check_space
 from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.files import overlaps
-from transforms.corpus.spans import UNIT_TOKENS
 from transforms.errors import OptionError, SpaceMismatchError
 from transforms.index.choose import check_request
 from transforms.space import (
     DEFAULT_MODEL,
-    FLOAT32_ONLY,
     Machine,
     Recipe,
     Space,
-    native_dtype,
     parse_pooler,
     resolve_model,
 )
-from transforms.space.st_modules import METRICS, StModules
+from transforms.steps.auto import Case, decide
 from transforms.steps.job import EmbedJob, IndexRequest
 from transforms.steps.options import EmbedOptions
 from transforms.store import layout
@@ -36,7 +33,6 @@ from transforms.store.precision import fitting, kept_ranges
 from transforms.store.runs import now, versions
 from transforms.store.shards import check_keep_columns
 
-UNIT_TOKENS_ACCELERATOR = 1_048_576
 # Cosine distances beyond what processors and libraries differ by: those of other dtypes are larger.
 MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3}
 DEFAULTS: dict[str, Any] = {
@@ -95,7 +91,23 @@ def resolve(args: EmbedOptions, previous: Manifest | None, run_id: str, local: b
     chosen["model"] = _full_path(chosen["model"])
     chosen["pooler"] = _with_full_paths(chosen["pooler"])
     files = resolve_model(chosen["model"], chosen["revision"])
-    chosen["dtype"] = _dtype(args, previous, local, files.family)
+    index = _index(args, previous)
+    case = Case(
+        family=files.family,
+        modules=files.modules,
+        accelerator=args.accelerator is not None,
+        device=args.device,
+        local=local,
+        indexed=index is not None,
+    )
+
+    def decided(option: str, given: Any, known: Any) -> Any:
+        return decide(option, replace(case, given=given, remembered=known))
+
+    chosen["dtype"] = decided("--dtype", args.dtype, previous.space.dtype if previous else None)
+    chosen["metric"] = decided("--metric", args.metric, remembered.get("metric"))
+    partition = decided("--partition", args.partition, previous.data["partition"] if previous else None)
+    unit_tokens = decided("--unit-tokens", args.unit_tokens, previous.data["unit_tokens"] if previous else None)
     if chosen["deterministic"] and args.tokens_per_batch is not None:
         raise OptionError("--tokens-per-batch: deterministic batches have a size of their own; leave it out")
     check_keep_columns(tuple(chosen["keep_columns"]))
@@ -105,9 +117,6 @@ def resolve(args: EmbedOptions, previous: Manifest | None, run_id: str, local: b
     recipe = _recipe(args, chosen, calibration)
     space = recipe.space(files, *((calibration.digest, calibration.dim) if calibration else ()))
     chosen |= {"prompt": space.prompt, "truncate_dim": recipe.truncate_dim}
-    index = _index(args, previous)
-    chosen["metric"] = _metric(args, files.modules, remembered, index)
-    partition = args.partition or (previous.data["partition"] if previous else "file")
     _check_required(args.require_space, space)
     if previous is not None and not args.reembed:
         _check_same_space(space, partition, previous)
@@ -118,7 +127,7 @@ def resolve(args: EmbedOptions, previous: Manifest | None, run_id: str, local: b
         id=run_id,
         space=space.to_json(),
         partition=partition,
-        unit_tokens=_unit_tokens(args, previous),
+        unit_tokens=unit_tokens,
         globs=tuple(storage.absolute(glob) for glob in args.input),
         earlier_globs=tuple(previous.data["input"]["globs"]) if previous and args.append else (),
         options={**chosen, "max_deletes": _remembered_deletes(chosen["max_deletes"], remembered)},
@@ -212,20 +221,6 @@ def _full_path(model: str) -> str:
     return os.path.abspath(model) if os.path.isdir(model) else model
 
 
-def _dtype(args: EmbedOptions, previous: Manifest | None, local: bool, family: str) -> str:
-    if args.dtype not in (None, "auto"):
-        return args.dtype
-    if previous is not None:
-        return previous.space.dtype
-    if family in FLOAT32_ONLY:
-        return "float32"
-    if args.accelerator:
-        return "bfloat16"
-    if not local:
-        raise OptionError("--dtype auto cannot know the workers' processors; say --dtype float32 or bfloat16")
-    return native_dtype(args.device)
-
-
 def _calibration(args: EmbedOptions, previous: Manifest | None) -> Calibration | None:
     """The calibration that is given ("" for none), else the store's."""
     if args.calibration is None:
@@ -286,14 +281,6 @@ def _check_limit(args: EmbedOptions, previous: Manifest | None) -> None:
             f"--limit {args.limit} would leave only that many of the {previous.data['rows']['written']} rows of "
             f"{previous.root}; choose another --store"
         )
-
-
-def _unit_tokens(args: EmbedOptions, previous: Manifest | None) -> int:
-    if args.unit_tokens is not None:
-        return args.unit_tokens
-    if previous is not None:
-        return previous.data["unit_tokens"]
-    return UNIT_TOKENS_ACCELERATOR if args.accelerator or args.device.startswith("cuda") else UNIT_TOKENS
 
 
 def _ranges(args: EmbedOptions, space: Space, previous: Manifest | None) -> dict[str, Any] | None:
@@ -370,12 +357,3 @@ def _index(args: EmbedOptions, previous: Manifest | None) -> IndexRequest | None
     current = previous.data["index"] if previous is not None else None
     request = IndexRequest(**current["request"]) if current else None
     return replace(request, metric=args.metric) if request and args.metric else request
-
-
-def _metric(args: EmbedOptions, modules: StModules, remembered: dict[str, Any], index: IndexRequest | None) -> str:
-    """The metric that vectors are compared by: asked for, remembered, or what the model was trained for."""
-    if args.metric not in (None, "auto"):
-        return str(args.metric)
-    if args.metric is None and "metric" in remembered:
-        return str(remembered["metric"])
-    return modules.metric if index is not None or modules.similarity in (None, *METRICS) else "cosine"
