@@ -246,7 +246,7 @@ def test_what_a_store_remembers_is_said() -> None:
 
 
 def remembered() -> set[str]:
-    from transforms.steps.resolve import DEFAULTS, GATES
+    from transforms.steps.choose import DEFAULTS, GATES
 
     elsewhere = {
         "calibration",

@@ -1,0 +1,170 @@
+"""What a run's options come to: those that are given, else what the store remembers, else defaults."""
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+from transforms.calibration import Calibration
+from transforms.index.choose import check_request
+from transforms.space import DEFAULT_MODEL, ModelFiles, Recipe, Space, parse_pooler, resolve_model
+from transforms.steps.auto import Case, decide
+from transforms.steps.job import IndexRequest
+from transforms.steps.options import EmbedOptions
+from transforms.store.calibrations import kept_calibration, read_calibration
+from transforms.store.manifest import Manifest
+
+DEFAULTS: dict[str, Any] = {
+    "format": "auto",
+    "text_column": "text",
+    "id_column": None,
+    "keep_columns": (),
+    "model": DEFAULT_MODEL,
+    "revision": None,
+    "pooler": "auto",
+    "prompt": None,
+    "max_tokens": None,
+    "normalize": None,
+    "truncate_dim": None,
+    "precision": "float32",
+    "limit": None,
+}
+# Remembered too, but units that are carried over are the same whatever they say.
+GATES: dict[str, Any] = {
+    "max_rejects": 0.01,
+    "max_deletes": 0.5,
+    "check_carried": 0.01,
+    "price_per_hour": None,
+    "deterministic": False,
+    "query_prompt": None,
+    "hidden": False,
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a run's options come to. `options` are those that the store will remember, as JSON."""
+
+    options: dict[str, Any]
+    recipe: Recipe
+    space: Space
+    calibration: Calibration | None
+    index: IndexRequest | None
+    partition: str
+    unit_tokens: int
+
+
+def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:
+    """What the options come to, beside a store's last snapshot; `local` says that this process does the work."""
+    asked, remembered = _as_exported(asked), previous.data["options"] if previous else {}
+    chosen = {name: _chosen(asked, remembered, name) for name in (*DEFAULTS, *GATES)}
+    chosen["keep_columns"] = list(chosen["keep_columns"])
+    chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
+    chosen["model"] = _full_path(chosen["model"])
+    chosen["pooler"] = _with_full_paths(chosen["pooler"])
+    files, index = resolve_model(chosen["model"], chosen["revision"]), _index(asked, previous)
+    case = _case(asked, files, local, index is not None)
+    known = previous.data if previous else {}
+
+    def decided(option: str, given: Any, remembered: Any) -> Any:
+        return decide(option, replace(case, given=given, remembered=remembered))
+
+    chosen["dtype"] = decided("--dtype", asked.dtype, previous.space.dtype if previous else None)
+    chosen["metric"] = decided("--metric", asked.metric, remembered.get("metric"))
+    calibration = _calibration(asked, previous)
+    recipe = _recipe(asked, chosen, calibration)
+    space = recipe.space(files, *((calibration.digest, calibration.dim) if calibration else ()))
+    chosen |= {"prompt": space.prompt, "truncate_dim": recipe.truncate_dim}
+    return Choice(
+        options=chosen,
+        recipe=replace(recipe, prompt=space.prompt, prompt_name=None),
+        space=space,
+        calibration=calibration,
+        index=index,
+        partition=decided("--partition", asked.partition, known.get("partition")),
+        unit_tokens=decided("--unit-tokens", asked.unit_tokens, known.get("unit_tokens")),
+    )
+
+
+def _case(asked: EmbedOptions, files: ModelFiles, local: bool, indexed: bool) -> Case:
+    return Case(
+        family=files.family,
+        modules=files.modules,
+        accelerator=asked.accelerator is not None,
+        device=asked.device,
+        local=local,
+        indexed=indexed,
+    )
+
+
+def _as_exported(asked: EmbedOptions) -> EmbedOptions:
+    """The options; where the model is an export, those that are not given are as it was exported."""
+    if asked.model is None:
+        return asked
+    names = ("pooler", "prompt", "prompt_name", "max_tokens", "normalize", "truncate_dim", "dtype", "calibration")
+    given = {name: getattr(asked, name) for name in names}
+    files = resolve_model(asked.model, asked.revision)
+    stated = files.as_exported({**given, "pooler": given["pooler"] or "auto"}) if files.exported else given
+    return replace(asked, **stated)
+
+
+def _chosen(asked: EmbedOptions, remembered: dict[str, Any], name: str) -> Any:
+    given = getattr(asked, name)
+    if given is not None:
+        return given
+    if name == "max_deletes":
+        return remembered_deletes(None, remembered)
+    if name == "limit":
+        return None  # a trial run must not shrink every later one
+    if name == "prompt" and asked.prompt_name is not None:
+        return None
+    return remembered.get(name, (DEFAULTS | GATES)[name])
+
+
+def remembered_deletes(used: float | None, remembered: dict[str, Any]) -> float:
+    """The fraction that the store remembers: the one used, but none above the default, which is for one run."""
+    default = GATES["max_deletes"]
+    before = remembered.get("max_deletes", default)
+    return next(fraction for fraction in (used, before, default) if fraction is not None and fraction <= default)
+
+
+def _with_full_paths(pooler: str) -> str:
+    """The SPEC with absolute paths of its tables."""
+    parts = []
+    for part in parse_pooler(pooler).parts:
+        table = dict(part.options).get("table")
+        found = isinstance(table, str) and os.path.isdir(table)
+        parts.append(part.replaced(table=os.path.abspath(str(table))) if found else part)
+    return "+".join(map(str, parts))
+
+
+def _full_path(model: str) -> str:
+    return os.path.abspath(model) if os.path.isdir(model) else model
+
+
+def _calibration(asked: EmbedOptions, previous: Manifest | None) -> Calibration | None:
+    """The calibration that is given ("" for none), else the store's."""
+    if asked.calibration is None:
+        digest = previous.space.calibration if previous is not None else None
+        return kept_calibration(previous.root, digest) if previous is not None and digest else None
+    return read_calibration(asked.calibration) if asked.calibration else None
+
+
+def _recipe(asked: EmbedOptions, chosen: dict[str, Any], calibration: Calibration | None) -> Recipe:
+    """The run's recipe; a remembered truncation that a calibration leaves nothing to do for is forgotten."""
+    recipe = Recipe.of({**chosen, "prompt_name": asked.prompt_name})
+    if asked.truncate_dim is None and calibration is not None and (recipe.truncate_dim or 0) > calibration.dim:
+        return replace(recipe, truncate_dim=None)
+    return recipe
+
+
+def _index(asked: EmbedOptions, previous: Manifest | None) -> IndexRequest | None:
+    """The index asked for, or one like the last snapshot's."""
+    metric = asked.metric or "auto"
+    if asked.index is not None:
+        if asked.index == "none":
+            return None
+        check_request(asked.index)
+        return IndexRequest(asked.index, metric)
+    current = previous.data["index"] if previous is not None else None
+    request = IndexRequest(**current["request"]) if current else None
+    return replace(request, metric=asked.metric) if request and asked.metric else request
