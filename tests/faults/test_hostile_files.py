@@ -405,3 +405,10 @@ def test_many(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def _in_child(name: str, folder: Path, counted: Path) -> None:
     """Run the cases of a kind in a process of their own, which a library may end; their number goes into a file."""
     counted.write_text(str(_run(KINDS[name], folder, long=True)))
+
+
+def test_a_column_whose_name_is_no_text(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "a.parquet", sentences(20))
+    path.write_bytes(path.read_bytes().replace(b"text", b"te\xe5t"))
+    with pytest.raises(SentenceBeamError, match=r"a\.parquet"):
+        list(plan_file(match_inputs(str(path))[0], "text", 500))

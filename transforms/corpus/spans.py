@@ -101,7 +101,7 @@ def parquet_file(file: InputFile) -> pq.ParquetFile:
     try:
         source = file.path if storage.is_local(file.path) else storage.storage_of(file.path).open(file.path, file.entry)
         return pq.ParquetFile(source)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:  # the latter of columns' names
         reason = first_line(error).rstrip(".")
         raise SentenceBeamError(
             f"{file.path} is not a readable Parquet file ({reason}); replace it or leave it out of --input"
