@@ -41,7 +41,7 @@ THIRD_PARTY = {
     "cores": {"torch"},
     "values": set(),
     "storage": {"apache_beam", "google", "botocore"},
-    "space": set(),
+    "space": {"safetensors"},
     "pooling": {"torch", "numpy", "safetensors"},
     "calibration": {"numpy", "torch", "safetensors"},
     "encoder": {"torch", "transformers", "tokenizers", "numpy", "safetensors"},

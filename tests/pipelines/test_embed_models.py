@@ -38,7 +38,7 @@ BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no tokenizer": (lambda folder: [path.unlink() for path in folder.glob("tokenizer*")], "tokenizer"),
     "config cut short": (lambda folder: (folder / "config.json").write_text('{"model_type": "be'), "config.json"),
     "tokenizer cut short": (lambda folder: (folder / "tokenizer.json").write_text('{"version"'), "tokenizer"),
-    "weights cut short": (lambda folder: os.truncate(folder / "model.safetensors", 20_000), "cannot be loaded"),
+    "weights cut short": (lambda folder: os.truncate(folder / "model.safetensors", 20_000), "safetensors"),
     "weights of no bytes": (lambda folder: os.truncate(folder / "model.safetensors", 0), "model.safetensors"),
     "pickle only": (lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"), "safetensors"),
 }

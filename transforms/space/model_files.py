@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from transforms.errors import MissingExtraError, OptionError, first_line
 from transforms.space.exported import Exported, read_exported
 from transforms.space.st_modules import DOCUMENT, StModules, read_modules
@@ -193,15 +195,11 @@ def safetensors_keys(path: Path) -> list[str]:
 
 def safetensors_shapes(path: Path) -> dict[str, list[int]]:
     """The shapes of the tensors in a safetensors file by name, read from its header alone."""
-    with open(path, "rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        try:
-            header = json.loads(file.read(size)) if size <= path.stat().st_size else None
-        except ValueError:
-            header = None
-    if not isinstance(header, dict):
-        raise OptionError(f"{path} is not a safetensors file; fetch the model again")
-    return {key: tensor["shape"] for key, tensor in header.items() if key != "__metadata__"}
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118 - it is no dict
+    except SafetensorError as error:
+        raise OptionError(f"{path} is not a safetensors file ({first_line(error)}); fetch the model again") from None
 
 
 def _find_root(model: str, revision: str | None) -> Path:
