@@ -45,6 +45,15 @@ STAGES: dict[str, tuple[Figure, ...]] = {
         Figure("unit_tokens", "tokens of a unit that went through the model"),
         Figure("unit_bytes", "bytes of a unit's shard"),
     ),
+    "index": (
+        Figure("sample_ms", "reading a group of shards for the sample and the held-out rows"),
+        Figure("train_ms", "training"),
+        Figure("rows_ms", "reading the texts of a group of new shards, or of a segment's rows that are gone"),
+        Figure("match_ms", "matching a part of the rows, new with gone"),
+        Figure("decide_ms", "deciding what to match, and which segments are written"),
+        Figure("segment_ms", "building or updating a segment, with its part of the recall"),
+        Figure("recall_ms", "recall over all segments"),
+    ),
     "commit": (
         Figure("settle_ms", "checking that every planned unit is there and the ledger adds up"),
         Figure("manifest_ms", "writing the manifest"),

@@ -12,6 +12,7 @@ from helpers.commands import Run
 from helpers.corpora import files_in, manifest_of, sentences, write_parquet
 
 from pipelines.embed import build, parser
+from transforms.beam import embed as beam_embed
 from transforms.encoder import Encoder
 from transforms.measures import EMBED_PARTS, STAGES
 from transforms.steps import embed_units
@@ -76,7 +77,7 @@ def test_the_figures_name_the_part_that_is_slow(
     slowed: dict[str, tuple[Any, str, Any]] = {
         "read": (embed_units, "read_span", clock.slowly_read),
         "reuse": (embed_units, "row_hashes", clock.slowed(embed_units.row_hashes)),
-        "load": (Encoder, "load", clock.slowed(Encoder.load)),
+        "load": (beam_embed, "load_checked_encoder", clock.slowed(beam_embed.load_checked_encoder)),
         "tokenise": (Encoder, "tokenize", clock.slowed(Encoder.tokenize)),
         "forward": (Encoder, "embed", clock.slowed(Encoder.embed)),
         "write": (shards, "shard_bytes", clock.slowed(shards.shard_bytes)),
@@ -106,6 +107,20 @@ def test_every_stage_is_measured_and_sizes_are_those_of_the_manifest(embed: Run,
         assert (summary["sum"], summary["max"]) == (sum(u[field] for u in written), max(u[field] for u in written))
     assert measures["embed"]["unit_tokens"]["sum"] == manifest["tokens"]["real"]
     assert measures["plan"]["file_ms"]["count"] == 1
+
+
+def test_an_index_is_measured_when_it_is_trained_and_when_it_follows(embed: Run, glob: Path, store: Path) -> None:
+    pytest.importorskip("faiss")
+    embed(glob, *UNITS, "--index", "Flat").ok()
+    trained = result_of(store)["measures"]["index"]
+    assert set(trained) == {"sample_ms", "train_ms", "segment_ms", "recall_ms"}
+    write_parquet(glob, [*sentences(40), "one more"], row_group_size=10)
+    embed(glob).ok()
+    followed = result_of(store)["measures"]["index"]
+    assert set(followed) == {"rows_ms", "match_ms", "decide_ms", "segment_ms", "recall_ms"}
+    assert {*trained, *followed} == {figure.name for figure in STAGES["index"]}
+    embed(glob).ok()
+    assert "segment_ms" not in result_of(store)["measures"]["index"]
 
 
 def test_the_forward_pass_waits_for_the_first_unit_from_its_reading_on(embed: Run, glob: Path, store: Path) -> None:

@@ -4,12 +4,15 @@ An index that exists is updated with what has changed (`UpdateIndex`); where it 
 rows no longer, one is trained and built (`TrainIndex`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
 
 from transforms.beam.graph import PROBLEMS, Together, flat_map
+from transforms.beam.metrics import StageMetrics
+from transforms.measures import Figures, Stopwatch, summed
 from transforms.steps import index_build, index_update_recall, index_update_rows, index_update_segments
 from transforms.steps.index_build import TrainingGroup
 from transforms.steps.index_files import IndexRecord
@@ -21,6 +24,7 @@ from transforms.store.records import Problem
 
 DONE = "done"
 RETRAIN = "retrain"
+METRICS = StageMetrics("index")
 OUTPUTS = {IndexRecord: DONE, Problem: DONE, TrainingGroup: RETRAIN}  # what needs no update goes where
 
 
@@ -55,20 +59,23 @@ class UpdateIndex(beam.PTransform):
         decided = (
             reads
             | "SpreadReads" >> beam.Reshuffle()
-            | "Read" >> beam.Map(with_job, index_update_rows.read)
+            | "Read" >> beam.Map(timed, "rows_ms", with_job, index_update_rows.read)
             | "Reads" >> Together()
-            | "Buckets" >> flat_map(buckets_to_match, outputs=OUTPUTS, main="buckets")
+            | "Buckets" >> flat_map(timed_together, "decide_ms", buckets_to_match, outputs=OUTPUTS, main="buckets")
+        )
+        conclude = flat_map(
+            timed_together, "recall_ms", index_update_recall.conclude, outputs={TrainingGroup: RETRAIN}, main=DONE
         )
         concluded = (
             decided.buckets
             | "SpreadBuckets" >> beam.Reshuffle()
-            | "Match" >> beam.Map(with_job, index_update_rows.match)
+            | "Match" >> beam.Map(timed, "match_ms", with_job, index_update_rows.match)
             | "Matched" >> Together()
-            | "Decide" >> beam.FlatMap(index_update_segments.decide)
+            | "Decide" >> beam.FlatMap(timed_together, "decide_ms", index_update_segments.decide)
             | "SpreadTargets" >> beam.Reshuffle()
-            | "Build" >> beam.Map(with_job, index_update_segments.build)
+            | "Build" >> beam.Map(timed, "segment_ms", with_job, index_update_segments.build)
             | "Built" >> Together()
-            | "Conclude" >> flat_map(index_update_recall.conclude, outputs={TrainingGroup: RETRAIN}, main=DONE)
+            | "Conclude" >> conclude
         )
         retrained = (decided[RETRAIN], concluded[RETRAIN]) | "ToTrain" >> beam.Flatten()
         done = (decided[DONE], concluded[DONE]) | "Done" >> beam.Flatten()
@@ -83,18 +90,54 @@ class TrainIndex(beam.PTransform):
             groups
             | "Groups" >> beam.Flatten()
             | "SpreadSample" >> beam.Reshuffle()
-            | "Sample" >> beam.Map(index_build.sample)
+            | "Sample" >> beam.Map(timed, "sample_ms", index_build.sample)
             | "Samples" >> Together()
-            | "Train" >> flat_map(index_build.train_groups, outputs={Problem: PROBLEMS}, main="works")
+            | "Train"
+            >> flat_map(timed_together, "train_ms", index_build.train_groups, outputs={Problem: PROBLEMS}, main="works")
         )
         built = (
             trained.works
             | "SpreadBuild" >> beam.Reshuffle()
-            | "Build" >> beam.Map(index_build.build)
+            | "Build" >> beam.Map(timed, "segment_ms", index_build.build)
             | "Segments" >> Together()
-            | "Conclude" >> beam.Map(index_build.conclude)
+            | "Conclude" >> beam.FlatMap(timed_together, "recall_ms", index_build.conclude)
         )
         return (built, trained[PROBLEMS]) | "Done" >> beam.Flatten()
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What one step of the index hands to the next, and what the steps before it took that no other element tells."""
+
+    value: Any
+    figures: tuple[Figures, ...] = ()
+
+
+def timed(element: Any, figure: str, step: Callable[..., Any], *arguments: Any) -> Timed:
+    """What the step makes of an element."""
+    given = element if isinstance(element, Timed) else Timed(element)
+    watch = Stopwatch()
+    with watch.time(figure):
+        made = step(given.value, *arguments)
+    METRICS.update(watch.figures)
+    return Timed(made, (*given.figures, watch.figures))
+
+
+def timed_together(elements: list[Timed], figure: str, step: Callable[[list[Any]], Any]) -> Iterator[Any]:
+    """What the step makes of all elements; the index's record tells what everything took."""
+    watch = Stopwatch()
+    with watch.time(figure):
+        made = step([element.value for element in elements])
+        found = list(made) if isinstance(made, Iterator) else [made]
+    METRICS.update(watch.figures)
+    figures = (*(each for element in elements for each in element.figures), watch.figures)
+    for place, item in enumerate(found):
+        if isinstance(item, IndexRecord):
+            yield replace(item, measures=summed(figures))
+        elif isinstance(item, Problem | TrainingGroup):
+            yield item
+        else:
+            yield Timed(item, figures if place == 0 else ())
 
 
 def with_job(work: tuple[Any, ...], step: Callable[..., Any]) -> tuple[IndexUpdateJob, Any]:

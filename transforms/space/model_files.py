@@ -197,7 +197,7 @@ def safetensors_shapes(path: Path) -> dict[str, list[int]]:
     """The shapes of the tensors in a safetensors file by name, read from its header alone."""
     try:
         with safe_open(path, framework="numpy") as file:
-            return {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118 - it is no dict
+            return {key: file.get_slice(key).get_shape() for key in file.keys()}
     except SafetensorError as error:
         raise OptionError(f"{path} is not a safetensors file ({first_line(error)}); fetch the model again") from None
 

@@ -27,6 +27,7 @@ def commit_run(found: list[Any], run: Run, changes: Iterable[Changes | UnknownCh
         index.data if index else None,
         _duplicate_ids([item.rows for item in found if isinstance(item, DuplicateIds)], run),
         total(changes),
+        index.measures if index else None,
     )
     if result.status == COMMITTED:
         report.bring_up_to_date(run.root)

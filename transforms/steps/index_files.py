@@ -8,7 +8,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -20,6 +20,7 @@ from transforms.errors import SentenceBeamError
 from transforms.index import Candidates, ExactNeighbours, IndexPlan, SegmentedIndex, SegmentFile, WrittenSegment
 from transforms.index.segment import list_sizes
 from transforms.index.vectors import prepared
+from transforms.measures import Summary
 from transforms.store import index_files, layout, locators
 from transforms.store.lease import kept_alive
 from transforms.store.shards import read_shard
@@ -75,10 +76,14 @@ class Segment:
 
 @dataclass(frozen=True)
 class IndexRecord:
-    """The manifest's `index` entry, on its way to the commit; `scratch` are files nobody needs from then on."""
+    """The manifest's `index` entry, on its way to the commit; `scratch` are files nobody needs from then on.
+
+    `measures` say what the steps took that made it (`measures.STAGES`).
+    """
 
     data: dict[str, Any]
     scratch: tuple[str, ...] = ()
+    measures: dict[str, Summary] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
