@@ -85,6 +85,9 @@ class Storage(Protocol):
         where the file is written and may yet be lost.
         """
 
+    def checksum_of(self, path: str, data: bytes) -> str:
+        """The checksum by which listings know a file that was just written with these bytes; empty without one."""
+
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
         """Write over the file only while it is still `version` (None: while it is absent); False otherwise.
 

@@ -56,6 +56,10 @@ class BeamStorage:
         self._write(path, data)
         return True
 
+    def checksum_of(self, path: str, data: bytes) -> str:
+        entry = self.stat(path)
+        return entry.checksum if entry else ""
+
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
         current = self.read_versioned(path)
         if (current[1] if current else None) != version:

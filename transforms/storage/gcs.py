@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, cast
 
 import google.auth
+import google_crc32c
 from apache_beam.io.gcp.gcsio import create_storage_client
 from apache_beam.options.pipeline_options import PipelineOptions
 from google.api_core.exceptions import Forbidden, NotFound, PreconditionFailed, Unauthorized
@@ -72,6 +73,9 @@ class GcsStorage:
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         return self._write(path, data, 0)
+
+    def checksum_of(self, path: str, data: bytes) -> str:
+        return base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
 
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
         return self._write(path, data, int(version or 0))

@@ -78,6 +78,10 @@ class S3Storage:
     def put_if_absent(self, path: str, data: bytes) -> bool:
         return self.stat(path) is None and self._put(path, data, IfNoneMatch="*")
 
+    def checksum_of(self, path: str, data: bytes) -> str:
+        entry = self.stat(path)
+        return entry.checksum if entry else ""
+
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
         current = self.read_versioned(path)
         if (current[1] if current else None) != version:

@@ -68,7 +68,7 @@ class UnitStore:
 
     def __init__(self, root: str, space: Space, ranges: Ranges | None = None, run: str = ""):
         self._root, self.space, self.ranges, self._run = root, space, ranges, run
-        self._storage, self._is_local = storage.storage_of(root), storage.is_local(root)
+        self._storage = storage.storage_of(root)
 
     def finished(self, unit: PreparedUnit) -> UnitRecord | None:
         """The record of a unit that is in the store, checked byte for byte; None where work is left."""
@@ -108,8 +108,7 @@ class UnitStore:
 
     def _located(self, record: UnitRecord, unit: PreparedUnit, data: bytes) -> UnitRecord:
         """The record of a unit whose shard has these bytes, with the checksum by which listings know the file."""
-        entry = None if self._is_local else self._storage.stat(storage.join(self._root, unit.shard))
-        checksum = entry.checksum or None if entry else None
+        checksum = self._storage.checksum_of(storage.join(self._root, unit.shard), data) or None
         return replace(record, path=unit.shard, bytes=len(data), sha256=_sha256(data), checksum=checksum)
 
     def _put_rejects(self, unit: PreparedUnit, record: UnitRecord, rejects: list[Rejected]) -> UnitRecord:
