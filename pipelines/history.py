@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 
 from pipelines import command, options
 from pipelines.output import aligned, check_output, write_rows
-from pipelines.progress import duration
 from transforms import storage
+from transforms.progress import duration
 from transforms.report.history import RunSummary, known_summaries, run_summaries
 from transforms.store import open_store
 from transforms.store.manifest import read_manifest, snapshots

@@ -110,5 +110,5 @@ def head_scores(rows: list[dict[str, Any]], task: str, grid: tuple[int, int]) ->
         found = (row["task"], row["subset"], row["calibration"], part.name if part else None)
         if part is not None and found == (task, "all", None, "ditto"):
             block, head = map(int, str(part.option("head")).split("-"))
-            scores[block - 1, head - 1] = row["spearman"]
+            scores[block - 1, head - 1] = np.nan if row["score"] is None else row["score"]
     return scores

@@ -14,13 +14,13 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines
 from pipelines.embed_options import parser
-from pipelines.progress import duration
 from pipelines.summary import beside_lines
 from transforms import storage
 from transforms.corpus import InputFile, Span, UnitRows, read_span
 from transforms.corpus.beside import Beside, merged
 from transforms.corpus.spans import estimated_tokens
 from transforms.index.choose import lack_of_rows
+from transforms.progress import duration
 from transforms.steps import content
 from transforms.steps.job import EmbedJob
 from transforms.steps.options import EmbedOptions

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from transforms import progress
+from transforms.progress import duration
 
 SECONDS = 0.5
 
@@ -52,13 +53,3 @@ def line(state: progress.Progress, seconds: float) -> str:
     speed = state.tokens / seconds
     left = max(state.expected - state.tokens, 0) / speed
     return f"{state.rows:,} rows, {speed:,.0f} tokens/s, about {duration(left)} left"
-
-
-def duration(seconds: float) -> str:
-    """Seconds in short: 45s, 12m30s, 3h05m."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from pipelines.progress import duration
 from transforms import storage
 from transforms.measures import EMBED_PARTS
+from transforms.progress import duration
 from transforms.report.history import RunSummary
 from transforms.report.report import summary_of
 from transforms.steps.resolve import Resolved

@@ -48,6 +48,7 @@ PRINTS = {
     ("docs/reading.md", "DuckDB"): "shop.goods",
     ("docs/reading.md", "Polars"): "shop.longest",
     ("docs/reading.md", "datasets"): "(384,)",
+    ("docs/evaluation.md", "From Python"): "spearman 8",
     ("docs/search.md", "Search"): " shop.compress\n",
 }
 

@@ -50,3 +50,13 @@ def tell(text: str) -> None:
 def current() -> Progress:
     """The counts so far."""
     return _state
+
+
+def duration(seconds: float) -> str:
+    """Seconds in short: 45s, 12m30s, 3h05m."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"

@@ -1,5 +1,6 @@
 """`evaluate`: scores as computed by hand, one forward pass for all poolers, unique sentences once, bad tasks."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from scipy import stats
 from transforms.calibration import load_calibration
 from transforms.calibration.quality import cosines
 from transforms.encoder import Encoder
+from transforms.evaluation import EvaluateOptions
+from transforms.evaluation.evaluate import evaluate
 
 PAIRS = [
     (5.0, "a man is playing the guitar", "the man is playing a guitar"),
@@ -201,3 +204,222 @@ def test_a_calibration_of_another_space_is_refused_by_field(
     run(*evaluate, "--pooler", "mean", "--max-tokens", 5).failed(2, "(max_tokens differ)")
     run(*evaluate, "--pooler", "mean", "--dtype", "bfloat16").failed(2, "(dtype differ)")
     run(*evaluate[:-1], tmp_path).failed(2, "calibration.json is missing")
+
+
+def scores(run: Run, model: Path, out: Path, *options: object) -> tuple[list[dict], str]:
+    """The rows that a command wrote, and what it printed."""
+    said = run("evaluate", "--model", model, "--output", out, *options).ok().out
+    return rows_of(out), said
+
+
+def test_scores_have_intervals_and_differences_from_the_first_method(
+    run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path
+) -> None:
+    methods = ["--pooler", "mean", "--pooler", "mean:count=all", "--pooler", "cls"]
+    rows, said = scores(run, model, tmp_path / "o.jsonl", "--task", f"t={tasks[0]},{tasks[1]}", *methods)
+    first, same, other = (row for row in rows if row["subset"] == "all")
+    assert first["score"] == first["spearman"]
+    assert first["low"] <= first["score"] <= first["high"]
+    assert [first[key] for key in ("against", "diff", "diff_low", "diff_high", "p", "p_holm")] == [None] * 6
+    assert [same[key] for key in ("diff", "diff_low", "diff_high", "p", "p_holm")] == [0, 0, 0, 1, 1]
+    assert other["against"] == "mean, 24 dims"
+    assert other["diff"] == pytest.approx(other["score"] - first["score"], abs=1e-5)
+    assert other["p"] <= other["p_holm"] <= 1
+    assert (first["bytes_row"], first["kind"], first["metric"]) == (96, "sts", "spearman")
+    assert first["sentences_s"] > 0
+    again, _ = scores(run, model, tmp_path / "again.jsonl", "--task", f"t={tasks[0]},{tasks[1]}", *methods)
+    assert [{**row, "sentences_s": 0} for row in again] == [{**row, "sentences_s": 0} for row in rows]
+    assert "mean:count=all" in said
+
+
+def test_average_and_the_best_by_dev(run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path) -> None:
+    named = [
+        word
+        for name, path in zip(("dev", "one", "two"), (tasks[0], *tasks), strict=True)
+        for word in ("--task", f"{name}={path}")
+    ]
+    rows, said = scores(
+        run, model, tmp_path / "o.jsonl", *named, "--pooler", "mean", "--pooler", "cls", "--pooler", "max"
+    )
+    of_all = {(row["task"], row["pooler"]): row["score"] for row in rows if row["subset"] == "all"}
+    for pooler in ("mean", "cls", "max"):
+        expected = (of_all["one", pooler] + of_all["two", pooler]) / 2
+        assert of_all["Avg.", pooler] == pytest.approx(expected, abs=1e-5)
+    best = max(("mean", "cls", "max"), key=lambda pooler: of_all["dev", pooler])
+    line = next(line for line in said.splitlines() if "best by dev" in line)
+    assert line == (
+        f"note: best by dev of 3: {best}, 24 dims: dev {of_all['dev', best]:.2f}; one {of_all['one', best]:.2f}, "
+        f"two {of_all['two', best]:.2f}, Avg. {of_all['Avg.', best]:.2f}"
+    )
+
+
+def test_a_subset_of_equal_golds_is_named_and_spoils_no_mean(
+    run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path
+) -> None:
+    flat = write_pairs(tmp_path / "flat.tsv", [(1.0, *pair[1:]) for pair in PAIRS])
+    rows, said = scores(run, model, tmp_path / "o.jsonl", "--task", f"t={tasks[0]},{flat}")
+    by = {row["subset"]: row["score"] for row in rows}
+    assert by["flat"] is None
+    assert by["mean"] == by["wmean"] == by["one"]
+    assert "note: t: spearman is undefined in flat, left out of mean and wmean (1 method): all scores are equal" in said
+    _, said = scores(run, model, tmp_path / "o.jsonl", "--task", f"t={flat}")
+    assert "note: t: spearman is undefined (1 method): all scores are equal" in said
+
+
+def test_csv(run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "o.csv"
+    run("evaluate", "--model", model, "--task", f"t={tasks[0]}", "--output", out).ok()
+    rows = list(csv.DictReader(out.open(newline="")))
+    assert [row["subset"] for row in rows] == ["all", "mean", "wmean", "one"]
+    assert float(rows[0]["score"]) == float(rows[0]["spearman"])
+    assert rows[0]["against"] == ""
+
+
+def test_what_is_in_the_cache_is_not_computed_again(
+    run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["--cache", tmp_path / "cache", "--pooler", "mean", "--pooler", "cls", "--truncate-dim", 8]
+    rows, _ = scores(run, model, tmp_path / "o.jsonl", "--task", f"t={tasks[0]}", *asked)
+    seen: list[str] = []
+    encode = Encoder.encode
+    monkeypatch.setattr(Encoder, "encode", lambda self, texts: (seen.extend(texts), encode(self, texts))[1])
+    again, _ = scores(run, model, tmp_path / "again.jsonl", "--task", f"t={tasks[0]}", *asked)
+    assert again == rows
+    assert seen == []
+    renamed = tmp_path / "copy.tsv"
+    renamed.write_bytes(tasks[0].read_bytes())
+    scores(run, model, tmp_path / "o.jsonl", "--task", f"t={tasks[0]}", *asked, "--pooler", "max")
+    assert sorted(seen) == sorted({text for pair in PAIRS[:4] for text in pair[1:]})
+    seen.clear()
+    scores(run, model, tmp_path / "o.jsonl", "--task", f"t={tasks[1]}", *asked)
+    assert sorted(seen) == sorted({text for pair in PAIRS[2:] for text in pair[1:]})
+    seen.clear()
+    for path in (tmp_path / "cache").iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    repaired, _ = scores(run, model, tmp_path / "o.jsonl", "--task", f"t={tasks[0]}", *asked)
+    assert seen
+    assert [row["score"] for row in repaired] == [row["score"] for row in rows]
+
+
+def test_all_kinds_share_one_forward_pass(
+    run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("ir_measures")
+    texts = [text for pair in PAIRS for text in pair[1:]]
+    labels = "".join(f"{i % 2}\t{text}\n" for i, text in enumerate(texts))
+    (tmp_path / "labels.tsv").write_text("label\ttext\n" + labels)
+    (tmp_path / "pairs.tsv").write_text(
+        "label\tsentence1\tsentence2\n" + "".join(f"{int(s > 2)}\t{a}\t{b}\n" for s, a, b in PAIRS)
+    )
+    (tmp_path / "triplets.tsv").write_text("anchor\tpositive\tnegative\n" + "\t".join(texts[:3]) + "\n")
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": f"d{i}", "text": t}) + "\n" for i, t in enumerate(texts))
+    )
+    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": texts[0]}) + "\n")
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td0\t1\n")
+    words = [
+        f"classification:c={tmp_path}/labels.tsv",
+        f"clustering:k={tmp_path}/labels.tsv",
+        f"pairs:p={tmp_path}/pairs.tsv",
+    ]
+    words += [f"triplets:x={tmp_path}/triplets.tsv", f"retrieval:r={folder}", f"s={tasks[0]}"]
+    words += [f"relatedness:g={tasks[0]},{tasks[0]},{tasks[1]}", f"nli:n={','.join([f'{tmp_path}/pairs.tsv'] * 3)}"]
+    seen: list[str] = []
+    encode = Encoder.encode
+    monkeypatch.setattr(Encoder, "encode", lambda self, texts: (seen.extend(texts), encode(self, texts))[1])
+    named = [word for task in words for word in ("--task", task)]
+    rows, said = scores(
+        run, model, tmp_path / "o.jsonl", *named, "--pooler", "mean", "--pooler", "ditto:1-2", "--truncate-dim", 6
+    )
+    assert sorted(seen) == sorted(set(texts))
+    metrics = {(row["kind"], row["metric"]) for row in rows}
+    assert metrics == {
+        ("classification", "accuracy"), ("clustering", "v_measure"), ("pairs", "ap"), ("pairs", "f1"),
+        ("triplets", "accuracy"), ("retrieval", "ndcg@10"), ("retrieval", "recall@100"), ("retrieval", "mrr@10"),
+        ("retrieval", "map"), ("sts", "spearman"), ("relatedness", "pearson"), ("relatedness", "spearman"),
+        ("nli", "accuracy"),
+    }  # fmt: skip
+    assert {(row["pooler"], row["dim"]) for row in rows} == {(p, d) for p in ("mean", "ditto:1-2") for d in (6, 24)}
+    assert next(row["score"] for row in rows if row["metric"] == "mrr@10") == 100
+    assert "note: n: " in said
+
+
+def test_a_wide_sweep_takes_tasks_one_after_the_other(
+    run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = [
+        "--task",
+        f"a={tasks[0]}",
+        "--task",
+        f"b={tasks[1]}",
+        "--pooler",
+        "mean",
+        "--pooler",
+        "ditto:*,states=last",
+    ]
+    rows, _ = scores(run, model, tmp_path / "o.jsonl", *named)
+    monkeypatch.setattr("transforms.evaluation.evaluate.SPILLED", 1)
+    monkeypatch.setattr("transforms.evaluation.encode_many.CHUNK_BYTES", 3 * 13 * 24 * 4)
+    chunks: list[int] = []
+    encode = Encoder.encode
+    monkeypatch.setattr(Encoder, "encode", lambda self, texts: (chunks.append(len(texts)), encode(self, texts))[1])
+    small, _ = scores(run, model, tmp_path / "small.jsonl", *named)
+    assert max(chunks) == 3
+    assert [row["score"] for row in small] == pytest.approx([row["score"] for row in rows], abs=1e-3)
+
+
+def test_vectors_that_are_not_finite_are_refused(
+    run: Run, model: Path, tasks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Encoder, "encode", lambda self, texts: np.full((len(texts), self.dim), np.nan, np.float32))
+    run("evaluate", "--model", model, "--task", f"t={tasks[0]}").failed(
+        1, "pooler auto", "is not finite", "--dtype float32"
+    )
+
+
+def test_texts_that_a_calibration_was_fitted_on_are_named(
+    run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path = fitted(run, model, tmp_path, "mean", "standardize")
+    _, said = scores(
+        run, model, tmp_path / "o.jsonl", "--task", f"t={tasks[0]}", "--pooler", "mean", "--calibration", path
+    )
+    assert f"note: t: {path} was fitted on 8 of its 8 texts: 'a man is playing the guitar', 'a dog'" in said
+
+
+@pytest.mark.parametrize("index", ["Flat", "IVF4,SQ8"])
+def test_a_store_is_searched_exactly_and_by_its_index(run: Run, model: Path, tmp_path: Path, index: str) -> None:
+    pytest.importorskip("ir_measures")
+    generator = np.random.default_rng(0)
+    words = "a man woman child horse dog cat apple park street red blue big small".split()
+    texts = list(dict.fromkeys(" ".join(generator.choice(words, 5)) for _ in range(400)))
+    store = tmp_path / "store"
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(json.dumps({"id": f"d{i}", "text": t}) + "\n" for i, t in enumerate(texts))
+    )
+    options = ["--id-column", "id", "--model", model, "--truncate-dim", 8, "--dtype", "float32", "--index", index]
+    run("embed", "--input", tmp_path / "rows.jsonl", "--store", store, *options).ok()
+    (tmp_path / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": f"q{i}", "text": t}) + "\n" for i, t in enumerate(texts[:30]))
+    )
+    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(f"q{i}\td{i}\t1\n" for i in range(30)))
+    task = f"retrieval:r={store},{tmp_path}/queries.jsonl,{tmp_path}/qrels.tsv"
+    rows, _ = scores(run, model, tmp_path / "o.jsonl", "--task", task)
+    found = {(row["search"], row["metric"]): row for row in rows}
+    assert {search for search, _ in found} == {"pooled", "exact", "index"}
+    assert found["exact", "recall@100"]["score"] == 100
+    assert found["pooled", "mrr@10"]["score"] >= found["exact", "mrr@10"]["score"] - 5
+    assert (found["pooled", "map"]["dim"], found["exact", "map"]["dim"]) == (24, 8)
+    assert found["index", "map"]["against"].endswith("24 dims, pooled")
+    assert found["index", "map"]["bytes_row"] < found["pooled", "map"]["bytes_row"]
+    if index == "Flat":
+        assert found["index", "map"]["score"] == found["exact", "map"]["score"]
+
+
+def test_from_python(model: Path, tasks: tuple[Path, Path]) -> None:
+    found = evaluate(EvaluateOptions(tasks=(f"t={tasks[0]}",), model=str(model), poolers=("mean",)))
+    assert [row["subset"] for row in found.rows] == ["all", "mean", "wmean", "one"]
+    assert found.rows[0]["score"] == pytest.approx(by_hand(model, "mean", PAIRS[:4]), abs=1e-4)

@@ -1,67 +1,111 @@
-"""Vectors of many poolers over the same sentences, with one forward pass a sentence."""
+"""Vectors of many poolers over the same texts, with one forward pass a text."""
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from transforms.encoder.devices import resolve_device
-from transforms.encoder.encoder import Encoder
+from transforms.encoder.encoder import Encoder, Machine
 from transforms.space import PoolerSpec, Space, parse_pooler, resolve_dtype, resolve_model, resolve_space
+from transforms.space.recipe import Recipe
+from transforms.space.st_modules import DOCUMENT, QUERY
 
-ENCODE_ROWS = 4096
+ENCODE_ROWS = 2048
+CHUNK_BYTES = 64 << 20  # most that the vectors of all poolers for the texts of one chunk take
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """The arguments of `Encoder.load` that all the poolers share."""
+    """What all the poolers share: model, prompt (None: the model's own for rows), length, dtype, device, route."""
 
     model: str
     revision: str | None = None
     max_tokens: int | None = None
     dtype: str = "float32"
     device: str = "auto"
+    prompt: str | None = None
+    route: str = DOCUMENT
 
-    def space(self, pooler: str) -> Space:
-        """The space of the vectors of `encoder(pooler)`, before any calibration."""
-        files = resolve_model(self.model, self.revision)
-        said = files.as_exported({"pooler": pooler, "prompt": None, "max_tokens": self.max_tokens})
-        dtype = resolve_dtype(self.dtype, resolve_device(self.device).type, files.family)
-        return resolve_space(files, **said, normalize=False, dtype=dtype)
-
-    def encoder(self, pooler: str) -> Encoder:
-        """An encoder with this pooler whose vectors are not normalised."""
-        return Encoder.load(
-            self.model,
+    def recipe(self, pooler: str) -> Recipe:
+        """The recipe of this pooler's vectors, which are not normalised and not calibrated."""
+        prompt = "" if self.prompt and _has_template(pooler) else self.prompt
+        return Recipe(
+            model=self.model,
+            revision=self.revision,
             pooler=pooler,
-            dtype=self.dtype,
-            device=self.device,
+            prompt=prompt,
             max_tokens=self.max_tokens,
             normalize=False,
-            revision=self.revision,
+            dtype=self.dtype,
         )
+
+    def space(self, pooler: str) -> Space:
+        """The space of the vectors of `encoder(pooler)`."""
+        files = resolve_model(self.model, self.revision, self.route)
+        said = self.recipe(pooler).as_exported(files)
+        dtype = resolve_dtype(self.dtype, resolve_device(self.device).type, files.family)
+        return replace(said, dtype=dtype).space(files)
+
+    def encoder(self, pooler: str) -> Encoder:
+        """An encoder with this pooler."""
+        return Encoder.of(replace(self.recipe(pooler), calibration=""), Machine(device=self.device), route=self.route)
+
+    def of_queries(self) -> "ModelOptions | None":
+        """The options for queries; None where the model takes queries as it takes rows."""
+        modules = resolve_model(self.model, self.revision).modules
+        own = modules.prompts.get(modules.default_prompt or "", "")
+        prompt = modules.query_prompt or ""
+        if prompt == own and not modules.routes:
+            return None
+        return replace(self, prompt=prompt, route=QUERY if modules.routes else DOCUMENT)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The vectors float32 [n, d] of one pooler, not normalised, and the texts a second of the pass that gave them."""
+
+    pooler: str
+    rows: np.ndarray
+    speed: float
 
 
 def encode_many(
-    options: ModelOptions, poolers: Sequence[str], sentences: Sequence[str], folder: str
-) -> Iterator[tuple[str, np.ndarray]]:
-    """The vectors [n, d] float32 of the sentences, not normalised, as a pair (pooler, vectors) for every pooler.
+    options: ModelOptions,
+    poolers: Sequence[str],
+    texts: Sequence[str],
+    done: Callable[[int], None] = lambda texts: None,
+) -> Iterator[Encoded]:
+    """The vectors of the texts for every pooler; `done` is told how many texts have gone through the model.
 
     Poolers that read the same tokens share one forward pass; one that changes the text, or has layers after it, has its
-    own. Vectors are mapped from files in `folder`, so that memory holds the poolers of every head of a model.
+    own. Vectors wait in a temporary file, so that memory holds a chunk of texts of all poolers, and all texts of one.
     """
-    for number, group in enumerate(_groups(options, poolers)):
+    for group in groups(options, poolers):
         encoder = options.encoder("+".join(computed for _, computed in group))
-        path = os.path.join(folder, f"{number}.f32")
-        vectors = np.memmap(path, np.float32, "w+", shape=(len(sentences), encoder.dim))
-        for start in range(0, len(sentences), ENCODE_ROWS):
-            chunk = sentences[start : start + ENCODE_ROWS]
-            vectors[start : start + len(chunk)] = encoder.encode(chunk)
-        yield from _cut(options, group, vectors)
+        widths = _widths(options, group, encoder.dim)
+        starts = np.cumsum([0, *widths]) * 4 * len(texts)
+        size = max(1, min(ENCODE_ROWS, CHUNK_BYTES // (4 * encoder.dim)))
+        took = 0.0
+        with tempfile.TemporaryFile(buffering=0) as file:
+            for start in range(0, len(texts), size):
+                began = time.monotonic()
+                chunk = encoder.encode(texts[start : start + size])
+                took += time.monotonic() - began
+                columns = np.split(chunk, np.cumsum(widths)[:-1], axis=1)
+                for at, width, part in zip(starts[:-1], widths, columns, strict=True):
+                    _write(file.fileno(), np.ascontiguousarray(part, np.float32), int(at) + 4 * width * start)
+                done(len(chunk))
+            for (pooler, _), at, width in zip(group, starts[:-1], widths, strict=True):
+                file.seek(int(at))
+                rows = np.fromfile(file, np.float32, len(texts) * width).reshape(len(texts), width)
+                yield Encoded(pooler, rows, len(texts) / max(took, 1e-9))
 
 
-def _groups(options: ModelOptions, poolers: Sequence[str]) -> list[list[tuple[str, str]]]:
+def groups(options: ModelOptions, poolers: Sequence[str]) -> list[list[tuple[str, str]]]:
     """The poolers of each forward pass, as pairs (SPEC asked for, SPEC computed); the first pass has all it can."""
     joined: list[tuple[str, str]] = []
     separate: list[list[tuple[str, str]]] = []
@@ -79,20 +123,28 @@ def _joinable(options: ModelOptions, pooler: str) -> str | None:
     spec = parse_pooler(pooler)
     if not spec.is_auto:
         return None if any(part.rewrites_text for part in spec.parts) else pooler
-    files = resolve_model(options.model, options.revision)
+    files = resolve_model(options.model, options.revision, options.route)
     if files.exported:
         return None
     space = resolve_space(files)
-    return None if "then" in space.pooler else str(PoolerSpec.from_json(space.pooler))
+    return None if "then" in space.pooler or "mix" in space.pooler else str(PoolerSpec.from_json(space.pooler))
 
 
-def _cut(options: ModelOptions, group: list[tuple[str, str]], vectors: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Each pooler of a group with its columns of the joined vectors."""
+def _has_template(pooler: str) -> bool:
+    return any(part.name == "prompt" for part in parse_pooler(pooler).parts)
+
+
+def _widths(options: ModelOptions, group: list[tuple[str, str]], dim: int) -> list[int]:
+    """The width of each pooler's vectors in a group."""
     if len(group) == 1:
-        yield group[0][0], vectors
-        return
-    files, start = resolve_model(options.model, options.revision), 0
-    for asked, computed in group:
-        stop = start + parse_pooler(computed).dim(files.hidden, files.embedding)
-        yield asked, np.array(vectors[:, start:stop])
-        start = stop
+        return [dim]
+    files = resolve_model(options.model, options.revision, options.route)
+    return [parse_pooler(computed).dim(files.hidden, files.embedding) for _, computed in group]
+
+
+def _write(file: int, rows: np.ndarray, at: int) -> None:
+    """Write all bytes of an array at a place of a file."""
+    left = memoryview(rows.tobytes())
+    while left:
+        written = os.pwrite(file, left, at)
+        left, at = left[written:], at + written

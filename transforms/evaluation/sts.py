@@ -1,36 +1,57 @@
-"""Scoring a task of sentence pairs: correlations over all pairs, per subset, and their averages."""
+"""Semantic textual similarity: correlation of the vectors' cosine with the scores that people gave."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from transforms.calibration.quality import alignment, cosines, mean_cosine, pearson, spearman, uniformity
+from transforms.calibration.quality import alignment, cosines, mean_cosine, uniformity
+from transforms.evaluation.correlations import Correlations
+from transforms.evaluation.evidence import ALL, Evidence
+from transforms.evaluation.pair_files import ScoredPairs, distinct, read_subsets
+from transforms.evaluation.task import Predictions, Vectors
 
 
 @dataclass(frozen=True)
-class Subset:
-    """Pairs that are scored together: gold scores float64 [n] and the rows of each side's vectors, int64 [n]."""
+class Sts:
+    """Pairs with gold scores, in one or more subsets that are scored together and one by one."""
 
     name: str
-    gold: np.ndarray
-    first: np.ndarray
-    second: np.ndarray
+    subsets: tuple[ScoredPairs, ...]
+    kind: str = "sts"
+    queries: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
+    @classmethod
+    def read(cls, name: str, paths: Sequence[str]) -> "Sts":
+        """The task of some files and folders."""
+        return cls(name, distinct([subset for path in paths for subset in read_subsets(path)]))
 
-@dataclass(frozen=True)
-class Score:
-    """Correlation of cosines with gold scores, x100, over `n` pairs of a subset; NaN where undefined.
+    @property
+    def texts(self) -> list[str]:
+        return [*self._side("first"), *self._side("second")]
 
-    Subset `all` is one correlation over the union of the task's files, `mean` and `wmean` average those of the files,
-    the latter weighted by size.
-    """
+    def predict(self, vectors: Vectors) -> Predictions:
+        first, second = vectors.of(self._side("first")), vectors.of(self._side("second"))
+        cosine = cosines(first, second)
+        pearson = self._correlations(cosine[None], ranked=False).scores()
+        figures = {f"{subset}/pearson": 100 * values[0] for subset, values in pearson.items()}
+        figures |= {f"{ALL}/{name}": value for name, value in asdict(geometry(first, second, self.gold)).items()}
+        return {"cosine": cosine, **{name: np.array(value) for name, value in figures.items()}}
 
-    subset: str
-    n: int
-    spearman: float
-    pearson: float
+    def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
+        return {"spearman": self._correlations(np.stack([found["cosine"] for found in predictions]))}
+
+    @property
+    def gold(self) -> np.ndarray:
+        """The gold scores of all pairs, float64 [n]."""
+        return np.concatenate([subset.gold for subset in self.subsets])
+
+    def _side(self, side: str) -> list[str]:
+        return [text for subset in self.subsets for text in getattr(subset, side)]
+
+    def _correlations(self, values: np.ndarray, ranked: bool = True) -> Correlations:
+        return Correlations(values, self.gold, tuple((s.name, len(s.gold)) for s in self.subsets), ranked)
 
 
 @dataclass(frozen=True)
@@ -42,28 +63,7 @@ class Geometry:
     mean_cosine: float
 
 
-def score_task(subsets: Sequence[Subset], vectors: np.ndarray) -> list[Score]:
-    """The scores `all`, `mean` and `wmean`, then that of each subset; for a single subset all four are the same."""
-    similar = [cosines(vectors[subset.first], vectors[subset.second]) for subset in subsets]
-    each = [_score(subset.name, subset.gold, found) for subset, found in zip(subsets, similar, strict=True)]
-    weights = np.array([score.n for score in each], np.float64)
-    union = _score("all", np.concatenate([subset.gold for subset in subsets]), np.concatenate(similar))
-    values = np.array([[score.spearman, score.pearson] for score in each])
-    mean = Score("mean", union.n, *map(float, values.mean(axis=0)))
-    wmean = Score("wmean", union.n, *map(float, np.average(values, axis=0, weights=weights)))
-    return [union, mean, wmean, *each]
-
-
-def _score(subset: str, gold: np.ndarray, cosine: np.ndarray) -> Score:
-    if len(gold) < 2:
-        return Score(subset, len(gold), math.nan, math.nan)
-    return Score(subset, len(gold), 100 * spearman(cosine, gold), 100 * pearson(cosine, gold))
-
-
-def geometry(subsets: Sequence[Subset], vectors: np.ndarray) -> Geometry:
-    """The geometry of the vectors of a task's first and second sentences, duplicates kept."""
-    first, second = (
-        vectors[np.concatenate([getattr(subset, side) for subset in subsets])] for side in ("first", "second")
-    )
-    both, gold = np.concatenate([first, second]), np.concatenate([subset.gold for subset in subsets])
+def geometry(first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> Geometry:
+    """The geometry of the vectors of pairs' first and second sentences, duplicates kept."""
+    both = np.concatenate([first, second])
     return Geometry(uniformity(both)[0], alignment(first, second, gold), mean_cosine(both))

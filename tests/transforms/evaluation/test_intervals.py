@@ -1,0 +1,191 @@
+"""Intervals hold what they promise, permutation tests are fair, and equal methods are equal."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from transforms.evaluation.clusterings import Clusterings
+from transforms.evaluation.correlations import Correlations
+from transforms.evaluation.detections import Detections
+from transforms.evaluation.evidence import Evidence, Means
+from transforms.evaluation.intervals import beliefs, draw, holm
+
+FIELDS = ("score", "low", "high")
+AGAINST = ("diff", "diff_low", "diff_high", "p", "p_holm")
+
+
+def correlations(values: np.ndarray, gold: np.ndarray, ranked: bool = True) -> Correlations:
+    return Correlations(values, gold, (("a", len(gold)),), ranked)
+
+
+def one_of_each(values: np.ndarray, generator: np.random.Generator) -> dict[str, Evidence]:
+    """All sorts of evidence of methods [m, n]."""
+    n = values.shape[1]
+    clusters = np.stack([np.digitize(values, [cut - 0.5, cut, cut + 0.5]) for cut in (0.0, 0.1)], axis=1)
+    return {
+        "spearman": correlations(values, generator.normal(size=n)),
+        "subsets": Correlations(values, generator.normal(size=n), (("a", n // 3), ("b", n - n // 3))),
+        "pearson": correlations(values, generator.normal(size=n), ranked=False),
+        "mean": Means((values > 0).astype(float)),
+        "ap": Detections(values, generator.uniform(size=n) < 0.4, "ap"),
+        "f1": Detections(values, generator.uniform(size=n) < 0.4, "f1"),
+        "v": Clusterings(clusters, generator.integers(0, 3, n)),
+    }
+
+
+KINDS = ("spearman", "subsets", "pearson", "mean", "ap", "f1", "v")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_identical_methods_differ_by_nothing(kind: str) -> None:
+    generator = np.random.default_rng(0)
+    row = generator.normal(size=60)
+    evidence = one_of_each(np.stack([row, row, generator.normal(size=60)]), generator)[kind]
+    for drawn in draw(evidence, resamples=200, permutations=99).values():
+        _, same, other = beliefs(drawn)
+        assert (same.diff, same.diff_low, same.diff_high, same.p, same.p_holm) == (0, 0, 0, 1, 1)
+        assert "-0.0" not in map(str, (same.diff, same.diff_low, same.diff_high))
+        assert other.diff_low < other.diff_high
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_swapping_two_methods_changes_signs_alone(kind: str) -> None:
+    values = np.random.default_rng(1).normal(size=(2, 50))
+    there, back = (
+        draw(one_of_each(rows, np.random.default_rng(2))[kind], (5,), 300, 199) for rows in (values, values[::-1])
+    )
+    for subset in there:
+        (a, b), (c, d) = beliefs(there[subset]), beliefs(back[subset])
+        assert [vars(a)[f] for f in FIELDS] == [vars(d)[f] for f in FIELDS]
+        assert [vars(b)[f] for f in FIELDS] == [vars(c)[f] for f in FIELDS]
+        assert (d.diff, d.diff_low, d.diff_high) == pytest.approx((-b.diff, -b.diff_high, -b.diff_low), abs=1e-5)
+        assert (d.p, d.p_holm) == (b.p, b.p_holm)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_resampling_every_item_once_gives_the_score(kind: str) -> None:
+    evidence = one_of_each(np.random.default_rng(3).normal(size=(3, 40)), np.random.default_rng(4))[kind]
+    once = evidence.resampled(np.ones((1, 40), np.int32))
+    for subset, scores in evidence.scores().items():
+        np.testing.assert_allclose(once[subset][:, 0], scores, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_swapping_all_items_swaps_the_methods(kind: str) -> None:
+    evidence = one_of_each(np.random.default_rng(3).normal(size=(2, 40)), np.random.default_rng(4))[kind]
+    for subset, found in evidence.swapped(1, np.array([[0.0] * 40, [1.0] * 40])).items():
+        first, second = evidence.scores()[subset]
+        np.testing.assert_allclose(found, [second - first, first - second], atol=1e-12)
+
+
+def test_a_resample_is_scored_as_a_list_of_its_items() -> None:
+    generator = np.random.default_rng(5)
+    values, gold = generator.normal(size=(2, 30)).round(1), generator.integers(0, 5, 30).astype(float)
+    counts = generator.multinomial(30, np.full(30, 1 / 30), size=20).astype(np.int32)
+    labels = gold > 2
+    for evidence, score in (
+        (correlations(values, gold), lambda v, g, _: stats.spearmanr(v, g).statistic),
+        (correlations(values, gold, ranked=False), lambda v, g, _: stats.pearsonr(v, g).statistic),
+        (Means(values), lambda v, g, _: v.mean()),
+        (Detections(values, labels, "ap"), lambda v, _, chosen: Detections(v[None], chosen, "ap").scores()["all"][0]),
+    ):
+        found = evidence.resampled(counts)["all"]
+        for r, row in enumerate(counts):
+            items = np.repeat(np.arange(30), row)
+            expected = [score(v[items], gold[items], labels[items]) for v in values]
+            np.testing.assert_allclose(found[:, r], expected, atol=1e-12)
+
+
+def test_the_same_seed_gives_the_same_draws() -> None:
+    evidence = Means(np.random.default_rng(0).uniform(size=(2, 50)))
+    first, again, other = (beliefs(draw(evidence, (seed,), 200, 99)["all"]) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize("gold", [[1.0, 1.0, 1.0], [0.0, 1.0, 2.0]])
+def test_three_pairs_and_constant_scores(gold: list[float]) -> None:
+    drawn = draw(correlations(np.array([[0.1, 0.1, 0.1], [0.1, 0.2, 0.3]]), np.array(gold)))["all"]
+    constant, rising = beliefs(drawn)
+    assert (constant.score, constant.low, constant.high) == (None, None, None)
+    assert (rising.diff, rising.p, rising.p_holm) == (None, None, None)
+    if gold[0] == gold[1]:
+        assert rising.score is None
+    else:
+        assert (rising.score, rising.low, rising.high) == (100, 100, 100)
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=12))
+def test_holm_keeps_the_order_and_never_lowers_a_p_value(p_values: list[float | None]) -> None:
+    corrected = holm(p_values)
+    pairs = sorted((p, c) for p, c in zip(p_values, corrected, strict=True) if p is not None and c is not None)
+    assert [p is None for p in p_values] == [c is None for c in corrected]
+    assert all(p <= c <= 1 for p, c in pairs)
+    assert [c for _, c in pairs] == sorted(c for _, c in pairs)
+    if pairs:
+        assert pairs[0][1] == min(1, len(pairs) * pairs[0][0])
+
+
+def covered(make, truth: tuple[float, float], runs: int) -> tuple[float, float]:
+    """How often the intervals of a score and of a difference hold the truth."""
+    score = difference = 0
+    for run in range(runs):
+        first, second = beliefs(draw(make(), (run,), 600, 0)["all"], scale=1.0)
+        score += first.low <= truth[0] <= first.high
+        difference += second.diff_low <= truth[1] - truth[0] <= second.diff_high
+    return score / runs, difference / runs
+
+
+def test_95_percent_intervals_hold_the_truth_93_to_97_times_in_100() -> None:
+    """Spearman's of normal variables is 6 / pi asin(r / 2); with 1000 runs two standard errors are 1.4 points."""
+    generator = np.random.default_rng(3)
+
+    def pairs() -> np.ndarray:
+        return generator.multivariate_normal([0, 0, 0], [[1, 0.8, 0.75], [0.8, 1, 0.7], [0.75, 0.7, 1]], 120).T
+
+    def spearman() -> Correlations:
+        gold, *values = pairs()
+        return correlations(np.stack(values), gold)
+
+    truth = tuple(6 / np.pi * np.arcsin(r / 2) for r in (0.8, 0.75))
+    for found in covered(spearman, truth, 400):
+        assert 0.93 <= found <= 0.97
+    right = stats.norm.cdf(1)
+    for found in covered(lambda: Means((pairs()[1:] < 1).astype(float)), (right, right), 400):
+        assert 0.93 <= found <= 0.97
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", ["ap", "f1"])
+def test_coverage_of_detection(measure: str) -> None:
+    generator = np.random.default_rng(4)
+
+    def pairs(n: int) -> Detections:
+        labels, common = generator.uniform(size=n) < 0.3, generator.normal(size=n)
+        rows = [shift * labels + 0.7 * common + 0.7 * generator.normal(size=n) for shift in (1.5, 1.2)]
+        return Detections(np.stack(rows), labels, measure)
+
+    truth = pairs(1_000_000).scores()["all"]
+    for found in covered(lambda: pairs(500), (truth[0], truth[1]), 1000):
+        assert 0.93 <= found <= 0.97
+
+
+def test_p_values_are_uniform_where_two_methods_are_equally_good() -> None:
+    generator = np.random.default_rng(6)
+    p_values = []
+    for run in range(200):
+        gold = generator.normal(size=60)
+        evidence = correlations(gold + generator.normal(size=(2, 60)), gold)
+        p_values.append(beliefs(draw(evidence, (run,), 2, 199)["all"])[1].p)
+    assert stats.kstest(p_values, "uniform").pvalue > 0.01
+
+
+def test_a_large_sweep_takes_seconds() -> None:
+    """2,000 resamples of 20 methods on as many pairs as the STS benchmark has; how long is printed, not asserted."""
+    generator = np.random.default_rng(0)
+    gold = generator.uniform(0, 5, 1379).round(1)
+    found = beliefs(draw(correlations(gold + generator.normal(size=(20, 1379)), gold))["all"])
+    assert len(found) == 20
+    assert all(belief.low < belief.score < belief.high for belief in found)

@@ -1,0 +1,101 @@
+"""V-measures of clusterings: how well clusters agree with labels."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from transforms.evaluation.evidence import ALL, BySubset
+
+
+@dataclass(frozen=True, eq=False)
+class Clusterings:
+    """Clusters int [m, s, n] that each method gives the items with `s` seeds, and their labels int [n], both from 0.
+
+    The score is the mean of the seeds' v-measures. The measure grows where items occur twice, so what resamples have
+    above the score is taken from them. When methods are swapped, it is what the items add to the two conditional
+    entropies of which the measure is made, all seeds of an item together.
+    """
+
+    clusters: np.ndarray
+    labels: np.ndarray
+
+    @property
+    def strata(self) -> tuple[int, ...]:
+        return (len(self.labels),)
+
+    def scores(self) -> BySubset:
+        return {ALL: self._measured(np.ones((1, len(self.labels)), np.int32))[:, 0]}
+
+    def resampled(self, counts: np.ndarray) -> BySubset:
+        found = self._measured(counts)
+        return {ALL: np.clip(found - found.mean(axis=1, keepdims=True) + self.scores()[ALL][:, None], 0, 1)}
+
+    def _measured(self, counts: np.ndarray) -> np.ndarray:
+        return np.stack([np.mean([self._v_measure(row, counts) for row in seeds], axis=0) for seeds in self.clusters])
+
+    def swapped(self, method: int, swaps: np.ndarray) -> BySubset:
+        ours, first = self._terms(method), self._terms(0)
+        taken = swaps @ (first - ours)
+        one, other = (self._from_terms(sums) for sums in (ours.sum(axis=0) + taken, first.sum(axis=0) - taken))
+        return {ALL: one - other}
+
+    def _v_measure(self, clusters: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        cells, width = self._cells(clusters)
+        used, group = np.unique(cells, return_inverse=True)
+        order = np.argsort(group, kind="stable")
+        starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+        table = np.add.reduceat(counts[:, order].astype(np.float64), starts, axis=1)
+        joint = _entropy(table)
+        of_labels = _entropy(_summed(table, used % width))
+        of_clusters = _entropy(_summed(table, used // width))
+        return _v(joint - of_clusters, joint - of_labels, of_labels, of_clusters)
+
+    def _cells(self, clusters: np.ndarray) -> tuple[np.ndarray, int]:
+        width = int(self.labels.max()) + 1
+        return clusters.astype(np.int64) * width + self.labels, width
+
+    def _terms(self, method: int) -> np.ndarray:
+        """What each item adds to 1 - homogeneity and 1 - completeness, for each seed: float64 [n, 2 s]."""
+        labels = np.unique(self.labels, return_inverse=True, return_counts=True)
+        columns: list[np.ndarray] = []
+        for clusters in self.clusters[method]:
+            _, cell, size = np.unique(self._cells(clusters)[0], return_inverse=True, return_counts=True)
+            _, cluster, cluster_size = np.unique(clusters, return_inverse=True, return_counts=True)
+            both, label_size = size[cell], labels[2][labels[1]]
+            of_labels, of_clusters = (
+                _entropy(sizes[None].astype(np.float64))[0] for sizes in (labels[2], cluster_size)
+            )
+            columns.append(np.log(cluster_size[cluster] / both) / (of_labels or 1.0))
+            columns.append(np.log(label_size / both) / (of_clusters or 1.0))
+        return np.stack(columns, axis=1) / len(self.labels)
+
+    def _from_terms(self, sums: np.ndarray) -> np.ndarray:
+        homogeneity, completeness = 1 - sums[:, 0::2], 1 - sums[:, 1::2]
+        return _harmonic(homogeneity, completeness).mean(axis=1)
+
+
+def _summed(table: np.ndarray, key: np.ndarray) -> np.ndarray:
+    """The columns of a table [r, cells] summed by key [cells]."""
+    _, group = np.unique(key, return_inverse=True)
+    return table @ np.eye(group.max() + 1)[group]
+
+
+def _entropy(table: np.ndarray) -> np.ndarray:
+    """The entropy [r], in nats, of counts [r, cells]."""
+    total = table.sum(axis=1, keepdims=True)
+    share = table / total
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return -np.where(share > 0, share * np.log(share), 0.0).sum(axis=1)
+
+
+def _v(labels_left: np.ndarray, clusters_left: np.ndarray, labels: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+    """The v-measure from conditional and whole entropies; a side without entropy is 1, as in scikit-learn."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        homogeneity = np.where(labels > 1e-12, 1 - labels_left / labels, 1.0)
+        completeness = np.where(clusters > 1e-12, 1 - clusters_left / clusters, 1.0)
+    return _harmonic(homogeneity, completeness)
+
+
+def _harmonic(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(a + b > 0, 2 * a * b / (a + b), 0.0)

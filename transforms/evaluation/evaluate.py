@@ -1,0 +1,239 @@
+"""Scores of methods on tasks, from the options to rows."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+
+import numpy as np
+
+from transforms.calibration import Calibration
+from transforms.errors import OptionError, SentenceBeamError
+from transforms.evaluation.cache import Cache, key_of
+from transforms.evaluation.encode_many import Encoded, ModelOptions, encode_many, groups
+from transforms.evaluation.evidence import ALL
+from transforms.evaluation.intervals import Draws
+from transforms.evaluation.methods import Method, expand, matched, methods_of
+from transforms.evaluation.options import EvaluateOptions
+from transforms.evaluation.overlap import seen_in_fit
+from transforms.evaluation.rows import DEV, Row, averaged, best_by_dev, scored, undefined
+from transforms.evaluation.store_retrieval import StoreRetrieval
+from transforms.evaluation.task import Predictions, Task, Vectors, content_digest, quoted
+from transforms.evaluation.tasks import read_tasks
+from transforms.evaluation.watch import Watch
+from transforms.space import Space
+
+SPILLED = 4 << 30  # bytes of vectors above which tasks are encoded one after the other
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The rows of scores, notes of what a reader of them has to know, and the blocks and heads of `ditto:*`, if any."""
+
+    rows: list[Row]
+    notes: list[str]
+    grid: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The methods to be compared, by pooler, with what makes their vectors."""
+
+    model: ModelOptions
+    spaces: Mapping[str, Space]
+    calibrations: Mapping[str, Mapping[str, Calibration]]
+    methods: Mapping[str, tuple[Method, ...]]
+    grid: tuple[int, int] | None
+
+    @property
+    def all(self) -> list[Method]:
+        return [method for found in self.methods.values() for method in found]
+
+
+def evaluate(options: EvaluateOptions) -> Evaluation:
+    """The scores that the options ask for. Raises OptionError for tasks, poolers and files that do not work.
+
+    Rows have task, kind, metric, subset, pooler, calibration, dim, n; score, low, high (x100, with a 95 % interval);
+    against, diff, diff_low, diff_high, p, p_holm (the difference from the first method); sentences_s and bytes_row.
+    """
+    found = read_tasks(options.tasks, options.make, options.classifier)
+    if not found:
+        raise OptionError("no task is given; say --task NAME=PATH")
+    tasks: list[Task] = [task for task in found if not isinstance(task, StoreRetrieval)]
+    stores = [task for task in found if isinstance(task, StoreRetrieval)]
+    notes = [f"{task.name}: {note}" for task in found for note in task.notes]
+    rows: list[Row] = []
+    grid = None
+    if tasks:
+        plan = _planned(options)
+        grid = plan.grid
+        for by_path in plan.calibrations.values():
+            notes += [note for path, fitted in by_path.items() for note in seen_in_fit(path, fitted, tasks)]
+        predictions = _predicted(plan, tasks, Cache(options.cache))
+        rows += _rows_of_tasks(tasks, predictions)
+    for store in stores:
+        rows += _rows_of_store(store)
+    best = best_by_dev(rows)
+    return Evaluation(rows, [*dict.fromkeys(notes), *undefined(rows), *([best] if best else [])], grid)
+
+
+def _planned(options: EvaluateOptions) -> _Plan:
+    model = ModelOptions(options.model, options.revision, options.max_tokens, options.dtype, options.device)
+    poolers, grid = expand(model, options.poolers)
+    spaces = {pooler: model.space(pooler) for pooler in poolers}
+    calibrations = matched(spaces, options.calibrations)
+    methods = {
+        pooler: tuple(methods_of(pooler, space, calibrations[pooler], options.truncate_dims))
+        for pooler, space in spaces.items()
+    }
+    return _Plan(model, spaces, calibrations, methods, grid)
+
+
+# --- predictions
+
+
+def _predicted(plan: _Plan, tasks: Sequence[Task], cache: Cache) -> list[dict[Method, Predictions]]:
+    """What each method makes of each task, from the cache where it is there; methods in their order."""
+    queries = plan.model.of_queries()
+    keys = [{method: _key(plan, queries, task, method) for method in plan.all} for task in tasks]
+    found = [{method: cache.read(key) for method, key in by_method.items()} for by_method in keys]
+    missing = [[method for method, kept in by_method.items() if kept is None] for by_method in found]
+    for part in _parts(plan, tasks, missing):
+        for place, method, predictions in _computed(plan, queries, tasks, {place: missing[place] for place in part}):
+            found[place][method] = predictions
+            cache.write(keys[place][method], predictions)
+    return [{method: kept for method, kept in by_method.items() if kept is not None} for by_method in found]
+
+
+def _key(plan: _Plan, queries: ModelOptions | None, task: Task, method: Method) -> str:
+    space = plan.spaces[method.pooler]
+    asked = queries.space(method.pooler).id if queries and task.queries else space.id
+    fitted = plan.calibrations[method.pooler][method.calibration].digest if method.calibration else None
+    return key_of(content_digest(task), space.id, asked, fitted, method.dim)
+
+
+def _parts(plan: _Plan, tasks: Sequence[Task], missing: Sequence[Sequence[Method]]) -> Iterator[list[int]]:
+    """The tasks, by place, that something is missing of, in parts whose vectors take no more than `SPILLED` bytes.
+
+    A task that alone takes more is a part of its own.
+    """
+    width = 4 * sum(plan.spaces[pooler].dim for pooler in plan.methods)
+    part: list[int] = []
+    texts: set[str] = set()
+    for place, task in enumerate(tasks):
+        if not missing[place]:
+            continue
+        more = texts | set(task.texts) | set(task.queries)
+        if part and len(more) * width > SPILLED:
+            yield part
+            part, more = [], {*task.texts, *task.queries}
+        part, texts = [*part, place], more
+    if part:
+        yield part
+
+
+def _computed(
+    plan: _Plan, queries: ModelOptions | None, tasks: Sequence[Task], missing: Mapping[int, Sequence[Method]]
+) -> Iterator[tuple[int, Method, Predictions]]:
+    """The predictions that are missing of some tasks, by place; each text goes through the model once."""
+    texts, asked = _distinct(tasks, missing, with_queries=queries is None), _asked(tasks, missing, queries)
+    poolers = [
+        pooler for pooler, own in plan.methods.items() if any(m in own for some in missing.values() for m in some)
+    ]
+    passes = len(groups(plan.model, poolers))
+    with Watch((len(texts) + len(asked)) * passes, sum(map(len, missing.values()))) as watch:
+        encoded = encode_many(plan.model, poolers, list(texts), watch.encoded)
+        of_queries: Iterable[Encoded | None] = repeat(None)
+        if queries is not None and asked:
+            of_queries = encode_many(queries, poolers, list(asked), watch.encoded)
+        for rows, query_rows in zip(encoded, of_queries, strict=False):
+            _check_finite(rows, texts)
+            for path, vectors, speed in _calibrated(plan.calibrations[rows.pooler], rows, query_rows, (texts, asked)):
+                for place, some in missing.items():
+                    for method in some:
+                        if (method.pooler, method.calibration) == (rows.pooler, path):
+                            predictions = dict(tasks[place].predict(vectors.cut(method.dim)))
+                            yield place, method, {**predictions, f"{ALL}/sentences_s": np.array([speed])}
+                            watch.scored()
+
+
+def _calibrated(
+    calibrations: Mapping[str, Calibration],
+    rows: Encoded,
+    queries: Encoded | None,
+    places: tuple[Mapping[str, int], Mapping[str, int]],
+) -> Iterator[tuple[str | None, Vectors, float]]:
+    """A pooler's vectors as they are, and under each calibration: its path, the vectors, and texts a second."""
+    texts, asked = places
+    asked_rows = None if queries is None else queries.rows
+    yield None, Vectors(rows.rows, texts, asked_rows, asked), rows.speed
+    for path, calibration in calibrations.items():
+        began = time.monotonic()
+        final = calibration.apply(rows.rows)
+        took = (time.monotonic() - began) / max(1, len(final))
+        of_queries = None if asked_rows is None else calibration.apply(asked_rows)
+        yield path, Vectors(final, texts, of_queries, asked), 1 / (1 / rows.speed + took)
+
+
+def _distinct(tasks: Sequence[Task], places: Iterable[int], with_queries: bool) -> dict[str, int]:
+    """The texts of some tasks, each once, with their places."""
+    found: dict[str, int] = {}
+    for place in places:
+        for text in (*tasks[place].texts, *(tasks[place].queries if with_queries else ())):
+            found.setdefault(text, len(found))
+    return found
+
+
+def _asked(tasks: Sequence[Task], places: Iterable[int], queries: ModelOptions | None) -> dict[str, int]:
+    """The queries of some tasks, each once, with their places; none where queries are encoded as texts are."""
+    found: dict[str, int] = {}
+    for place in places if queries is not None else ():
+        for text in tasks[place].queries:
+            found.setdefault(text, len(found))
+    return found
+
+
+def _check_finite(found: Encoded, texts: Mapping[str, int]) -> None:
+    """Raise SentenceBeamError for a vector with a component that is no number, or infinite."""
+    bad = np.flatnonzero(~np.isfinite(found.rows).all(axis=1))
+    if bad.size:
+        text = quoted([list(texts)[bad[0]]])
+        raise SentenceBeamError(
+            f"pooler {found.pooler}: the vector of {text} is not finite ({bad.size} of {len(texts)} are not); "
+            "say --dtype float32, or leave such texts out"
+        )
+
+
+# --- rows
+
+
+def _rows_of_tasks(tasks: Sequence[Task], predictions: Sequence[Mapping[Method, Predictions]]) -> list[Row]:
+    """The rows of all tasks, and of the average of each kind that has several besides `dev`."""
+    rows: list[Row] = []
+    draws: dict[tuple[str, str], list[tuple[Draws, int]]] = {}
+    for task, found in zip(tasks, predictions, strict=True):
+        evidence = task.evidence(list(found.values()))
+        more, drawn = scored(task.name, task.kind, evidence, found)
+        rows += [{**row, "bytes_row": 4 * row["dim"]} for row in more]
+        if task.name != DEV:
+            metric = next(iter(evidence))
+            draws.setdefault((task.kind, metric), []).append((drawn, sum(evidence[metric].strata)))
+    for (kind, metric), several in draws.items():
+        if len(several) > 1:
+            n = sum(items for _, items in several)
+            rows += averaged(kind, metric, [drawn for drawn, _ in several], list(predictions[0]), n)
+    return rows
+
+
+def _rows_of_store(task: StoreRetrieval) -> list[Row]:
+    """The rows of a store: a method for each way to search it."""
+    options = task.store.manifest.data["options"]
+    calibration = (task.store.manifest.data.get("calibration") or {}).get("path")
+    found = {}
+    for search in task.methods:
+        method = Method(
+            options.get("pooler") or "auto", None if search == "pooled" else calibration, task.dim(search), search
+        )
+        found[method] = task.predict(search)
+    rows, _ = scored(task.name, task.kind, task.evidence(list(found.values())), found)
+    return [{**row, "bytes_row": round(task.bytes_row(str(row["search"])), 3)} for row in rows]

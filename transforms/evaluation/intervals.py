@@ -1,0 +1,147 @@
+"""How far a task's scores can be believed: paired bootstrap intervals, permutation tests, Holm's correction."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from transforms.evaluation.evidence import Evidence
+
+RESAMPLES = 2000
+PERMUTATIONS = 9999
+FEWEST, MOST_CELLS = 999, 1 << 28  # permutations that are always drawn; (permutation, item) pairs for more of them
+CELLS = 1 << 21  # most (resample, item) pairs held at once
+ROUNDING = 1e-9  # within which two differences count as equal
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """The methods' scores [m] on one subset, in resamples [m, r], and differences from the first under swaps [m, p].
+
+    All methods have the same resamples and swaps.
+    """
+
+    scores: np.ndarray
+    resampled: np.ndarray
+    swapped: np.ndarray
+
+
+@dataclass(frozen=True)
+class Belief:
+    """A method's score with its 95 % interval; for all but the first its difference from the first, with interval,
+    permutation p-value, and that p-value corrected for the number of methods. None: undefined."""
+
+    score: float | None
+    low: float | None
+    high: float | None
+    diff: float | None = None
+    diff_low: float | None = None
+    diff_high: float | None = None
+    p: float | None = None
+    p_holm: float | None = None
+
+
+def draw(
+    evidence: Evidence, seed: Sequence[int] = (0,), resamples: int = RESAMPLES, permutations: int = PERMUTATIONS
+) -> dict[str, Draws]:
+    """What chance does to the scores, by subset; equal seeds give equal draws.
+
+    A resample has as many items as the task, drawn with replacement within each of the evidence's strata. Permutations
+    are drawn only where there is more than one method; there are fewer for very many items.
+    """
+    items = sum(evidence.strata)
+    permutations = min(permutations, max(FEWEST, MOST_CELLS // max(1, items)))
+    scores = evidence.scores()
+    methods = len(next(iter(scores.values())))
+    bootstrap, swapping = (np.random.default_rng([*seed, part]) for part in (0, 1))
+    parts = [evidence.resampled(counts) for counts in _resamples(bootstrap, evidence.strata, resamples)]
+    differences = {name: np.zeros((methods, permutations if methods > 1 else 0)) for name in scores}
+    start = 0
+    for swaps in _swaps(swapping, items, permutations if methods > 1 else 0):
+        for method in range(1, methods):
+            for name, found in evidence.swapped(method, swaps).items():
+                differences[name][method, start : start + len(swaps)] = found
+        start += len(swaps)
+    joined = {name: np.concatenate([part[name] for part in parts], axis=1) for name in scores}
+    return {name: Draws(scores[name], joined[name], differences[name]) for name in scores}
+
+
+def average(several: Sequence[Draws]) -> Draws:
+    """The draws of the mean score of several tasks, which have no item in common."""
+    return Draws(
+        np.mean([draws.scores for draws in several], axis=0),
+        np.mean([draws.resampled for draws in several], axis=0),
+        np.mean([draws.swapped for draws in several], axis=0),
+    )
+
+
+def beliefs(draws: Draws, scale: float = 100.0) -> list[Belief]:
+    """What can be believed of each method, times `scale`."""
+    first = draws.resampled[0]
+    found = []
+    for method, (score, resampled) in enumerate(zip(draws.scores, draws.resampled, strict=True)):
+        belief = Belief(_scaled(score, scale), *_interval(resampled, scale))
+        if method:
+            diff = score - draws.scores[0]
+            p = _p_value(diff, draws.swapped[method])
+            belief = Belief(
+                belief.score, belief.low, belief.high, _scaled(diff, scale), *_interval(resampled - first, scale), p
+            )
+        found.append(belief)
+    corrected = holm([belief.p for belief in found])
+    return [Belief(**{**vars(belief), "p_holm": p}) for belief, p in zip(found, corrected, strict=True)]
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Holm's step-down correction of p-values; None stays None and counts for nothing."""
+    order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    corrected: list[float | None] = [None] * len(p_values)
+    highest = 0.0
+    for rank, (p, place) in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * p))
+        corrected[place] = highest
+    return corrected
+
+
+def _resamples(generator: np.random.Generator, strata: tuple[int, ...], total: int) -> Iterator[np.ndarray]:
+    """How often each item occurs in each resample: int32 [r, n], in parts."""
+    size = max(1, CELLS // max(1, sum(strata)))
+    for start in range(0, total, size):
+        rows = min(size, total - start)
+        yield np.concatenate([_counts(generator, rows, length) for length in strata], axis=1)
+
+
+def _counts(generator: np.random.Generator, rows: int, length: int) -> np.ndarray:
+    drawn = generator.integers(0, length, (rows, length)) + np.arange(rows)[:, None] * length
+    return np.bincount(drawn.ravel(), minlength=rows * length).reshape(rows, length).astype(np.int32)
+
+
+def _swaps(generator: np.random.Generator, items: int, total: int) -> Iterator[np.ndarray]:
+    """Which items are swapped: float64 [p, n] of 0 and 1, in parts."""
+    size = max(1, CELLS // max(1, items))
+    for start in range(0, total, size):
+        rows = min(size, total - start)
+        bits = np.frombuffer(generator.bytes(rows * items // 8 + 1), np.uint8)
+        yield np.unpackbits(bits, count=rows * items).reshape(rows, items).astype(np.float64)
+
+
+def _interval(values: np.ndarray, scale: float) -> tuple[float | None, float | None]:
+    """The 2.5 % and 97.5 % quantiles; None where the score of most resamples is undefined."""
+    defined = values[np.isfinite(values)]
+    if 2 * len(defined) < len(values) or not len(defined):
+        return None, None
+    low, high = np.quantile(defined, [0.025, 0.975])
+    return _scaled(low, scale), _scaled(high, scale)
+
+
+def _p_value(diff: float, swapped: np.ndarray) -> float | None:
+    """The share of swaps with a difference at least as far from 0, the observed one counted among them."""
+    if not np.isfinite(diff):
+        return None
+    usable = swapped[np.isfinite(swapped)]
+    return float((1 + np.count_nonzero(np.abs(usable) >= abs(diff) - ROUNDING)) / (1 + len(usable)))
+
+
+def _scaled(value: float, scale: float) -> float | None:
+    """The value times `scale` with six decimals, no minus before zero; None for NaN and infinities."""
+    return round(float(value) * scale, 6) + 0.0 if np.isfinite(value) else None

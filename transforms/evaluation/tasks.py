@@ -1,0 +1,80 @@
+"""The tasks that a command names: `[KIND:]NAME=PATH[,PATH]`."""
+
+from collections.abc import Sequence
+
+from transforms.errors import OptionError
+from transforms.evaluation.classification import Classification, Inference
+from transforms.evaluation.clustering import Clustering
+from transforms.evaluation.duplicates import Duplicates
+from transforms.evaluation.probing import make
+from transforms.evaluation.relatedness import Relatedness
+from transforms.evaluation.retrieval import Retrieval
+from transforms.evaluation.store_retrieval import StoreRetrieval
+from transforms.evaluation.sts import Sts
+from transforms.evaluation.task import Task
+from transforms.evaluation.triplets import Triplets
+
+FORM = "[KIND:]NAME=PATH[,PATH]"
+KINDS = (
+    "sts", "relatedness", "retrieval", "classification", "nli", "pairs", "triplets", "clustering", "probing"
+)  # fmt: skip
+AVERAGE = "Avg."
+
+
+def read_tasks(words: Sequence[str], made: Sequence[str], classifier: str) -> list[Task | StoreRetrieval]:
+    """The tasks that values of `--task` name, and those that values of `--make` make, PROBE=PATH.
+
+    Raises OptionError for a name that is given twice.
+    """
+    tasks: list[Task | StoreRetrieval] = [read_task(word, classifier) for word in words]
+    for word in made:
+        name, equals, path = word.partition("=")
+        if not equals or not path:
+            raise OptionError(f"--make {word}: say PROBE=PATH, as in bigram-shift=sentences.txt")
+        tasks.append(make(name, path, classifier))
+    names = [task.name for task in tasks]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise OptionError(f"--task {twice} is given twice; say {twice}=PATH,PATH for several files of one task")
+    return tasks
+
+
+def read_task(word: str, classifier: str) -> Task | StoreRetrieval:
+    """The task that one value of `--task` names. Raises OptionError for a value of another form."""
+    named, equals, listed = word.partition("=")
+    kind, colon, name = named.partition(":")
+    kind, name = (kind, name) if colon else ("sts", named)
+    if not equals or not name or not listed:
+        raise OptionError(f"--task {word}: say {FORM}, or NAME=PATH,PATH for several files of one task")
+    if kind not in KINDS:
+        raise OptionError(f"--task {word}: there is no kind {kind}; say {', '.join(KINDS)}")
+    if "/" in name:  # a picture is named by it
+        raise OptionError(f"--task {word}: the name {name} must not hold a slash")
+    if name == AVERAGE:
+        raise OptionError(f"--task {word}: {AVERAGE} is the average of several tasks; choose another name")
+    return _read(kind, name, listed.split(","), classifier)
+
+
+def _read(kind: str, name: str, paths: Sequence[str], classifier: str) -> Task | StoreRetrieval:
+    match kind:
+        case "sts":
+            return Sts.read(name, paths)
+        case "relatedness":
+            return Relatedness.read(name, paths)
+        case "classification":
+            return Classification.read(name, paths, classifier)
+        case "nli":
+            return Inference.read(name, paths, classifier)
+        case "pairs":
+            return Duplicates.read(name, paths)
+        case "triplets":
+            return Triplets.read(name, paths)
+        case "clustering":
+            return Clustering.read(name, paths)
+        case "probing":
+            return Classification.read_probing(name, paths, classifier)
+    if len(paths) == 1:
+        return Retrieval.read(name, paths[0])
+    if len(paths) == 3:
+        return StoreRetrieval.read(name, *paths)
+    raise OptionError(f"--task retrieval:{name}: say a FOLDER, or STORE,queries.jsonl,qrels.tsv")
