@@ -1,11 +1,15 @@
 """`sentence-beam embed`: Plan -> Embed -> (Index) -> Commit, into one store."""
 
 import argparse
+import os
 import sys
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import pyarrow.parquet as pq
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import command, engines
@@ -17,6 +21,7 @@ from pipelines.writing import Writer, recorded, result_of, writing
 from transforms import storage
 from transforms.beam import BuildIndex, Commit, Embed, Plan
 from transforms.beam.changes import CountDuplicateIds
+from transforms.corpus.in_memory import table_of
 from transforms.errors import OptionError
 from transforms.steps.options import EmbedOptions
 from transforms.steps.resolve import Resolved, holding_lease, resolve
@@ -26,22 +31,38 @@ from transforms.store.manifest import read_manifest
 from transforms.store.run_ids import new_run
 from transforms.store.runs import Result
 
+ROWS = "rows.parquet"
+ROWS_IN_A_GROUP = 10_000
 
-def embed(
-    source: EmbedOptions | str | Iterable[str], *, beam_flags: Sequence[str] = (), **options: Any
-) -> Store | None:
-    """Embed files into a store, or bring it up to date; the store's new snapshot, None where nobody waits for the job.
 
-    `source`: patterns of files, with the options of `sentence-beam embed` by name (`store=` among them), or all of it
-    as EmbedOptions. `beam_flags` go to Beam: `["--runner=FlinkRunner", ...]`.
+def embed(source: Any, *, beam_flags: Sequence[str] = (), **options: Any) -> Store | None:
+    """Embed a collection into a store, or bring it up to date; its new snapshot, None where nobody waits for the job.
+
+    `source`: a pattern of files, or the rows themselves: a pandas or Polars data frame, an Arrow table, texts, dicts.
+    `options` are those of `sentence-beam embed`, `store=` among them; or all of it is one EmbedOptions. `beam_flags` go
+    to Beam: `["--runner=FlinkRunner", ...]`; rows in memory are embedded in this process.
     Raises the errors with which the command ends; `exit_code` is its exit status.
     """
-    asked = source if isinstance(source, EmbedOptions) else EmbedOptions(input=source, **options)  # type: ignore[arg-type]
+    if isinstance(source, EmbedOptions):
+        return _embedded(source, beam_flags)
+    if isinstance(source, str | Path):
+        return _embedded(EmbedOptions(input=(str(source),), **options), beam_flags)
+    with tempfile.TemporaryDirectory(prefix="sentence-beam-") as folder:
+        path = os.path.join(folder, ROWS)  # of one name, so that the next rows take the place of these
+        asked = EmbedOptions(input=(path,), **options)
+        pq.write_table(table_of(source), path, row_group_size=ROWS_IN_A_GROUP)
+        return _embedded(asked, beam_flags, in_memory=True)
+
+
+def _embedded(asked: EmbedOptions, flags: Sequence[str], in_memory: bool = False) -> Store | None:
     if asked.dry_run:
         raise OptionError("argument --dry-run: it prints; say sentence-beam plan")
     if asked.min_ram is not None:
         memory(asked.min_ram)
-    _, result = run(asked, pipeline_options(beam_flags, accelerator=asked.accelerator))
+    beam_options = pipeline_options(flags, accelerator=asked.accelerator)
+    if in_memory and not engines.in_process(beam_options):
+        raise OptionError("rows in memory are embedded in this process; write them to files for another runner")
+    _, result = run(asked, beam_options)
     return open_store(asked.store, result.run) if result is not None else None
 
 

@@ -1,5 +1,6 @@
 """Reading a store: the current snapshot as a dataset, and search over it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.precision import Coding, kept_ranges
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow.dataset as ds
 
 LATEST = 5
@@ -58,15 +60,54 @@ class Store:
         schema = kind.make_fragment(paths[0], files).physical_schema
         return ds.FileSystemDataset.from_paths(paths, schema, kind, files)
 
-    def vectors(self, column: pa.ChunkedArray | pa.FixedSizeListArray) -> np.ndarray:
-        """Vectors float32 [n, dim] of rows of the column `embedding`, whatever the precision."""
+    def __len__(self) -> int:
+        return int(self.manifest.data["rows"]["written"])
+
+    def __bool__(self) -> bool:
+        return True  # also without rows it is a store
+
+    def __repr__(self) -> str:
+        return f"<Store {self.root}: {len(self):,} rows, {self.space.dim} dimensions, run {self.manifest.run}>"
+
+    def vectors(self, column: pa.ChunkedArray | pa.FixedSizeListArray | None = None) -> np.ndarray:
+        """Vectors float32 [n, dim], whatever the precision: of a column `embedding`, or without one of all rows."""
+        if column is None:
+            return self.numpy()[1]
         entry = self.manifest.data.get("ranges")
         coding = Coding(self.space, kept_ranges(self.root, entry) if entry else None)
         return coding.decode(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
 
-    def search(self, texts: list[str], k: int = 10, *, exact: bool = False) -> list[list[dict[str, Any]]]:
-        """The k rows nearest to each text: dicts of rank, score, id and kept columns, best first."""
-        return self._searcher.search(texts, k, exact=exact)
+    def numpy(self) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all rows, strings [n], and their vectors, float32 [n, dim]."""
+        if not len(self):
+            return np.empty(0, object), np.empty((0, self.space.dim), np.float32)
+        table = self.dataset().to_table(columns=["id", "embedding"])
+        return table["id"].to_numpy(), self.vectors(table["embedding"])
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """All rows as a data frame of pandas (columns: docs/store.md)."""
+        return self.dataset().to_table().to_pandas()
+
+    def rows(self, ids: Sequence[str]) -> pa.Table:
+        """The rows with these ids, in the order of the ids. Raises OptionError for an id that no row has."""
+        import pyarrow.compute as pc
+
+        asked = pa.array(dict.fromkeys([ids] if isinstance(ids, str) else ids), pa.string())
+        found = self.dataset().to_table(filter=pc.field("id").isin(asked))
+        place = pc.index_in(found["id"], asked).to_numpy()
+        missing = np.setdiff1d(np.arange(len(asked)), place)
+        if len(missing):
+            raise OptionError(f"{self.root} has no row with the id {asked[int(missing[0])].as_py()!r}")
+        return found.take(np.argsort(place, kind="stable"))
+
+    def search(self, texts: str | Sequence[str], k: int = 10, *, exact: bool = False) -> list[Any]:
+        """The k rows nearest to each text: dicts of rank, score, id and kept columns, best first.
+
+        A list for each of several texts; for one that is no list, its rows.
+        """
+        if isinstance(texts, str):
+            return self.search([texts], k, exact=exact)[0]
+        return self._searcher.search(list(texts), k, exact=exact)
 
     @cached_property
     def _searcher(self) -> Any:
