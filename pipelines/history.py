@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from typing import Any
 
 from pipelines import command, options
 from pipelines.output import aligned, check_output, write_rows
@@ -36,12 +37,16 @@ def _history(args: argparse.Namespace) -> None:
     kept = {run: "kept" for run in snapshots(root)} | ({current.run: "current"} if current else {})
     states = [kept.get(summary.run, "removed") if summary.status == COMMITTED else "" for summary in found]
     if args.output:
-        columns = [asdict(replace(summary, measures=None)) for summary in found]  # which are in report.json
-        write_rows(args.output, [row | {"snapshot": state} for row, state in zip(columns, states, strict=True)])
+        write_rows(args.output, [columns(summary, state) for summary, state in zip(found, states, strict=True)])
         print(f"{len(found)} runs in {args.output}")
     else:
         rows = [cells(summary, state) for summary, state in zip(found, states, strict=True)]
         print("\n".join(aligned(HEADS, rows, RIGHT)))
+
+
+def columns(summary: RunSummary, state: str) -> dict[str, Any]:
+    """What `--output` has of a run: everything but its stages' figures, which are in `report.json`."""
+    return {name: value for name, value in asdict(summary).items() if name != "measures"} | {"snapshot": state}
 
 
 def cells(summary: RunSummary, state: str) -> tuple[str, ...]:

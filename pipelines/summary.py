@@ -80,7 +80,7 @@ def checked_line(checked: dict[str, int]) -> str:
 def stages_line(result: Result) -> str:
     """The seconds that each part of Embed took, summed over its units, and which of them held up the others."""
     embed = (result.measures or {})["embed"]
-    times = {name.removesuffix("_ms"): summary["sum"] / 1000 for name, summary in embed.items() if name in EMBED_PARTS}
+    times = {name.removesuffix("_ms"): embed[name]["sum"] / 1000 for name in EMBED_PARTS if name in embed}
     told = ", ".join(f"{name} {seconds:,.1f}s" for name, seconds in times.items() if seconds >= 0.05)
     return f"{told}; the limit is {result.limit}" if told else f"the limit is {result.limit}"
 

@@ -93,6 +93,17 @@ def test_the_figures_name_the_part_that_is_slow(
     assert all(found[f"{part}_ms"]["sum"] >= found[other]["sum"] for other in EMBED_PARTS)
 
 
+@pytest.mark.parametrize("partition", ["content"])
+def test_reading_that_is_a_step_of_its_own_is_told(
+    clock: Clock, embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transforms.steps.content.read_span", clock.slowly_read)
+    embed(glob, *UNITS).ok()
+    result = result_of(store)
+    assert result["limit"] == "read"
+    assert result["measures"]["embed"]["read_ms"]["sum"] >= 3999  # a second for each row group at least
+
+
 @pytest.mark.parametrize("partition", ["file", "content"])
 def test_every_stage_is_measured_and_sizes_are_those_of_the_manifest(embed: Run, glob: Path, store: Path) -> None:
     embed(glob, *UNITS).ok()

@@ -94,14 +94,17 @@ class EmbedFn(beam.DoFn):
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
         self._embedder = UnitEmbedder.of_job(self._job, self._load, self._on_batch)
 
-    def embed(self, name: str, units: Units) -> Iterator[Any]:
-        """The records of an element's units as they are written, or the problem that ends the run."""
+    def embed(self, name: str, units: Units, read_ms: float = 0.0) -> Iterator[Any]:
+        """The records of an element's units as they are written, or the problem that ends the run.
+
+        `read_ms` is the time in which their rows were read before.
+        """
         if self._problem is not None:  # the run is lost already; a rerun goes on from what is finished
             yield TaggedOutput(PROBLEMS, self._problem)  # again: what a bundle that is retried said is forgotten
             return
         try:
             with self._marked(name, units):
-                for record in self._embedder.embed(units()):
+                for record in self._embedder.embed(units(), read_ms):
                     self._renew()
                     self._count(record)
                     yield record
@@ -157,7 +160,7 @@ class EmbedBucketsFn(EmbedFn):
         group = Group.of(key, blocks)
         yield from (TaggedOutput(PIECES, piece) for piece in group.pieces(blocks))
         name = f"group-{group.number:x}"
-        yield from self.embed(name, partial(group.units, group.light(blocks)))
+        yield from self.embed(name, partial(group.units, group.light(blocks)), group.read_ms)
 
 
 class EmbedPieceFn(EmbedFn):

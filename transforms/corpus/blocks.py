@@ -20,19 +20,24 @@ COMPRESSION = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Packed rows of one group of buckets; `counts` are the rows of each bucket of the group."""
+    """Packed rows of one group of buckets; `counts` are the rows of each bucket, `read_ms` the time to read them."""
 
     counts: tuple[int, ...]
     data: bytes
+    read_ms: float = 0.0
 
 
 @dataclass
 class Packer:
-    """Rows, collected as they are read and returned as one packed block for each group of buckets."""
+    """Rows, collected as they are read and returned as one packed block for each group of buckets.
+
+    `read_ms` is the time that reading them took.
+    """
 
     buckets: Buckets
     tables: list[pa.Table] = field(default_factory=list)
     size: int = 0
+    read_ms: float = 0.0
 
     def add(self, rows: UnitRows) -> None:
         """Add rows of a file, the rejected ones too."""
@@ -45,6 +50,7 @@ class Packer:
         if not self.tables:
             return
         table = pa.concat_tables(self.tables).combine_chunks()
+        read_ms, self.read_ms = self.read_ms, 0.0
         self.tables, self.size = [], 0
         table = _texts_once(table.take(pc.sort_indices(table, sort_keys=[("hash", "ascending")])))
         bucket = buckets_of(as_hashes(table.column("hash")), self.buckets.bits)
@@ -52,7 +58,8 @@ class Packer:
         groups, starts = np.unique(bucket // per_group, return_index=True)
         for group, start, stop in zip(groups, starts, [*starts[1:], len(table)], strict=True):
             counts = np.bincount(bucket[start:stop] - group * per_group, minlength=per_group)
-            yield int(group), PackedRows(tuple(counts.tolist()), pack(table.slice(start, stop - start)))
+            data, share = pack(table.slice(start, stop - start)), (stop - start) / len(table)
+            yield int(group), PackedRows(tuple(counts.tolist()), data, read_ms * float(share))
 
 
 def _table(rows: UnitRows) -> pa.Table:

@@ -31,7 +31,7 @@ class Gauge:
         yield f"# HELP {name} {_escaped(self.meaning)}"
         for labels, value in self.values:
             pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in {"store": store, **labels}.items())
-            yield f"{name}{{{pairs}}} {value:.16g}"
+            yield f"{name}{{{pairs}}} {value:.15g}"
 
 
 def openmetrics(store: str, summaries: Sequence[RunSummary]) -> str:

@@ -17,6 +17,7 @@ from transforms.corpus.buckets import Buckets
 from transforms.corpus.lines import read_lines
 from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
 from transforms.errors import OptionError, SentenceBeamError
+from transforms.measures import with_waits
 from transforms.steps.footers import check_types, read_footers
 from transforms.steps.job import EmbedJob
 from transforms.steps.plan_rows import check_rows
@@ -196,32 +197,39 @@ def read_rows(
 ) -> Iterator[tuple[int, PackedRows]]:
     """(group of buckets, block) for all rows of an element; `progress` is called for each unit that was read."""
     packer = Packer(work.buckets)
-    for span in work.spans:
-        for rows in read_span(span, columns, unit_tokens):
-            progress()  # no unit is finished before all rows are read
-            packer.add(rows)
-            if packer.size > BLOCK_BYTES:
-                yield from packer.flush()
+    units = (rows for span in work.spans for rows in read_span(span, columns, unit_tokens))
+    for rows, waited in with_waits(units):
+        progress()  # no unit is finished before all rows are read
+        packer.add(rows)
+        packer.read_ms += waited
+        if packer.size > BLOCK_BYTES:
+            yield from packer.flush()
     yield from packer.flush()
 
 
 @dataclass(frozen=True)
 class Group:
-    """Some buckets that were grouped, and into how many pieces those of them are cut that are heavy."""
+    """Some buckets that were grouped, and into how many pieces those of them are cut that are heavy.
+
+    `read_ms` is the time that it took to read their rows from files.
+    """
 
     buckets: Buckets
     number: int
     heavy: dict[int, int]
+    read_ms: float
 
     @classmethod
     def of(cls, key: Key, blocks: Iterable[PackedRows]) -> "Group":
         """The group that a key names, with its heavy buckets as the blocks' counts tell them."""
         buckets, number = Buckets(*key[:-1]), key[-1]
         rows = np.zeros(buckets.per_group, np.int64)
+        read_ms = 0.0
         for block in blocks:
             rows += block.counts or 0
+            read_ms += block.read_ms
         pieces = {number * buckets.per_group + i: buckets.pieces(n) for i, n in enumerate(rows.tolist())}
-        return cls(buckets, number, {bucket: n for bucket, n in pieces.items() if n > 1})
+        return cls(buckets, number, {bucket: n for bucket, n in pieces.items() if n > 1}, read_ms)
 
     def light(self, blocks: Iterable[PackedRows]) -> list[bytes]:
         """The blocks without the rows of heavy buckets."""

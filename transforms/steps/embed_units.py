@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import starmap
+from itertools import chain, repeat, starmap
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -74,11 +74,14 @@ class UnitEmbedder:
         last = LastSnapshot(job.root, run.previous if job.reuse else None, space, run.previous_digest)
         return cls(run.generation, store, encoder, on_batch, last, Finisher(space, partial(calibration_of, job)))
 
-    def embed(self, units: Iterator[UnitRows]) -> Iterator[UnitRecord]:
-        """The record of every unit, each as soon as it is written, in order."""
+    def embed(self, units: Iterator[UnitRows], read_ms: float = 0.0) -> Iterator[UnitRecord]:
+        """The record of every unit, each as soon as it is written, in order.
+
+        `read_ms` is the time in which their rows were read before; the first unit is given it.
+        """
         with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as preparer, ThreadPoolExecutor(1) as writer:
             writing: deque[Future[UnitRecord]] = deque()
-            prepared = ahead(preparer, starmap(self._prepare, ahead(reader, with_watch(units))))
+            prepared = ahead(preparer, starmap(self._prepare, ahead(reader, with_watch(units, read_ms))))
             for item, waited in with_waits(prepared):
                 if isinstance(item, Work):
                     item.watch.set("wait_ms", waited)
@@ -154,10 +157,11 @@ def read_spans(spans: list[Span], columns: Columns, unit_tokens: int) -> Iterato
     return (rows for span in spans for rows in read_span(span, columns, unit_tokens))
 
 
-def with_watch(units: Iterator[UnitRows]) -> Iterator[tuple[UnitRows, Stopwatch]]:
-    """The units, each with a stopwatch that has measured how it was read."""
-    while True:
+def with_watch(units: Iterator[UnitRows], read_ms: float) -> Iterator[tuple[UnitRows, Stopwatch]]:
+    """The units, each with a stopwatch that has measured how it was read, the first one with `read_ms` beside."""
+    for before in chain([read_ms], repeat(0.0)):
         watch = Stopwatch()
+        watch.set("read_ms", before)
         with watch.time("read_ms"):
             rows = next(units, None)
         if rows is None:
