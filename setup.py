@@ -15,7 +15,7 @@ setup(
     package_data={
         "sentence_beam": ["py.typed"],
         "pipelines": ["py.typed"],
-        "transforms": ["py.typed", "report/templates/*"],
+        "transforms": ["py.typed", "report/templates/*", "evaluation/templates/*"],
     },
     python_requires=">=3.11",
     install_requires=[

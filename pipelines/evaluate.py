@@ -49,12 +49,14 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--cache", metavar="DIR", help="folder that keeps scores; what is there is not computed again")
     output = f"JSON lines, or CSV where the name ends in .csv; a heat map (PNG) beside it for {EVERY_HEAD}"
     p.add_argument("--output", metavar="FILE", help=output)
+    p.add_argument("--report", metavar="FILE.html", help="a page with the scores, their intervals and heat maps")
     return p
 
 
 def _evaluate(args: argparse.Namespace) -> None:
-    if args.output:
-        check_file(args.output)
+    for path, flag in ((args.output, "--output"), (args.report, "--report")):
+        if path:
+            check_file(path, flag)
     asked = as_options(args)
     if args.output and any(spec.startswith(EVERY_HEAD) for spec in asked.poolers):
         pictures.check_installed()
@@ -69,6 +71,11 @@ def _evaluate(args: argparse.Namespace) -> None:
         if found.grid:
             tasks = dict.fromkeys(row["task"] for row in found.rows if "spearman" in row)
             pictures.draw_heads(args.output, found.rows, list(tasks), found.grid)
+    if args.report:
+        from transforms.evaluation.page import page
+
+        with open(args.report, "w", encoding="utf8") as f:
+            f.write(page(args.model, found.rows, found.notes, found.grid))
 
 
 def as_options(args: argparse.Namespace) -> EvaluateOptions:

@@ -21,12 +21,12 @@ def check_output(path: str | None, suffixes: tuple[str, ...] = (".parquet", ".js
     check_file(path)
 
 
-def check_file(path: str) -> None:
+def check_file(path: str, flag: str = "--output") -> None:
     """Raise OptionError for a file that is a folder, or in no folder."""
     if os.path.isdir(path):
-        raise OptionError(f"--output {path} is a folder; name a file")
+        raise OptionError(f"{flag} {path} is a folder; name a file")
     if not os.path.isdir(os.path.dirname(path) or "."):
-        raise OptionError(f"--output {path}: there is no such folder; make it")
+        raise OptionError(f"{flag} {path}: there is no such folder; make it")
 
 
 def write_rows(path: str, rows: list[dict[str, Any]]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from transforms.errors import MissingExtraError
-from transforms.space import parse_pooler
+from transforms.evaluation.heads import head_scores
 
 BEFORE, AFTER = "#8c8c8c", "#1f6fb4"
 
@@ -99,16 +99,3 @@ def draw_heads(path: str, rows: list[dict[str, Any]], tasks: list[str], grid: tu
         figure.tight_layout()
         figure.savefig(f"{os.path.splitext(path)[0]}-{task}.png", dpi=120)
         pyplot.close(figure)
-
-
-def head_scores(rows: list[dict[str, Any]], task: str, grid: tuple[int, int]) -> np.ndarray:
-    """Spearman over all pairs of a task, float64 [blocks, heads]; NaN where a head has no score."""
-    scores = np.full(grid, np.nan)
-    for row in rows:
-        spec = parse_pooler(row["pooler"])
-        part = None if spec.is_auto else spec.parts[0]
-        found = (row["task"], row["subset"], row["calibration"], part.name if part else None)
-        if part is not None and found == (task, "all", None, "ditto"):
-            block, head = map(int, str(part.option("head")).split("-"))
-            scores[block - 1, head - 1] = np.nan if row["score"] is None else row["score"]
-    return scores

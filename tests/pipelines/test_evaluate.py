@@ -95,10 +95,10 @@ def test_each_sentence_goes_through_the_model_once(
 
 def test_every_head_is_scored_and_drawn(run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    out = tmp_path / "grid.jsonl"
-    run(
-        "evaluate", "--model", model, "--task", f"t={tasks[0]}", "--pooler", "ditto:*,states=last", "--output", out
-    ).ok()
+    out, report = tmp_path / "grid.jsonl", tmp_path / "grid.html"
+    heads = ["--pooler", "ditto:*,states=last"]
+    run("evaluate", "--model", model, "--task", f"t={tasks[0]}", *heads, "--output", out, "--report", report).ok()
+    assert "every attention head" in report.read_text()
     heads = {r["pooler"] for r in rows_of(out)}
     assert heads == {f"ditto:{block}-{head},states=last" for block in (1, 2, 3) for head in (1, 2, 3, 4)}
     assert (tmp_path / "grid-t.png").read_bytes().startswith(b"\x89PNG")
@@ -138,6 +138,7 @@ def test_bad_places_and_names_are_found_before_anything_is_computed(
     named = ["evaluate", "--model", model, "--task", f"t={tasks[0]}"]
     run(*named, "--output", "/no/such/scores.jsonl").failed(2, "/no/such/scores.jsonl", "no such folder")
     run(*named, "--output", tasks[0].parent).failed(2, tasks[0].parent, "is a folder")
+    run(*named, "--report", "/no/such/page.html").failed(2, "--report /no/such/page.html", "no such folder")
     run(*named, "--task", f"t={tasks[1]}").failed(2, "t is given twice", "t=PATH,PATH")
     run(*named, "--task", f"a/b={tasks[1]}").failed(2, "a/b", "slash")
 
