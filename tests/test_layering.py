@@ -40,7 +40,7 @@ THIRD_PARTY = {
     "arrow": {"numpy", "pyarrow"},
     "cores": {"torch"},
     "values": set(),
-    "storage": {"apache_beam", "google", "botocore"},
+    "storage": {"apache_beam", "google", "google_crc32c", "botocore"},
     "space": {"safetensors"},
     "pooling": {"torch", "numpy", "safetensors"},
     "calibration": {"numpy", "torch", "safetensors"},
