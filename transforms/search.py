@@ -5,14 +5,13 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from transforms import storage
 from transforms.arrow import as_matrix
-from transforms.encoder import Encoder
 from transforms.errors import DamagedIndexError, SentenceBeamError
 from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, exact_search, rerank
 from transforms.index.vectors import prepared, scored_by
@@ -23,6 +22,9 @@ from transforms.store import index_files, locators
 from transforms.store.calibrations import kept_calibration
 from transforms.store.manifest import Manifest
 from transforms.store.shards import open_shard, read_shard, take_rows
+
+if TYPE_CHECKING:
+    from transforms.encoder import Encoder  # torch, which a search by vectors needs not
 
 NO_QUERY_PROMPT = (
     "the rows have a prompt and none is known for queries, which get none; say --query-prompt here, or in embed, which "
@@ -56,10 +58,12 @@ class Searcher:
         self._numbers = {unit.path: number for number, unit in enumerate(self._units)}
 
     @cached_property
-    def _encoder(self) -> Encoder:
+    def _encoder(self) -> "Encoder":
         """The snapshot's encoder, with the prompt for queries."""
         space, model = self._manifest.space, self._recipe.model
         kept = kept_calibration(self._manifest.root, space.calibration) if space.calibration else None
+        from transforms.encoder import Encoder
+
         encoder = Encoder.of(replace(self._recipe, prompt=self.query_prompt or "", calibration=""), calibration=kept)
         what = f"{model} is not the model of {self._manifest.root}"
         space.check(encoder.space, what, "name the same one with --model", ignoring=("prompt", "precision"))

@@ -5,14 +5,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms.encoder.devices import resolve_device
-from transforms.encoder.encoder import Encoder, Machine
 from transforms.space import PoolerSpec, Space, parse_pooler, resolve_dtype, resolve_model, resolve_space
-from transforms.space.recipe import Recipe
+from transforms.space.recipe import Machine, Recipe
 from transforms.space.st_modules import DOCUMENT, QUERY
+
+if TYPE_CHECKING:
+    from transforms.encoder import Encoder  # torch, which reading options and tasks needs not
 
 ENCODE_ROWS = 2048
 CHUNK_BYTES = 64 << 20  # most that the vectors of all poolers for the texts of one chunk take
@@ -47,11 +49,15 @@ class ModelOptions:
         """The space of the vectors of `encoder(pooler)`."""
         files = resolve_model(self.model, self.revision, self.route)
         said = self.recipe(pooler).as_exported(files)
+        from transforms.encoder.devices import resolve_device
+
         dtype = resolve_dtype(self.dtype, resolve_device(self.device).type, files.family)
         return replace(said, dtype=dtype).space(files)
 
-    def encoder(self, pooler: str) -> Encoder:
+    def encoder(self, pooler: str) -> "Encoder":
         """An encoder with this pooler."""
+        from transforms.encoder import Encoder
+
         return Encoder.of(replace(self.recipe(pooler), calibration=""), Machine(device=self.device), route=self.route)
 
     def of_queries(self) -> "ModelOptions | None":

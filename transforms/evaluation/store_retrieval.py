@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 
 from transforms.arrow import as_matrix
-from transforms.encoder.encoder import Encoder
 from transforms.evaluation.evidence import ALL, Evidence
 from transforms.evaluation.judgements import DEPTH, Judgements, check_finite, evidence_of, read_judgements
 from transforms.evaluation.task import Predictions
@@ -88,6 +87,8 @@ class StoreRetrieval:
         recipe = Recipe.of(self.store.manifest.data["options"])
         prompt = Searcher(self.store.manifest).query_prompt or ""
         plain = replace(recipe, prompt=prompt, prompt_name=None, calibration="", truncate_dim=None, precision="float32")
+        from transforms.encoder import Encoder  # torch, which reading tasks needs not
+
         encoder, data = Encoder.of(replace(plain, normalize=False)), self.store.manifest.data
         metric = str(data["index"]["metric"] if data["index"] else data["options"].get("metric", "cosine"))
         queries = prepared(encoder.encode(self.judgements.texts, route=QUERY), metric)
