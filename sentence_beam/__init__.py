@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         SentenceBeamError,
         SpaceMismatchError,
     )
+    from transforms.evaluation.evaluate import Evaluation, evaluate
+    from transforms.evaluation.options import EvaluateOptions
     from transforms.steps.job import EmbedJob, IndexRequest
     from transforms.steps.options import EmbedOptions
     from transforms.store import Store, open_store
@@ -41,6 +43,8 @@ else:  # a checker that saw this function would take every name for one of the p
             "SentenceBeamError",
             "SpaceMismatchError",
         ),
+        "transforms.evaluation.evaluate": ("Evaluation", "evaluate"),
+        "transforms.evaluation.options": ("EvaluateOptions",),
         "transforms.steps.job": ("EmbedJob", "IndexRequest"),
         "transforms.steps.options": ("EmbedOptions",),
         "transforms.store": ("Store", "open_store"),
@@ -70,6 +74,8 @@ __all__ = [
     "EmbedJob",
     "EmbedOptions",
     "Encoder",
+    "EvaluateOptions",
+    "Evaluation",
     "IndexRequest",
     "InputChangedError",
     "LedgerError",
@@ -81,5 +87,6 @@ __all__ = [
     "Store",
     "__version__",
     "embed",
+    "evaluate",
     "open_store",
 ]

@@ -47,9 +47,10 @@ ROWS = {
     for head in ("1-10", "3-7", "6-12") for states in ("static", "last", "first-last")
 }  # fmt: skip
 TASKS = {
-    "stsb-dev": "STS-B dev", "stsb": "STS-B test", "sickr": "SICK-R test", "sts12": "STS12+MSRvid",
+    "dev": "STS-B dev", "stsb": "STS-B test", "sickr": "SICK-R test", "sts12": "STS12+MSRvid",
     "sts13": "STS13", "sts14": "STS14", "sts15": "STS15", "sts16": "STS16",
 }  # fmt: skip
+# Published MTEB figures of all-MiniLM-L6-v2: the mean of these is what a leaderboard calls the STS average.
 MEAN = {"sts12": 72.37, "sts13": 80.60, "sts14": 75.60, "sts15": 85.39, "sts16": 78.99, "stsb": 82.03, "sickr": 77.15}
 
 
@@ -70,12 +71,11 @@ def table(page: Path) -> dict[tuple[str, str], float]:
 def test_every_pooler_on_every_task(run: Run, shared: Path, tmp_path: Path) -> None:
     folder, published = shared / "data" / "sts", table(shared / "golden" / "sts_scores.md")
     files = {name: sorted(folder.glob(f"{name}-*.tsv")) for name in TASKS}
-    files |= {name: [folder / f"{name}-test.tsv"] for name in ("stsb", "sickr")} | {
-        "stsb-dev": [folder / "stsb-dev.tsv"]
-    }
+    files |= {name: [folder / f"{name}-test.tsv"] for name in ("stsb", "sickr")} | {"dev": [folder / "stsb-dev.tsv"]}
     tasks = [f"{name}={','.join(map(str, paths))}" for name, paths in files.items()]
     found = spearman(run, tmp_path / "out.jsonl", tasks, list(ROWS))
     assert {task: found[task, "auto"] for task in MEAN} == pytest.approx(MEAN, abs=0.02)
+    assert found["Avg.", "auto"] == pytest.approx(sum(MEAN.values()) / len(MEAN), abs=0.02)
     expected = {
         (task, pooler): published[column, row]
         for pooler, row in ROWS.items()

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from transforms.calibration.quality import unit
 from transforms.errors import OptionError
 from transforms.evaluation import classifier as classifiers
 from transforms.evaluation import tables
@@ -29,7 +30,7 @@ class LabelledTexts:
 class Classification:
     """Labelled texts in one, two (training, test) or three (training, dev, test) parts; the score is the accuracy.
 
-    A classifier sees the vectors as they are pooled and calibrated. One part: ten-fold cross-validation, nested; two:
+    A classifier sees vectors of length 1. One part: ten-fold cross-validation, nested; two:
     regularised by ten folds of the training rows; three: by the dev rows.
     """
 
@@ -79,7 +80,7 @@ class Classification:
 
     def predict(self, vectors: Vectors) -> Predictions:
         labels = labels_as_numbers([part.labels for part in self.parts])
-        features = [vectors.of(part.texts) for part in self.parts]
+        features = [unit(vectors.of(part.texts)).astype(np.float32) for part in self.parts]
         return judged(features, labels, self.classifier)
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:

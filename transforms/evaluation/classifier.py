@@ -12,7 +12,7 @@ from transforms.errors import MissingExtraError
 LOGISTIC, MLP = "logistic", "mlp"
 CLASSIFIERS = (LOGISTIC, MLP)
 FOLDS, SEED = 10, 1111
-STRENGTHS = {LOGISTIC: (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0), MLP: (1e-5, 1e-4, 1e-3, 1e-2)}
+STRENGTHS = {LOGISTIC: (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0), MLP: (1e-5, 1e-4, 1e-3, 1e-2)}
 
 
 def check_installed() -> None:

@@ -10,7 +10,7 @@ from transforms.evaluation.evidence import Evidence
 RESAMPLES = 2000
 PERMUTATIONS = 9999
 FEWEST, MOST_CELLS = 999, 1 << 28  # permutations that are always drawn; (permutation, item) pairs for more of them
-CELLS = 1 << 21  # most (resample, item) pairs held at once
+CELLS, LEAST = 1 << 18, 64  # (resample, item) pairs held at once, which stay in a cache; fewest resamples
 ROUNDING = 1e-9  # within which two differences count as equal
 
 
@@ -105,7 +105,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 def _resamples(generator: np.random.Generator, strata: tuple[int, ...], total: int) -> Iterator[np.ndarray]:
     """How often each item occurs in each resample: int32 [r, n], in parts."""
-    size = max(1, CELLS // max(1, sum(strata)))
+    size = max(LEAST, CELLS // max(1, sum(strata)))
     for start in range(0, total, size):
         rows = min(size, total - start)
         yield np.concatenate([_counts(generator, rows, length) for length in strata], axis=1)
@@ -118,7 +118,7 @@ def _counts(generator: np.random.Generator, rows: int, length: int) -> np.ndarra
 
 def _swaps(generator: np.random.Generator, items: int, total: int) -> Iterator[np.ndarray]:
     """Which items are swapped: float64 [p, n] of 0 and 1, in parts."""
-    size = max(1, CELLS // max(1, items))
+    size = max(LEAST, CELLS // max(1, items))
     for start in range(0, total, size):
         rows = min(size, total - start)
         bits = np.frombuffer(generator.bytes(rows * items // 8 + 1), np.uint8)
