@@ -24,7 +24,8 @@ setup(
         "transformers>=5,<6",  # model and tokenizer loading
         "tokenizers>=0.21",  # fast tokenising without transformers' padding
         "safetensors>=0.4",  # the only weight format read
-        "pyarrow>=17",  # Parquet in and out
+        "pyarrow>=17",  # Parquet in and out, Arrow and ORC in
+        "fastavro>=1.9",  # Avro in; Beam brings it
         "numpy>=1.26",
         "zstandard>=0.22",  # .zst text shards
         "jinja2>=3.1",  # the report's page

@@ -24,6 +24,7 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
         help="take files and folders too whose names begin with a dot (default: no, unless the pattern writes the dot)",
     )
     what.add_argument("--format", choices=INPUT_FORMATS, help=options.FORMAT)
+    what.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=options.DELIMITER)
     what.add_argument("--text-column", metavar="NAME", help="column with the text (default: text)")
     what.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
     what.add_argument(

@@ -58,6 +58,8 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
     p.add_argument("--format", choices=INPUT_FORMATS, help=f"of a corpus: {options.FORMAT}")
+    delimiter = f"of a corpus: {options.DELIMITER}"
+    p.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=delimiter)
     p.add_argument("--text-column", metavar="COLUMN", help="of a corpus: column with the text (default: text)")
     return p
 
@@ -71,7 +73,7 @@ def _fit(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
         _fit_tokens(asked, asked.input, beam_options)
         return
     spec = _spec(asked.method)
-    _refuse(asked, "model", "revision", "format", "text_column")
+    _refuse(asked, "model", "revision", "format", "delimiter", "text_column")
     _fit_calibration(asked, spec, _store(asked), beam_options)
 
 
@@ -92,7 +94,7 @@ def _refuse(asked: FitOptions, *names: str) -> None:
 def _fit_tokens(asked: FitOptions, globs: Sequence[str], beam_options: PipelineOptions) -> None:
     model = asked.model or DEFAULT_MODEL
     tokenizer = tokenizer_digest(resolve_model(model, asked.revision))
-    files = list_inputs(globs, asked.format or "auto")
+    files = list_inputs(globs, asked.format or "auto", asked.delimiter)
     model = os.path.abspath(model) if os.path.isdir(model) else model
     output = storage.absolute(asked.output)
     job = CountJob(new_run(), asked.method, model, asked.revision, tokenizer, asked.text_column or "text", output)
@@ -104,9 +106,9 @@ def _fit_tokens(asked: FitOptions, globs: Sequence[str], beam_options: PipelineO
     print(f"use         --pooler {POOLERS[asked.method]}:{output}")
 
 
-def list_inputs(globs: Sequence[str], file_format: str) -> list[InputFile]:
+def list_inputs(globs: Sequence[str], file_format: str, delimiter: str | None = None) -> list[InputFile]:
     """The files that the globs name, each once. Raises OptionError where a glob names none."""
-    found = {file.path: file for glob in globs for file in match_inputs(glob, file_format)}
+    found = {file.path: file for glob in globs for file in match_inputs(glob, file_format, delimiter=delimiter)}
     files = [found[path] for path in sorted(found)]
     check_distinct(files)
     return files

@@ -11,6 +11,9 @@ from transforms.steps.options import DTYPES_ASKED, METRICS
 
 RUNNER = "FnApiRunner"
 FORMAT = "format of all inputs (default: auto, by file name)"
+DELIMITER = (
+    "what stands between the values of CSV and TSV; tab is a word for it (default: told from each file's header)"
+)
 MODEL = "minilm, a local directory, or a Hugging Face id (default: minilm)"
 DEVICES = "auto|cpu|cuda|cuda:N"
 DEVICE = "where the model runs (default: auto, every GPU that the process sees, else the CPU)"
@@ -63,7 +66,7 @@ def value(kind: values.Kind) -> values.Kind:
 
 size, filled, duration, positive = map(value, (values.size, values.filled, values.duration, values.positive))
 fraction, distance, price, names = map(value, (values.fraction, values.distance, values.price, values.names))
-device = value(values.device)
+device, delimiter = map(value, (values.device, values.delimiter))
 
 
 class _OneStore(argparse.Action):

@@ -13,7 +13,7 @@ import numpy as np
 from pipelines import command, options
 from pipelines.output import aligned, check_output, excerpt, write_rows
 from pipelines.progress import watched
-from transforms import progress, storage
+from transforms import progress
 from transforms.corpus import Columns, match_inputs, plan_file, read_span
 from transforms.corpus.columns import kept_types
 from transforms.corpus.files import INPUT_FORMATS, check_distinct
@@ -41,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     what = p.add_argument_group("input")
     what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to read; repeat for more")
     what.add_argument("--format", choices=INPUT_FORMATS, default="auto", help=options.FORMAT)
+    what.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=options.DELIMITER)
     what.add_argument("--text-column", default="text", metavar="NAME", help="column with the text (default: text)")
     what.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
     options.add_vector_options(p.add_argument_group("vectors"))
@@ -89,7 +90,7 @@ def read(asked: PairsOptions) -> Collection:
 
 
 def _units(asked: PairsOptions, columns: Columns) -> Iterator[Any]:
-    files = [file for glob in asked.input for file in match_inputs(storage.absolute(glob), asked.format)]
+    files = [file for glob in asked.input for file in match_inputs(glob, asked.format, delimiter=asked.delimiter)]
     check_distinct(files)
     for file in sorted({file.path: file for file in files}.values(), key=lambda file: file.relative):
         if file.format != "text":

@@ -45,7 +45,7 @@ THIRD_PARTY = {
     "pooling": {"torch", "numpy", "safetensors"},
     "calibration": {"numpy", "torch", "safetensors"},
     "encoder": {"torch", "transformers", "tokenizers", "numpy", "safetensors"},
-    "corpus": {"pyarrow", "numpy", "zstandard", "xxhash"},
+    "corpus": {"pyarrow", "numpy", "zstandard", "xxhash", "fastavro"},
     "index": {"numpy", "faiss"},
     "store": {"pyarrow", "numpy", "xxhash", "zstandard"},
     "search": {"numpy", "pyarrow"},

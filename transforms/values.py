@@ -76,6 +76,14 @@ def names(text: str) -> tuple[str, ...]:
     return found
 
 
+def delimiter(text: str) -> str:
+    """One character between values; `tab` or `\\t` is a tab."""
+    found = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    if len(found) != 1 or found in '"\r\n':
+        raise OptionError(f"{text!a} is not one character to stand between values (as in ';' or tab)")
+    return found
+
+
 def device(text: str) -> str:
     """`auto`, `cpu`, `cuda`, or one GPU: `cuda:1`."""
     if re.fullmatch(r"auto|cpu|cuda(:\d+)?", text) is None:

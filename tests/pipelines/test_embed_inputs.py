@@ -54,7 +54,7 @@ def test_one_pattern_of_two_without_a_match_stops_the_run(embed: Run, inputs: Pa
 
 
 def test_a_name_without_a_known_ending_needs_a_format(embed: Run, inputs: Path, store: Path) -> None:
-    path = write_lines(inputs / "a.csv", sentences(3))
+    path = write_lines(inputs / "a.dat", sentences(3))
     embed(path).failed(2, path, "--format")
     embed(path, "--format", "text").ok()
     check_ledger(store, 3)

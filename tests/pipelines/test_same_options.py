@@ -19,6 +19,7 @@ from transforms.store.manifest import read_manifest
 # Every option with a value that is not its default, which a run of the tiny model could have.
 GIVEN: dict[str, Any] = {
     "format": "text",
+    "delimiter": ";",
     "text_column": "body",
     "id_column": "key",
     "keep_columns": ("a", "b"),
@@ -46,6 +47,7 @@ GIVEN: dict[str, Any] = {
 }
 MISTAKES = {
     "format": "xml",
+    "delimiter": "::",
     "limit": "0",
     "max_tokens": "-1",
     "dtype": "float8",

@@ -1,8 +1,10 @@
 """The input side: files, cut into spans, which are read into rows."""
 
+from transforms.corpus.counting import limit_spans
 from transforms.corpus.files import InputFile, match_inputs
-from transforms.corpus.rows import Columns, Rejected, UnitRows, read_span
-from transforms.corpus.spans import Span, limit_spans, plan_file
+from transforms.corpus.row_blocks import Columns
+from transforms.corpus.rows import Rejected, UnitRows, read_span
+from transforms.corpus.spans import Span, plan_file
 
 __all__ = [
     "Columns",

@@ -4,35 +4,99 @@ import functools
 import json
 from typing import Any
 
-from transforms.corpus.files import InputFile
+import pyarrow as pa
+
+from transforms.corpus.csv_rows import dialect_of
+from transforms.corpus.files import JSON, SEPARATED, InputFile
+from transforms.corpus.json_values import read_json
 from transforms.corpus.lines import read_lines
-from transforms.corpus.spans import check_columns
+from transforms.corpus.nested import all_keys, all_names, has_value, type_at, value_at
+from transforms.corpus.spans import footer_of
+from transforms.corpus.tables import table_schema
 from transforms.errors import OptionError
 
 
 def kept_types(file: InputFile, text: str, id_column: str | None, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Name and type of each kept column.
 
-    Raises OptionError where the file lacks a named column or has it in a wrong type. A kept key of JSONL may come later
+    Raises OptionError where the file lacks a named column or has it in a wrong type. A kept key of JSON may come later
     in a file than its first rows, or never: see `keys_found`.
     """
-    if file.format == "parquet":
-        schema = check_columns(file, text, id_column, keep)
-        return tuple((name, str(schema.field(name).type)) for name in keep)
-    if file.format == "jsonl":
+    if file.format in JSON:
         _check_keys(file, text, id_column)
+    elif file.format in SEPARATED:
+        _check_header(file, text, id_column, keep)
+    elif file.format != "text":
+        schema = check_columns(file, text, id_column, keep)
+        return tuple((name, str(type_at(schema, name))) for name in keep)
     elif set(keep) - {text} or id_column:
         option, name = ("--id-column", id_column) if id_column else ("--keep-columns", ",".join(keep))
         raise OptionError(f"{file.path} is plain text and has no column {name} ({option}); leave the option out")
     return tuple((name, "string") for name in keep)
 
 
+def check_columns(file: InputFile, text: str, id_column: str | None, keep: tuple[str, ...]) -> pa.Schema:
+    """The schema of Parquet and of other tables, once the named columns are in it with types that can be used.
+
+    Raises OptionError naming the file, the column, what was found and the option that mends it.
+    """
+    schema = footer_of(file).schema.to_arrow_schema() if file.format == "parquet" else table_schema(file)
+    for option, name in _named(text, id_column, keep):
+        if type_at(schema, name) is None:
+            columns = ", ".join(all_names(schema)) or "none"
+            raise OptionError(f"{file.path} has no column {name} ({option}); its columns: {columns}")
+    found = type_at(schema, text)
+    if not is_string(found):
+        raise OptionError(f"{file.path}: column {text} is {found}, not string; name another --text-column or cast it")
+    if id_column is not None and not is_id(found := type_at(schema, id_column)):
+        raise OptionError(
+            f"{file.path}: column {id_column} is {found}; ids must be strings, integers, UUIDs or bytes of a fixed "
+            "number (--id-column)"
+        )
+    return schema
+
+
+def is_string(found: pa.DataType | None) -> bool:
+    """Whether a column of this type holds text (dictionary-encoded text included)."""
+    if found is not None and pa.types.is_dictionary(found):
+        found = found.value_type
+    return found is not None and (
+        pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found)
+    )
+
+
+def is_id(found: pa.DataType | None) -> bool:
+    """Whether the values of a column of this type can be ids."""
+    return is_string(found) or (
+        found is not None
+        and (pa.types.is_integer(found) or pa.types.is_fixed_size_binary(found) or isinstance(found, pa.UuidType))
+    )
+
+
+def _named(text: str, id_column: str | None, keep: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The columns that options name, each with its option."""
+    named = [("--text-column", text), ("--id-column", id_column), *(("--keep-columns", name) for name in keep)]
+    return [(option, name) for option, name in named if name is not None]
+
+
+def _check_header(file: InputFile, text: str, id_column: str | None, keep: tuple[str, ...]) -> None:
+    """Raise OptionError where the header of CSV or TSV lacks a named column, or has it twice."""
+    dialect = dialect_of(file)
+    for option, name in _named(text, id_column, keep) if dialect.header else ():
+        times = dialect.header.count(name)
+        if times != 1:
+            found = ascii(", ".join(dialect.header))[1:-1]
+            said = f"no column {name}" if not times else f"{times} columns {name}"
+            mend = "; say --delimiter if it has more than this one" if len(dialect.header) == 1 else ""
+            raise OptionError(f"{file.path} has {said} ({option}); its columns, by its first row: {found}{mend}")
+
+
 def keys_found(file: InputFile, names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Those of the names that the file has; in JSONL, as keys of its first rows. None where there are no such rows."""
-    if file.format != "jsonl":
+    """Those of the names that the file has; in JSON, as keys of its first rows. None where there are no such rows."""
+    if file.format not in JSON:
         return names
     rows = first_json_rows(file)
-    return tuple(name for name in names if any(name in row for row in rows)) if rows else None
+    return tuple(name for name in names if any(has_value(row, name) for row in rows)) if rows else None
 
 
 def no_column(file: InputFile, name: str, option: str) -> OptionError:
@@ -43,12 +107,14 @@ def no_column(file: InputFile, name: str, option: str) -> OptionError:
 
 def keys_of(rows: list[dict[str, Any]]) -> list[str]:
     """The keys of JSON rows, each once, in the order in which they first come."""
-    return list(dict.fromkeys(key for row in rows for key in row))
+    return list(dict.fromkeys(key for row in rows for key in all_keys(row)))
 
 
 @functools.lru_cache(1)  # several questions about one file follow each other
 def first_json_rows(file: InputFile) -> list[dict[str, Any]]:
-    """The objects in the first block of a JSONL file; other lines are left to be rejected."""
+    """The objects in the first block of a JSON or JSONL file; what else there is is left to be rejected."""
+    if file.format == "json":
+        return [row for row in next(read_json(file), []) if isinstance(row, dict)]
     return [row for _, line in next(read_lines(file, 0, None), []) if isinstance(row := _parsed(line), dict)]
 
 
@@ -63,7 +129,7 @@ def _check_keys(file: InputFile, text: str, id_column: str | None) -> None:
     """Raise OptionError where none of the first rows has text or id, or none has a value there that can be used."""
     rows = first_json_rows(file)
     for option, name in (("--text-column", text), ("--id-column", id_column)):
-        if rows and name is not None and not any(name in row for row in rows):
+        if rows and name is not None and not any(has_value(row, name) for row in rows):
             raise no_column(file, name, option)
     kinds = _kinds(rows, text)
     if kinds and "str" not in kinds:
@@ -80,7 +146,7 @@ def _check_keys(file: InputFile, text: str, id_column: str | None) -> None:
 
 def _kinds(rows: list[dict[str, Any]], name: str) -> set[str]:
     """The types that a column has in rows where it is not null."""
-    return {type(row[name]).__name__ for row in rows if row.get(name) is not None}
+    return {type(found).__name__ for row in rows if (found := value_at(row, name)) is not None}
 
 
 def _listed(kinds: set[str]) -> str:

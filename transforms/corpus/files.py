@@ -7,7 +7,7 @@ import hashlib
 import io
 import lzma
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import zstandard
@@ -24,8 +24,22 @@ FORMATS = {
     ".text": "text",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".json": "json",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".avro": "avro",
+    ".orc": "orc",
 }
 INPUT_FORMATS = ("auto", *dict.fromkeys(FORMATS.values()))
+BY_LINE = ("text", "jsonl")  # a row a line, so that any range of bytes can be read
+JSON = ("jsonl", "json")
+SEPARATED = ("csv", "tsv")
+PACKED = ("parquet", "arrow", "avro", "orc")  # compressed inside, if at all
 
 
 @dataclass(frozen=True)
@@ -33,7 +47,8 @@ class InputFile:
     """One input file as it was when the run listed it.
 
     `path` is the full path, `relative` the name that ids and units are made from; `checksum` is of the content,
-    `version` of this very file (see storage.Entry); `compression` is a suffix or "".
+    `version` of this very file (see storage.Entry); `compression` is a suffix or "". `delimiter` is what CSV and TSV
+    are to be read by, None where the file tells.
     """
 
     path: str
@@ -43,6 +58,7 @@ class InputFile:
     size: int
     checksum: str
     version: str
+    delimiter: str | None = None
 
     @property
     def entry(self) -> storage.Entry:
@@ -72,15 +88,17 @@ class Inputs(NamedTuple):
     beside: list[str]
 
 
-def match_inputs(pattern: str, file_format: str = "auto", hidden: bool = False) -> list[InputFile]:
+def match_inputs(
+    pattern: str, file_format: str = "auto", hidden: bool = False, delimiter: str | None = None
+) -> list[InputFile]:
     """The files that one `--input` names, without checksums, sorted by path; `hidden` ones among them, if asked for.
 
     Raises OptionError where nothing matches, a folder is named, or a file's format cannot be recognised.
     """
-    return find_inputs(pattern, file_format, hidden).files
+    return find_inputs(pattern, file_format, hidden, delimiter).files
 
 
-def find_inputs(pattern: str, file_format: str, hidden: bool) -> Inputs:
+def find_inputs(pattern: str, file_format: str, hidden: bool, delimiter: str | None = None) -> Inputs:
     """The same files, and what lies beside them."""
     pattern = storage.absolute(pattern)
     store = storage.storage_of(pattern)
@@ -90,7 +108,8 @@ def find_inputs(pattern: str, file_format: str, hidden: bool) -> Inputs:
         entries, root = [literal], folder_of(pattern)
     if not entries:
         raise OptionError(_nothing_matches(pattern))
-    return Inputs([_input_file(entry, entry.path.removeprefix(root), file_format) for entry in entries], beside)
+    files = [_input_file(entry, entry.path.removeprefix(root), file_format) for entry in entries]
+    return Inputs([replace(file, delimiter=delimiter) for file in files] if delimiter else files, beside)
 
 
 def _nothing_matches(pattern: str) -> str:
@@ -105,21 +124,26 @@ def _nothing_matches(pattern: str) -> str:
 def _input_file(entry: storage.Entry, relative: str, file_format: str) -> InputFile:
     if not is_utf8(entry.path):  # ids and manifests could not hold it
         raise OptionError(f"--input {entry.path!a}: the name is not UTF-8; rename the file or narrow --input")
-    stem = relative.removesuffix(_suffix(relative))
     if file_format == "auto":
-        file_format = FORMATS.get("." + stem.rpartition(".")[2].lower(), "") if "." in stem else ""
+        file_format = format_of(relative)
     if not file_format:
         raise OptionError(
-            f"{entry.path}: cannot tell the format from the name; say --format parquet, text or jsonl, "
-            "or narrow --input"
+            f"{entry.path}: cannot tell the format from the name; say --format {', '.join(INPUT_FORMATS[1:-1])} or "
+            f"{INPUT_FORMATS[-1]}, or narrow --input"
         )
     compression = compression_of(relative, file_format)
     return InputFile(entry.path, relative, file_format, compression, entry.size, entry.checksum, entry.version)
 
 
+def format_of(relative: str) -> str:
+    """The format that a file's name says, or ""."""
+    stem = relative.removesuffix(_suffix(relative))
+    return FORMATS.get("." + stem.rpartition(".")[2].lower(), "") if "." in stem else ""
+
+
 def compression_of(relative: str, file_format: str) -> str:
     """The suffix by which a file of this name and format is compressed, or ""."""
-    return "" if file_format == "parquet" else _suffix(relative)
+    return "" if file_format in PACKED else _suffix(relative)
 
 
 def _suffix(relative: str) -> str:

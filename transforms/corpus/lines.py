@@ -5,7 +5,7 @@ A line ends with LF or CRLF; the empty end after a final newline is no line.
 """
 
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from transforms.corpus.files import InputFile, check_unchanged, decompressed, open_unchanged
 from transforms.errors import SentenceBeamError, first_line
@@ -13,6 +13,7 @@ from transforms.storage.base import BLOCK
 
 BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+T = TypeVar("T")
 
 
 def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[tuple[int, bytes]]]:
@@ -22,7 +23,7 @@ def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[t
     """
     with open_unchanged(file) as raw:
         if file.compression:
-            blocks = _checked(file, _blocks_of_lines(decompressed(file, raw), 0, stop))
+            blocks = whole(file, _blocks_of_lines(decompressed(file, raw), 0, stop))
         else:
             blocks = _blocks_of_lines(raw, _first_line_start(raw, start, stop), stop)
         for block in blocks:
@@ -38,7 +39,8 @@ def line_starts(file: InputFile, start: int, stop: int | None) -> Iterator[int]:
         yield from (offset for offset, _ in block)
 
 
-def _checked(file: InputFile, blocks: Iterator[list[tuple[int, bytes]]]) -> Iterator[list[tuple[int, bytes]]]:
+def whole(file: InputFile, blocks: Iterator[T]) -> Iterator[T]:
+    """The blocks; whatever decompressing or decoding them raises becomes one line that names the file."""
     try:
         yield from blocks
     except SentenceBeamError:
@@ -48,6 +50,13 @@ def _checked(file: InputFile, blocks: Iterator[list[tuple[int, bytes]]]) -> Iter
         raise SentenceBeamError(
             f"{file.path} is cut short or corrupt ({first_line(error)}); replace it or leave it out of --input"
         ) from error
+
+
+def encoding_of(head: bytes) -> str:
+    """The encoding that a byte order mark at the head of a file says; UTF-8 where there is none."""
+    if head.startswith(BOM):
+        return "utf-8-sig"
+    return "utf-16" if head.startswith(UTF16_BOMS) else "utf-8"
 
 
 def _first_line_start(raw: BinaryIO, start: int, stop: int | None) -> int:

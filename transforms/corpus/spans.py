@@ -5,28 +5,29 @@ Tokens are estimated: four bytes of UTF-8 a token and two more a row.
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms import storage
-from transforms.corpus.files import InputFile
-from transforms.corpus.lines import line_starts
+from transforms.corpus.files import BY_LINE, InputFile
+from transforms.corpus.tables import orc_rows
 from transforms.errors import OptionError, SentenceBeamError, first_line
 
 UNIT_TOKENS = 262_144  # in one unit, where nothing else is said
 BYTES_PER_TOKEN = 4
 TOKENS_PER_ROW = 2
+PACKS = 3  # times that text becomes smaller by compression
 TEXT_BYTES_PER_TOKEN = 3  # leaves room for the tokens per row, so that a byte range is rarely cut again
 
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of one file: rows [start, stop) of whole row groups, bytes [start, stop) of the uncompressed text.
+    """A piece of one file: rows [start, stop) of a table, bytes [start, stop) of the uncompressed text.
 
-    `stop` is None for a compressed file, whose length only its reader learns. `rows` is exact for Parquet and None
-    for text; `tokens` is an estimate.
+    A table is a file of any format but text and JSONL; it is one span, Parquet's row groups aside. `stop` is None where
+    only the reader learns the length. `rows` is exact for Parquet and ORC, None for others; `tokens` is an estimate.
     """
 
     file: InputFile
@@ -52,9 +53,14 @@ def plan_file(file: InputFile, text_column: str, unit_tokens: int) -> list[Span]
     """Spans of about `unit_tokens`, in order. Raises SentenceBeamError for a file that cannot be read."""
     if file.format == "parquet":
         return list(_parquet_spans(file, text_column, unit_tokens))
-    if file.compression:
+    if file.format == "orc":
+        rows = orc_rows(file)
+        return [Span(file, 0, 0, rows, (), rows, PACKS * file.size // BYTES_PER_TOKEN)] if rows else []
+    if file.format == "avro" or file.compression:
         # Text packs to about a third; a wrong guess costs nothing but the estimate.
-        return [Span(file, 0, 0, None, tokens=3 * file.size // BYTES_PER_TOKEN)] if file.size else []
+        return [Span(file, 0, 0, None, tokens=PACKS * file.size // BYTES_PER_TOKEN)] if file.size else []
+    if file.format not in BY_LINE:
+        return [Span(file, 0, 0, None, tokens=file.size // BYTES_PER_TOKEN)] if file.size else []
     return list(_byte_ranges(file, unit_tokens))
 
 
@@ -66,7 +72,7 @@ def _byte_ranges(file: InputFile, unit_tokens: int) -> Iterator[Span]:
 
 
 def _parquet_spans(file: InputFile, text_column: str, unit_tokens: int) -> Iterator[Span]:
-    footer = _footer(file)
+    footer = footer_of(file)
     column = _leaf(footer, text_column)
     groups: list[int] = []
     first_row = rows = tokens = 0
@@ -83,8 +89,8 @@ def _parquet_spans(file: InputFile, text_column: str, unit_tokens: int) -> Itera
 
 
 @functools.lru_cache(16)
-def _footer(file: InputFile) -> pq.FileMetaData:
-    """Read once for the columns and the spans of a file."""
+def footer_of(file: InputFile) -> pq.FileMetaData:
+    """A Parquet file's footer, read once for the columns and the spans."""
     with parquet_file(file) as parquet:
         return parquet.metadata
 
@@ -106,60 +112,3 @@ def parquet_file(file: InputFile) -> pq.ParquetFile:
         raise SentenceBeamError(
             f"{file.path} is not a readable Parquet file ({reason}); replace it or leave it out of --input"
         ) from error
-
-
-def check_columns(file: InputFile, text: str, id_column: str | None, keep: tuple[str, ...]) -> pa.Schema:
-    """The Parquet schema, once the named columns are in it with types that can be used.
-
-    Raises OptionError naming the file, the column, what was found and the option that mends it.
-    """
-    schema = _footer(file).schema.to_arrow_schema()
-    for option, name in [("--text-column", text), ("--id-column", id_column), *(("--keep-columns", k) for k in keep)]:
-        if name is not None and name not in schema.names:
-            columns = ", ".join(schema.names) or "none"
-            raise OptionError(f"{file.path} has no column {name} ({option}); its columns: {columns}")
-    if not is_string(schema.field(text).type):
-        raise OptionError(
-            f"{file.path}: column {text} is {schema.field(text).type}, not string; "
-            "name another --text-column or cast it"
-        )
-    if id_column is not None:
-        found = schema.field(id_column).type
-        if not is_string(found) and not pa.types.is_integer(found):
-            raise OptionError(
-                f"{file.path}: column {id_column} is {found}; ids must be strings or integers (--id-column)"
-            )
-    return schema
-
-
-def is_string(found: pa.DataType) -> bool:
-    """Whether a column of this type holds text (dictionary-encoded text included)."""
-    if pa.types.is_dictionary(found):
-        found = found.value_type
-    return pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found)
-
-
-def limit_spans(spans: list[Span], limit: int) -> list[Span]:
-    """The spans that hold the first `limit` rows; text is read up to there to count its lines."""
-    kept = []
-    for span in spans:
-        if limit <= 0:
-            break
-        span = _cut(span, limit)
-        limit -= span.rows or 0
-        # How many lines text has is known by now, but is not the plan's to promise.
-        kept.append(span if span.file.format == "parquet" else replace(span, rows=None))
-    return kept
-
-
-def _cut(span: Span, limit: int) -> Span:
-    if span.rows is not None:
-        rows = min(span.rows, limit)
-        return replace(span, rows=rows, stop=span.start + rows, tokens=span.tokens * rows // span.rows)
-    rows, stop = 0, span.stop
-    for start in line_starts(span.file, span.start, span.stop):
-        if rows == limit:
-            stop = start
-            break
-        rows += 1
-    return replace(span, rows=rows, stop=stop)

@@ -15,6 +15,7 @@ from transforms.store.manifest import Manifest
 
 DEFAULTS: dict[str, Any] = {
     "format": "auto",
+    "delimiter": None,
     "text_column": "text",
     "id_column": None,
     "keep_columns": (),

@@ -14,7 +14,7 @@ from transforms.corpus import Columns, Span, UnitRows, read_span
 from transforms.corpus.beside import Beside, merged
 from transforms.corpus.blocks import BLOCK_BYTES, PackedRows, Packer, cut, slices, unit_rows, unpack, without
 from transforms.corpus.buckets import Buckets
-from transforms.corpus.lines import read_lines
+from transforms.corpus.counting import count_rows as count_rows_of
 from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.measures import with_waits
@@ -125,9 +125,7 @@ def count_rows(item: ToCount, job: EmbedJob) -> Span | Problem:
 
 def with_rows(span: Span) -> Span:
     """The span with its number of rows."""
-    if span.rows is not None:
-        return span
-    return replace(span, rows=sum(len(block) for block in read_lines(span.file, span.start, span.stop)))
+    return replace(span, rows=count_rows_of(span))
 
 
 def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:

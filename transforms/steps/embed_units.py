@@ -12,7 +12,7 @@ import numpy as np
 
 from transforms.calibration import Calibration
 from transforms.corpus import Columns, Rejected, Span, UnitRows, read_span
-from transforms.corpus.rows import EXCERPT
+from transforms.corpus.row_blocks import EXCERPT
 from transforms.measures import Stopwatch, with_waits
 from transforms.space import row_hashes
 from transforms.steps.finish import Finisher

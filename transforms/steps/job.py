@@ -26,6 +26,7 @@ class EmbedJob:
     recipe: Recipe
     machine: Machine = field(default_factory=Machine)
     input_format: str = "auto"
+    delimiter: str | None = None
     limit: int | None = None
     carry: bool = False
     append: bool = False

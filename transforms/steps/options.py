@@ -19,6 +19,7 @@ DTYPES_ASKED = ("auto", *DTYPES)
 KINDS: Mapping[str, values.Kind] = {
     "store": values.filled,
     "format": values.one_of(*INPUT_FORMATS),
+    "delimiter": values.delimiter,
     "limit": values.positive,
     "model": values.filled,
     "max_tokens": values.positive,
@@ -52,6 +53,7 @@ class EmbedOptions:
     store: str
     hidden: bool | None = None
     format: str | None = None
+    delimiter: str | None = None
     text_column: str | None = None
     id_column: str | None = None
     keep_columns: tuple[str, ...] | None = None
@@ -90,6 +92,7 @@ class EmbedOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input", _several(self.input))
+        _read_delimiter(self)
         if self.keep_columns is not None:
             object.__setattr__(self, "keep_columns", values.names(",".join(_several(self.keep_columns))))
         if self.prompt is not None and self.prompt_name is not None:
@@ -117,6 +120,7 @@ class PairsOptions:
 
     input: tuple[str, ...]
     format: str = "auto"
+    delimiter: str | None = None
     text_column: str = "text"
     id_column: str | None = None
     model: str | None = None
@@ -136,6 +140,7 @@ class PairsOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input", _several(self.input))
+        _read_delimiter(self)
         _check(self)
 
 
@@ -151,11 +156,13 @@ class FitOptions:
     model: str | None = None
     revision: str | None = None
     format: str | None = None
+    delimiter: str | None = None
     text_column: str | None = None
 
     def __post_init__(self) -> None:
         if self.input is not None:
             object.__setattr__(self, "input", _several(self.input))
+        _read_delimiter(self)
         _check(self)
 
 
@@ -183,6 +190,13 @@ class SearchOptions:
 
 def _check(options: object) -> None:
     values.check(options, {name: kind for name, kind in KINDS.items() if hasattr(options, name)})
+
+
+def _read_delimiter(options: EmbedOptions | PairsOptions | FitOptions) -> None:
+    """`tab` as the character."""
+    if options.delimiter is not None:
+        values.check(options, {"delimiter": values.delimiter})
+        object.__setattr__(options, "delimiter", values.delimiter(options.delimiter))
 
 
 def _several(given: str | Iterable[str]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ SPANS_FOR_ONE_PROCESS = 64
 def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Problem]:
     """The files that a glob names and what lies beside them, or why it cannot be used."""
     try:
-        found = find_inputs(pattern, job.input_format, job.hidden)
+        found = find_inputs(pattern, job.input_format, job.hidden, job.delimiter)
         yield from found.files
         if found.beside:
             yield Beside.of(found.beside, frozenset(job.run.globs), job.hidden)

@@ -92,6 +92,7 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
         recipe=replace(choice.recipe, model=asked.worker_model or choice.recipe.model),
         machine=Machine(asked.device, asked.tokens_per_batch, chosen["deterministic"]),
         input_format=chosen["format"],
+        delimiter=chosen["delimiter"],
         limit=chosen["limit"],
         carry=previous is not None and reuse and not _changed(run, previous),
         append=asked.append,

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from transforms import storage
 from transforms.corpus import InputFile, Rejected
 from transforms.corpus.columns import first_json_rows, keys_of
-from transforms.corpus.files import compression_of
-from transforms.corpus.rows import NULL_TEXT
+from transforms.corpus.files import JSON, compression_of
+from transforms.corpus.row_blocks import NULL_TEXT
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import layout
 from transforms.store.manifest import Manifest, read_manifest, to_bytes
@@ -44,7 +44,7 @@ def record_rejected(root: str, run: str, paths: list[str]) -> None:
 def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
     """How many rows were rejected for which reason, most frequent first.
 
-    For null texts of JSONL, the keys that there are follow, as in `5 null text (keys there: id, body)`.
+    For null texts of JSON and JSONL, the keys that there are follow, as in `5 null text (keys there: id, body)`.
     """
     counts: Counter[str] = Counter()
     example: dict[str, str] = {}
@@ -60,12 +60,12 @@ def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
 
 def _keys(plan: RecordedPlan, relative: str) -> str:
     """The keys of the first rows of an input file in brackets; nothing for other formats, or if it cannot be read."""
-    found = next((f for f in plan.files if f["path"] == relative and f["format"] == "jsonl"), None)
+    found = next((f for f in plan.files if f["path"] == relative and f["format"] in JSON), None)
     if found is None:
         return ""
     names = ("format", "size", "checksum", "version")
     kept = {name: found[name] for name in names}
-    file = InputFile(found["source"], relative, compression=compression_of(relative, "jsonl"), **kept)
+    file = InputFile(found["source"], relative, compression=compression_of(relative, found["format"]), **kept)
     try:
         keys = keys_of(first_json_rows(file))
     except (SentenceBeamError, OSError):

@@ -266,7 +266,7 @@ def test_a_file_that_changes_is_named(tmp_path: Path, name: str, change: str) ->
 
 def test_matching_files(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    for name in ("a.txt", "sub/b.txt", "c.csv"):
+    for name in ("a.txt", "sub/b.txt", "c.dat"):
         (tmp_path / name).write_text("x\n")
     assert [f.relative for f in match_inputs(f"{tmp_path}/**.txt")] == ["a.txt", "sub/b.txt"]
     with pytest.raises(OptionError, match="no file matches"):
@@ -274,8 +274,8 @@ def test_matching_files(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="is a folder"):
         match_inputs(str(tmp_path))
     with pytest.raises(OptionError, match="--format"):
-        match_inputs(f"{tmp_path}/c.csv")
-    assert match_inputs(f"{tmp_path}/c.csv", "text")[0].format == "text"
+        match_inputs(f"{tmp_path}/c.dat")
+    assert match_inputs(f"{tmp_path}/c.dat", "text")[0].format == "text"
 
 
 def test_equal_relative_paths_are_refused(tmp_path: Path) -> None:

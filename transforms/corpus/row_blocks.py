@@ -1,0 +1,326 @@
+"""Blocks of rows as each input format gives them, each row with the reason against it, if there is one."""
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms import storage
+from transforms.corpus.csv_rows import dialect_of, read_csv
+from transforms.corpus.files import BY_LINE, SEPARATED, InputFile, check_unchanged, is_utf8
+from transforms.corpus.json_values import read_json
+from transforms.corpus.lines import read_lines
+from transforms.corpus.nested import column_at, roots, value_at
+from transforms.corpus.spans import Span, parquet_file
+from transforms.corpus.tables import read_table, table_schema
+from transforms.errors import SentenceBeamError, first_line
+
+READ_ROWS = 8192
+EXCERPT = 80
+
+NULL_TEXT = "null text"
+EMPTY_TEXT = "empty text"
+NULL_ID = "null id"
+NOT_UTF8 = "not UTF-8"
+KEPT_NOT_UTF8 = "kept column not UTF-8"
+NOT_JSON = "not a JSON object"
+TEXT_NOT_STRING = "text is not a string"
+ID_NOT_STRING = "id is neither string nor integer"
+OTHER_WIDTH = "not as many values as the header has names"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of the input with text and id (None: made from path and position), and those carried along."""
+
+    text: str = "text"
+    id: str | None = None
+    keep: tuple[str, ...] = ()
+
+    @property
+    def wanted(self) -> list[str]:
+        """The names of all these columns, each once."""
+        return list(dict.fromkeys([self.text, *([self.id] if self.id else []), *self.keep]))
+
+
+@dataclass
+class Rows:
+    """Rows on their way into a unit, column by column; `reasons` is None for a row that is good so far."""
+
+    positions: list[int] = field(default_factory=list)
+    texts: list[str | None] = field(default_factory=list)
+    ids: list[str | None] = field(default_factory=list)
+    reasons: list[str | None] = field(default_factory=list)
+    kept: list[pa.Table] = field(default_factory=list)
+
+    def slice(self, start: int, stop: int) -> "Rows":
+        """Rows [start, stop) of a block (which has one kept table at most)."""
+        part = [column[start:stop] for column in (self.positions, self.texts, self.ids, self.reasons)]
+        return Rows(*part, [table.slice(start, stop - start) for table in self.kept])  # type: ignore[arg-type, call-arg]
+
+    def extend(self, other: "Rows") -> None:
+        """Append another run of rows."""
+        for name in self.__dataclass_fields__:
+            getattr(self, name).extend(getattr(other, name))
+
+
+Block = tuple[Rows, np.ndarray]  # rows and their sizes in bytes
+
+
+def blocks_of(span: Span, columns: Columns) -> Iterator[Block]:
+    """The rows of a span in order. Raises SentenceBeamError naming a file that cannot be read."""
+    if span.file.format == "parquet":
+        return _parquet_blocks(span, columns)
+    if span.file.format in BY_LINE:
+        return _line_blocks(span, columns)
+    if span.file.format == "json":
+        return _up_to(span, _json_blocks(span.file, columns))
+    if span.file.format in SEPARATED:
+        return _up_to(span, _csv_blocks(span.file, columns))
+    return _up_to(span, _table_blocks(span.file, columns))
+
+
+def _up_to(span: Span, blocks: Iterator[Block]) -> Iterator[Block]:
+    """The rows of a file before the span's end."""
+    for rows, sizes in blocks:
+        left = len(rows.positions) if span.stop is None else span.stop - rows.positions[0]
+        if left <= 0:
+            check_unchanged(span.file)
+            return
+        yield (rows, sizes) if left >= len(rows.positions) else (rows.slice(0, left), sizes[:left])
+
+
+def _parquet_blocks(span: Span, columns: Columns) -> Iterator[Block]:
+    check_unchanged(span.file)
+    position, left = span.start, span.rows or 0
+    with parquet_file(span.file) as parquet:
+        try:
+            names, threads = columns.wanted, storage.threads_may_read(span.file.path)
+            for batch in parquet.iter_batches(READ_ROWS, list(span.row_groups), names, use_threads=threads):
+                batch = batch.slice(0, left)
+                if batch.num_rows:
+                    yield _batch_rows(span.file, columns, batch, position)
+                position, left = position + batch.num_rows, left - batch.num_rows
+        except (pa.ArrowException, OSError) as error:
+            check_unchanged(span.file)  # one that is being written over looks corrupt
+            raise SentenceBeamError(
+                f"{span.file.path} cannot be read ({first_line(error)}); replace the file"
+            ) from error
+    check_unchanged(span.file)
+
+
+def _batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, position: int) -> Block:
+    text = column_at(batch, columns.text)
+    text = text.cast(pa.large_string()) if not pa.types.is_large_string(text.type) else text
+    n = batch.num_rows
+    positions = list(range(position, position + n))
+    texts, reasons = _decoded(text)
+    if columns.id:
+        ids, id_reasons = _decoded(_as_strings(column_at(batch, columns.id)))
+        reasons = _first(reasons, id_reasons)
+    else:
+        ids = [f"{file.relative}#{p}" for p in positions]
+    carried = [column_at(batch, name) for name in columns.keep]
+    for column in carried:
+        reasons = _first(reasons, _kept_faults(column))
+    sizes = pc.fill_null(pc.binary_length(text), 0).to_numpy(zero_copy_only=False)
+    kept = [_without_views(pa.RecordBatch.from_arrays(carried, list(columns.keep)))] if columns.keep else []
+    return Rows(list(positions), texts, ids, reasons or [None] * n, kept), sizes
+
+
+def _as_strings(ids: pa.Array) -> pa.Array:
+    """Ids as text: integers in decimal, UUIDs as 8-4-4-4-12 hex digits, other bytes of a fixed number in hex."""
+    if isinstance(ids.type, pa.UuidType):
+        values = ids.storage.to_pylist()
+        return pa.array([None if value is None else str(uuid.UUID(bytes=value)) for value in values], pa.large_string())
+    if pa.types.is_fixed_size_binary(ids.type):
+        values = ids.to_pylist()
+        return pa.array([None if value is None else value.hex() for value in values], pa.large_string())
+    return ids.cast(pa.large_string())
+
+
+def _table_blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
+    position = 0
+    for batch in read_table(file, roots(table_schema(file), columns.wanted)):
+        if batch.num_rows:
+            yield _batch_rows(file, columns, batch, position)
+            position += batch.num_rows
+
+
+_Reasons = list[str | None] | None  # None: nothing against any row
+
+
+def _first(reasons: _Reasons, others: _Reasons) -> _Reasons:
+    """The first reason against each row."""
+    if reasons is None or others is None:
+        return reasons or others
+    return [a or b for a, b in zip(reasons, others, strict=True)]
+
+
+def _kept_faults(column: pa.Array) -> _Reasons:
+    """Reasons against kept values that no reader of the shard could decode."""
+    try:
+        column.validate(full=True)
+        return None
+    except pa.ArrowInvalid:
+        return [None if _decodes(value) else KEPT_NOT_UTF8 for value in column]
+
+
+def _decodes(value: pa.Scalar) -> bool:
+    try:
+        value.as_py()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _without_views(batch: pa.RecordBatch) -> pa.Table:
+    """View types as the plain ones: Arrow cannot take rows of them, and few readers of shards know them."""
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    fields = [field.with_type(plain.get(field.type, field.type)) for field in batch.schema]
+    return pa.Table.from_batches([batch]).cast(pa.schema(fields))
+
+
+def _decoded(text: pa.Array) -> tuple[list[str | None], _Reasons]:
+    """Texts and reasons; files written by careless tools hold strings that are not UTF-8."""
+    try:
+        return text.to_pylist(), None
+    except UnicodeDecodeError:
+        pairs = [(None, None) if b is None else _decode(b) for b in text.cast(pa.large_binary()).to_pylist()]
+        return [text for text, _ in pairs], [reason for _, reason in pairs]
+
+
+def _decode(line: bytes) -> tuple[str, str | None]:
+    try:
+        return line.decode("utf8"), None
+    except UnicodeDecodeError:
+        return line[: 4 * EXCERPT].decode("utf8", errors="replace"), NOT_UTF8
+
+
+def _line_blocks(span: Span, columns: Columns) -> Iterator[Block]:
+    parse = _jsonl_row if span.file.format == "jsonl" else _text_row
+    for block in read_lines(span.file, span.start, span.stop):
+        parsed = [parse(span.file, columns, offset, line) for offset, line in block]
+        sizes = np.array([len(line) for _, line in block], np.int64)
+        yield _parsed_rows(columns, [offset for offset, _ in block], parsed), sizes
+
+
+def _json_blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
+    position = 0
+    for values in read_json(file):
+        parsed = [_object_row(columns, value, _row_id(file, columns, n)) for n, value in enumerate(values, position)]
+        yield _parsed_rows(columns, range(position, position + len(parsed)), parsed), _sizes(parsed)
+        position += len(values)
+
+
+def _csv_blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
+    dialect, position = dialect_of(file), 0
+    places = {name: dialect.header.index(name) for name in columns.wanted} if dialect.header else {}
+    for rows in read_csv(file):
+        parsed = []
+        for number, row in enumerate(rows, position):
+            default = _row_id(file, columns, number)
+            if len(row) == len(dialect.header):
+                parsed.append(_csv_row(columns, places, row, default))
+            else:
+                parsed.append((_readable(dialect.delimiter.join(row)[:EXCERPT]), default, OTHER_WIDTH, {}))
+        yield _parsed_rows(columns, range(position, position + len(parsed)), parsed), _sizes(parsed)
+        position += len(rows)
+
+
+_Parsed = tuple[str | None, str | None, str | None, dict[str, Any]]  # text, id, reason, kept values
+
+
+def _parsed_rows(columns: Columns, positions: Iterable[int], parsed: list[_Parsed]) -> Rows:
+    texts, ids, reasons, kept = map(list, zip(*parsed, strict=True)) if parsed else ([], [], [], [])
+    return Rows(
+        list(positions), texts, ids, reasons, [_string_table(columns.keep, kept)] if columns.keep and kept else []
+    )
+
+
+def _sizes(parsed: list[_Parsed]) -> np.ndarray:
+    return np.array([len((text or "").encode()) for text, *_ in parsed], np.int64)
+
+
+def _row_id(file: InputFile, columns: Columns, number: int) -> str | None:
+    """The id that is made for a row, None where ids come from a column."""
+    return None if columns.id else f"{file.relative}#{number}"
+
+
+def _string_table(names: tuple[str, ...], rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.table({name: pa.array([row.get(name) for row in rows], pa.string()) for name in names})
+
+
+def _text_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _Parsed:
+    text, reason = _decode(line)
+    return text, f"{file.relative}@{offset}", reason, {columns.text: text}
+
+
+def _jsonl_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _Parsed:
+    source, reason = _decode(line)
+    default = None if columns.id else f"{file.relative}@{offset}"
+    if reason or not source.strip():
+        return source, default, reason or EMPTY_TEXT, {}
+    try:
+        row = json.loads(source)
+    except (ValueError, RecursionError):  # RecursionError: ten thousand brackets
+        row = None
+    return _object_row(columns, row, default, source)
+
+
+def _object_row(columns: Columns, row: Any, default: str | None, source: str | None = None) -> _Parsed:
+    """The row of a JSON value; `default` is its id where no column has it, `source` the JSON, if that is at hand."""
+
+    def rejected(row_id: str | None, reason: str) -> _Parsed:
+        return (json.dumps(row) if source is None else source)[:EXCERPT], row_id, reason, {}
+
+    if not isinstance(row, dict):
+        return rejected(default, NOT_JSON)
+    row_id, reason = _json_id(value_at(row, columns.id)) if columns.id else (default, None)
+    text = value_at(row, columns.text)
+    if text is not None and not isinstance(text, str):
+        return rejected(row_id, TEXT_NOT_STRING)
+    if not is_utf8(text) or not is_utf8(row_id):
+        return rejected(default, NOT_UTF8)
+    kept = {name: _as_text(value_at(row, name)) for name in columns.keep}
+    if not all(map(is_utf8, kept.values())):
+        return rejected(row_id, KEPT_NOT_UTF8)
+    return text, row_id, reason, kept
+
+
+def _csv_row(columns: Columns, places: dict[str, int], row: list[str], default: str | None) -> _Parsed:
+    """The row of CSV values; an empty one is null."""
+    text, kept = row[places[columns.text]] or None, {name: row[places[name]] or None for name in columns.keep}
+    row_id = row[places[columns.id]] or None if columns.id else default
+    if not is_utf8(text) or not is_utf8(row_id):
+        return _readable((text or "")[:EXCERPT]), default, NOT_UTF8, {}
+    if not all(map(is_utf8, kept.values())):
+        return text, row_id, KEPT_NOT_UTF8, {}
+    return text, row_id, None, kept
+
+
+def _readable(text: str) -> str:
+    """The text with what is no UTF-8 in it replaced."""
+    return text.encode("utf8", errors="surrogateescape").decode("utf8", errors="replace")
+
+
+def _json_id(value: Any) -> tuple[str | None, str | None]:
+    if value is None:
+        return None, NULL_ID
+    if isinstance(value, str):
+        return value, None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value), None
+    return None, ID_NOT_STRING
+
+
+def _as_text(value: Any) -> str | None:
+    """A kept JSON value: strings as they are, anything else as compact JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
