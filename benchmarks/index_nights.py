@@ -22,7 +22,8 @@ from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.corpus import InputFile, UnitRows
 from transforms.space import Space, row_hashes
 from transforms.store.commit import Run
-from transforms.store.manifest import index_files, read_manifest
+from transforms.store.entries import Options
+from transforms.store.manifest import read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import UnitRecord
 from transforms.store.runs import now
@@ -50,20 +51,20 @@ class Nights:
         self._count += 1
         before = read_manifest(str(self.root))
         run = Run(
-            root=str(self.root), id=f"run{self._count}", space=self.space.to_json(), partition="file",
-            unit_tokens=1, globs=("/in/*",), options={"limit": None}, versions={}, started=now(),
+            root=str(self.root), id=f"run{self._count}", space=self.space, partition="file",
+            unit_tokens=1, globs=("/in/*",), options=Options(), versions={}, started=now(),
             previous=before.run if before else None, version=before.version if before else None,
         )  # fmt: skip
         planned = [PlannedFile(_file(number), carried=(unit,)) for number, unit in enumerate(units)]
         write_plan(run.root, run.id, planned)
-        stood = set(index_files(before.data["index"])) if before else set()
+        stood = set(before.index.files) if before and before.index else set()
         _, took = timed(lambda: self._build(run, units, request))
         manifest = read_manifest(str(self.root))
         assert manifest is not None
         assert manifest.run == run.id
-        index = manifest.data["index"]
-        fresh = {path for path, _ in set(index_files(index)) - stood}
-        return took, index, sum((self.root / path).stat().st_size for path in fresh)
+        assert manifest.index is not None
+        fresh = {path for path, _ in set(manifest.index.files) - stood}
+        return took, manifest.index.to_json(), sum((self.root / path).stat().st_size for path in fresh)
 
     def _build(self, run: Run, units: list[UnitRecord], request: IndexRequest) -> None:
         with beam.Pipeline("FnApiRunner") as pipeline:

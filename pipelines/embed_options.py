@@ -4,8 +4,8 @@ import argparse
 
 from pipelines import beam_flags, options
 from transforms.corpus.files import INPUT_FORMATS
+from transforms.space.identity import PRECISIONS
 from transforms.steps.options import PARTITIONS
-from transforms.store.precision import PRECISIONS
 
 WHAT = {
     "embed": "Embed a collection of sentences into a store, or bring the store up to date.",

@@ -66,13 +66,13 @@ def export(store: Store, folder: Path) -> str | None:
     """
     from transforms.encoder.export import Export, write_export
 
-    space, remembered = store.space, store.manifest.data["options"]
+    space, remembered = store.space, store.manifest.options
     calibration = kept_calibration(store.root, space.calibration) if space.calibration else None
-    recipe = Recipe.of(remembered)
+    recipe = Recipe.of(remembered.to_json())
     files = recipe.files()
     found = recipe.space(files, space.calibration, calibration.dim if calibration else None)
     space.check(found, f"{recipe.model} is not the model of {store.root}", "restore it there")
-    asked = recipe.query_prompt, remembered.get("metric", "cosine")
+    asked = recipe.query_prompt, remembered.metric or "cosine"
     return write_export(Export(files, space, recipe.pooler, calibration, *asked), folder)
 
 

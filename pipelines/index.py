@@ -63,20 +63,20 @@ def _index(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
         result = result_of(root, run_id, writer)
     if result is None:
         return
-    found = index_lines(result.index, manifest.data["index"])
+    found = index_lines(result.index, manifest.index)
     print("\n".join(found or ["index       none: the store holds no rows"]))
     print(f"store       {root} (snapshot {run_id})")
 
 
 def with_metric(run: Run) -> Run:
     """The run with the metric of its model among its options; stores of earlier versions do not remember it."""
-    if "metric" in run.options:
+    if run.options.metric is not None:
         return run
     try:
-        metric = resolve_model(run.options["model"], run.options["revision"]).modules.metric
+        metric = resolve_model(run.options.model, run.options.revision).modules.metric
     except OptionError:  # the model is elsewhere by now
         metric = "cosine"
-    return replace(run, options={**run.options, "metric": metric})
+    return replace(run, options=replace(run.options, metric=metric))
 
 
 main = command.main(parser, _index, beam_flags.parse)

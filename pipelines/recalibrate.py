@@ -10,7 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines import beam_flags, command, engines, options
 from pipelines.summary import index_lines
 from pipelines.writing import recorded, result_of, writing
-from transforms.beam import BuildIndex, Commit, IndexRequest
+from transforms.beam import BuildIndex, Commit
 from transforms.beam.recalibrate import Recalibrate
 from transforms.calibration import Calibration, check_space
 from transforms.steps.from_snapshot import record_plan, run_like, units_of
@@ -60,19 +60,18 @@ def _recalibrate(args: argparse.Namespace, beam_options: PipelineOptions) -> Non
 def recalibrated(manifest: Manifest, run_id: str, calibration: Calibration) -> Run:
     """The run that writes the same rows under the calibration, and keeps everything else."""
     space = manifest.space.calibrated(calibration.digest, calibration.dim)
-    chosen = manifest.data["options"] | {"truncate_dim": space.truncate_dim}
-    ranges = fitting(manifest.data.get("ranges"), space)
-    return replace(run_like(manifest, run_id), space=space.to_json(), options=chosen, ranges=ranges)
+    chosen = replace(manifest.options, truncate_dim=space.truncate_dim)
+    ranges = fitting(manifest.ranges, space)
+    return replace(run_like(manifest, run_id), space=space, options=chosen, ranges=ranges)
 
 
 def build(pipeline: beam.Pipeline, manifest: Manifest, run: Run, raises: bool = False) -> beam.PCollection:
     """The whole graph, up to the PCollection of the one Result. An index is built again as the store has it."""
     units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(units_of, manifest.root)
-    made = units | "Recalibrate" >> Recalibrate(RecalibrateJob(run, manifest.data["space"]))
+    made = units | "Recalibrate" >> Recalibrate(RecalibrateJob(run, manifest.space))
     known = [made.units, made.problems, *([made.ranges] if made.ranges else [])]
-    if manifest.data["index"]:
-        request = IndexRequest(**manifest.data["index"]["request"])
-        known.append((made.units, made.problems) | "Index" >> BuildIndex(run, request, remembered=True))
+    if manifest.index:
+        known.append((made.units, made.problems) | "Index" >> BuildIndex(run, manifest.index.request, remembered=True))
     return tuple(known) | "Commit" >> Commit(run, raises)
 
 

@@ -68,9 +68,9 @@ def build(pipeline: beam.Pipeline, earlier: Manifest, run: Run, raises: bool = F
     """The whole graph; gives the one Result."""
     units = pipeline | "Snapshot" >> beam.Create([earlier.run]) | "Units" >> beam.FlatMap(carried_units, run.root)
     known = [units]
-    if earlier.data["index"]:
-        known.append(pipeline | "Index" >> beam.Create([IndexRecord(earlier.data["index"])]))
-    if run.options.get("id_column"):
+    if earlier.index:
+        known.append(pipeline | "Index" >> beam.Create([IndexRecord(earlier.index)]))
+    if run.options.id_column:
         known.append(units | "DuplicateIds" >> CountDuplicateIds(run))
     return tuple(known) | "Commit" >> Commit(run, raises)
 

@@ -45,7 +45,7 @@ def _search(args: argparse.Namespace) -> None:
         write_results(asked.output, queries, results)
         print(f"{sum(map(len, results))} rows for {len(queries)} queries in {asked.output}")
     else:
-        text = store.manifest.data["options"].get("text_column", "text")
+        text = store.manifest.options.text_column
         print("\n\n".join(table(query, rows, text) for query, rows in zip(queries, results, strict=True)))
 
 

@@ -9,6 +9,7 @@ from transforms.report.history import RunSummary
 from transforms.report.report import summary_of
 from transforms.steps.resolve import Resolved
 from transforms.store import layout
+from transforms.store.entries import IndexEntry, RecallEntry
 from transforms.store.runs import Result
 
 REASONS = 5  # why files are not taken: so many are told apart in a line
@@ -32,7 +33,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
     lines += [f"changes     {changes_line(result.changes)}"] if result.previous and result.changes else []
     lines += [f"checked     {checked_line(result.checked)}"] if result.checked and result.checked["shards"] else []
     lines += [f"{what:<11} {text}" for what, text in [*_reembedded(resolved), *_rare(result)]]
-    lines += index_lines(result.index, resolved.previous.data["index"] if resolved.previous else None)
+    lines += index_lines(result.index, resolved.previous.index if resolved.previous else None)
     lines += [f"store       {root} (snapshot {result.run})"]
     lines += [f"rejects     {storage.join(root, 'rejects')}"] if n["rejected"] else []
     reported = summary_of(root, result.run)
@@ -99,7 +100,7 @@ def padding(ledger: dict[str, int]) -> float:
 def _reembedded(resolved: Resolved) -> list[tuple[str, str]]:
     """The line about --reembed, where the store had vectors before."""
     previous, run = resolved.previous, resolved.job.run
-    if previous is None or run.generation == previous.data.get("generation", 0):
+    if previous is None or run.generation == previous.generation:
         return []
     fields = ", ".join(previous.space.differences(resolved.space))
     return [
@@ -123,33 +124,26 @@ def _rare(result: Result) -> list[tuple[str, str]]:
     return found
 
 
-def index_lines(index: dict[str, Any] | None, before: dict[str, Any] | None) -> list[str]:
+def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str]:
     """The lines about an index: what it is, and how it was made of the one `before`; none without an index."""
     if index is None:
         return []
-    kind = f"{index['factory']}, {index['metric']}"
-    lines = [f"index       {kind}, {len(index['segments'])} segments{_recall(index['recall'])}"]
-    if index == before:
+    found, change = index.recall, index.change
+    lines = [f"index       {index.factory}, {index.metric}, {len(index.segments)} segments"]
+    lines[0] += _recall(found) if found else " (too few rows to measure recall)"
+    lines[0] += f", below the target of {found.target:g}" if found and found.value < found.target else ""
+    if index == before or change is None:
         return lines
-    change = index["change"]
-    if change["what"] == "trained":
-        return [*lines, f"trained     anew: {change['why']}"] if change["why"] else lines
-    rows = f"{change['added']:,} rows added, {change['deleted']:,} deleted, {change['moved']:,} moved"
-    why = f"; {change['why']}" if change["why"] else ""
-    measured = index["recall_changed"]
-    again = f"; of the rows added{_recall(measured)[1:]}" if measured else ""
-    return [*lines, f"{change['what']:<11} {rows}{why}{again}"]
+    if change.what == "trained":
+        return [*lines, f"trained     anew: {change.why}"] if change.why else lines
+    rows = f"{change.added:,} rows added, {change.deleted:,} deleted, {change.moved:,} moved"
+    why = f"; {change.why}" if change.why else ""
+    again = f"; of the rows added{_recall(index.recall_changed)[1:]}" if index.recall_changed else ""
+    return [*lines, f"{change.what:<11} {rows}{why}{again}"]
 
 
-def _recall(recall: dict[str, Any] | None) -> str:
-    if not recall:
-        return " (too few rows to measure recall)"
-    below = recall["value"] < recall.get("target", 0)
-    return (
-        f", recall@{recall['k']} {recall['value']:.4f} "
-        f"({recall['low']:.4f} to {recall['high']:.4f}, {recall['queries']} queries)"
-        + (f", below the target of {recall['target']:g}" if below else "")
-    )
+def _recall(recall: RecallEntry) -> str:
+    return f", recall@{recall.k} {recall.value:.4f} ({recall.low:.4f} to {recall.high:.4f}, {recall.queries} queries)"
 
 
 def amount(size: int) -> str:

@@ -24,9 +24,9 @@ def _verify(args: argparse.Namespace) -> None:
         print(fault, file=sys.stderr)
     if found:
         raise SentenceBeamError(f"{manifest.root}: {len(found)} faults in snapshot {manifest.run}")
-    index = manifest.data["index"]
-    parts = f"{len(index['segments'])} index segments" if index else "no index"
-    print(f"{manifest.root}: snapshot {manifest.run} is whole: {manifest.data['rows']['written']:,} rows in "
+    index = manifest.index
+    parts = f"{len(index.segments)} index segments" if index else "no index"
+    print(f"{manifest.root}: snapshot {manifest.run} is whole: {manifest.rows.written:,} rows in "
           f"{len(manifest.shard_paths):,} shards, {parts}")  # fmt: skip
 
 

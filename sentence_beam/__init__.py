@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     )
     from transforms.evaluation.evaluate import Evaluation, evaluate
     from transforms.evaluation.options import EvaluateOptions
-    from transforms.steps.job import EmbedJob, IndexRequest
+    from transforms.steps.job import EmbedJob
     from transforms.steps.options import EmbedOptions
     from transforms.store import Store, open_store
+    from transforms.store.entries import IndexRequest
 
     __version__: str
 else:  # a checker that saw this function would take every name for one of the package's
@@ -45,7 +46,8 @@ else:  # a checker that saw this function would take every name for one of the p
         ),
         "transforms.evaluation.evaluate": ("Evaluation", "evaluate"),
         "transforms.evaluation.options": ("EvaluateOptions",),
-        "transforms.steps.job": ("EmbedJob", "IndexRequest"),
+        "transforms.steps.job": ("EmbedJob",),
+        "transforms.store.entries": ("IndexRequest",),
         "transforms.steps.options": ("EmbedOptions",),
         "transforms.store": ("Store", "open_store"),
     }

@@ -247,7 +247,7 @@ def test_what_a_store_remembers_is_said() -> None:
 
 
 def remembered() -> set[str]:
-    from transforms.steps.choose import DEFAULTS, GATES
+    from transforms.steps.choose import CONTENT, GATES
 
     elsewhere = {
         "calibration",
@@ -257,7 +257,7 @@ def remembered() -> set[str]:
         "index",
         "metric",
     }  # in the manifest, under other names
-    return {*DEFAULTS, *GATES, *elsewhere} - {"limit"}
+    return {*CONTENT, *GATES, *elsewhere} - {"limit"}
 
 
 # Tables

@@ -20,6 +20,7 @@ from transforms.space.st_modules import QUERY
 from transforms.storage.cache import cached
 from transforms.store import index_files, locators
 from transforms.store.calibrations import kept_calibration
+from transforms.store.entries import IndexEntry, SegmentEntry
 from transforms.store.manifest import Manifest
 from transforms.store.shards import open_shard, read_shard, take_rows
 
@@ -72,7 +73,7 @@ class Searcher:
     @cached_property
     def _recipe(self) -> Recipe:
         """What the store remembers of its vectors, with the model's place on this machine."""
-        recipe = Recipe.of(self._manifest.data["options"])
+        recipe = Recipe.of(self._manifest.options.to_json())
         return replace(recipe, model=self._model, revision=None) if self._model else recipe
 
     @cached_property
@@ -100,11 +101,11 @@ class Searcher:
 
         Raises DamagedIndexError where a file of the index is not what was written.
         """
-        queries = prepared(np.asarray(queries, np.float32), self._metric)
-        if exact or not self._manifest.data["index"]:
+        queries = prepared(np.asarray(queries, np.float32), self._manifest.metric)
+        if exact or not self._manifest.index:
             return self._exact(queries, k)
         try:
-            return self._indexed(queries, k)
+            return self._indexed(self._manifest.index, queries, k)
         except DamagedIndexError as error:
             raise DamagedIndexError(f"{error}; {self._mend(str(error))}") from error
 
@@ -114,49 +115,45 @@ class Searcher:
             return "`sentence-beam index` makes it again, search --exact does without it"
         return "it is a copy: remove it, and it is fetched again"
 
-    @property
-    def _metric(self) -> str:
-        """The metric of the index; without one, that of the model."""
-        data = self._manifest.data
-        return str(data["index"]["metric"] if data["index"] else data["options"].get("metric", "cosine"))
-
     def _exact(self, queries: np.ndarray, k: int) -> Hits:
-        scores, positions = exact_search(self._vectors(), queries, k, scored_by(self._metric))
+        scores, positions = exact_search(self._vectors(), queries, k, scored_by(self._manifest.metric))
         return Hits(scores, np.where(positions >= 0, positions >> 32, -1), positions & 0xFFFFFFFF)
 
     def _vectors(self) -> Iterator[tuple[np.ndarray, int]]:
         for number, path in enumerate(self._manifest.shard_paths):
             start = number << 32
             for batch in read_shard(path, ["embedding"]):
-                yield prepared(as_matrix(batch.column(0)), self._metric), start
+                yield prepared(as_matrix(batch.column(0)), self._manifest.metric), start
                 start += batch.num_rows
+
+    @property
+    def _segments(self) -> tuple[SegmentEntry, ...]:
+        return self._manifest.index.segments if self._manifest.index else ()
 
     @cached_property
     def _locators(self) -> list[pa.Table]:
-        named = [(entry["locator"], entry["locator_sha256"]) for entry in self._manifest.data["index"]["segments"]]
+        named = [(entry.locator, entry.locator_sha256) for entry in self._segments]
         copies = [(cached(self._path(path), sha256), sha256) for path, sha256 in named]
         return [locators.from_bytes(index_files.read(path, sha256)) for path, sha256 in copies]
 
     @cached_property
     def _index(self) -> SegmentedIndex:
-        segments = self._manifest.data["index"]["segments"]
-        return SegmentedIndex.open([self._segment(*each) for each in zip(segments, self._locators, strict=True)])
+        return SegmentedIndex.open([self._segment(*each) for each in zip(self._segments, self._locators, strict=True)])
 
-    def _segment(self, entry: dict[str, Any], locator: pa.Table) -> SegmentFile:
+    def _segment(self, entry: SegmentEntry, locator: pa.Table) -> SegmentFile:
         """A segment to open; one of an earlier version, whose lists have no checksums, is read as a whole first."""
-        path, checks = cached(self._path(entry["path"]), entry["sha256"]), locators.checks_of(locator)
+        path, checks = cached(self._path(entry.path), entry.sha256), locators.checks_of(locator)
         if checks is None:
-            index_files.check(path, entry["sha256"])
+            index_files.check(path, entry.sha256)
         return SegmentFile(path, locators.keep_mask(locator), SegmentChecks.from_text(checks) if checks else None)
 
     def _path(self, relative: str) -> str:
         return storage.join(self._manifest.root, relative)
 
-    def _indexed(self, queries: np.ndarray, k: int) -> Hits:
-        index = self._manifest.data["index"]
-        found = self._index.search(queries, max(k, index["rerank"]), nprobe=index["nprobe"] or None)
-        if index["rerank"]:
-            found = rerank(queries, found, k, self._stored, scored_by(self._metric))
+    def _indexed(self, index: IndexEntry, queries: np.ndarray, k: int) -> Hits:
+        found = self._index.search(queries, max(k, index.rerank), nprobe=index.nprobe or None)
+        if index.rerank:
+            found = rerank(queries, found, k, self._stored, scored_by(self._manifest.metric))
         shard, row = self._located(found.segment, found.row)
         return Hits(found.scores[:, :k], shard[:, :k], row[:, :k])
 
@@ -179,7 +176,7 @@ class Searcher:
         for number in np.unique(shard):
             at = np.flatnonzero(shard == number)
             vectors[at] = as_matrix(self._rows(int(number), place[at], ["embedding"]).column(0).combine_chunks())
-        return prepared(vectors, self._metric)
+        return prepared(vectors, self._manifest.metric)
 
     def _rows(self, number: int, rows: np.ndarray, columns: list[str]) -> pa.Table:
         """Rows of one shard, in the order asked for."""

@@ -7,6 +7,7 @@ from transforms.corpus import Columns
 from transforms.space import Machine, Recipe, resolve_model, resolve_space
 from transforms.steps.job import EmbedJob
 from transforms.store.commit import Run
+from transforms.store.entries import Options
 from transforms.store.manifest import read_manifest
 from transforms.store.runs import now
 
@@ -20,10 +21,10 @@ def embed_job(store: Path, model: Path, glob: object, run: str = "run1", **value
     previous = read_manifest(str(store))
     how = {"partition": values.pop("partition", "file"), "unit_tokens": values.pop("unit_tokens", 1000)}
     found = Run(
-        root=str(store), id=run, space=space.to_json(), globs=(str(glob),), options={"limit": None, "id_column": "id"},
+        root=str(store), id=run, space=space, globs=(str(glob),), options=Options(id_column="id"),
         versions={}, started=now(), previous=previous.run if previous else None,
         version=previous.version if previous else None, max_rejects=1.0,
-        canary=previous.data.get("canary") if previous else None, **how,
+        canary=previous.canary if previous else None, **how,
     )  # fmt: skip
     last = {"carry": previous is not None, "reuse": previous is not None, "max_drift": 1e-6}
     last["buckets"] = previous.buckets if previous else None

@@ -16,6 +16,7 @@ from transforms.space import Space, row_hashes
 from transforms.steps import index_build, index_update_recall, index_update_rows, index_update_segments, index_work
 from transforms.steps.commit_run import commit_run
 from transforms.store.commit import Run, finish
+from transforms.store.entries import Options
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, UnitRecord
@@ -53,7 +54,7 @@ class Nights:
     root: Path
     space: Space = field(default_factory=space_of)
     count: int = 0
-    options: dict[str, Any] = field(default_factory=lambda: {"limit": None})
+    options: Options = field(default_factory=Options)
 
     @property
     def manifest(self) -> Manifest:
@@ -101,7 +102,7 @@ class Nights:
         before = read_manifest(str(self.root))
         units = [self._unit(name, list(rows)) for name, rows in sorted(files.items())]
         run = Run(
-            root=str(self.root), id=f"run{self.count}", space=self.space.to_json(), partition="file", unit_tokens=100,
+            root=str(self.root), id=f"run{self.count}", space=self.space, partition="file", unit_tokens=100,
             globs=("/in/*",), options=self.options, versions={}, started=now(),
             previous=before.run if before else None, version=before.version if before else None,
         )  # fmt: skip
@@ -113,8 +114,7 @@ class Nights:
 
     def _asked(self) -> IndexRequest:
         standing = read_manifest(str(self.root))
-        index = standing.data["index"] if standing else None
-        return IndexRequest(**index["request"]) if index else IndexRequest()
+        return standing.index.request if standing and standing.index else IndexRequest()
 
     def _unit(self, name: str, rows: list[tuple[str, str]]) -> UnitRecord:
         ids, texts = [i for i, _ in rows], [text for _, text in rows]
@@ -133,7 +133,7 @@ class Nights:
         manifest = read_manifest(str(self.root), run)
         assert manifest is not None
         data = {**manifest.data, "index": {**manifest.data["index"], **changed}}
-        searcher = Searcher(Manifest(str(self.root), data))
+        searcher = Searcher(Manifest.of(str(self.root), data))
         hits = searcher.nearest(np.array([vector_of(text, self.space.dim) for text in texts]), k)
         return [[(row["score"], row["id"]) for row in rows] for rows in searcher._described(hits)]
 

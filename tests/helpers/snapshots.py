@@ -10,6 +10,7 @@ from transforms.corpus import InputFile, Span
 from transforms.report import report
 from transforms.space import Space, row_hashes
 from transforms.store.commit import Run, finish
+from transforms.store.entries import Options
 from transforms.store.manifest import read_manifest
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import UnitRecord
@@ -53,7 +54,7 @@ def begin(root: str, number: int, units: int, **values: Any) -> Run:
     write_plan(root, run_name(number), [PlannedFile(file, spans)])
     previous = read_manifest(root)
     return Run(
-        root, run_name(number), SPACE.to_json(), "file", BYTES, ("/in/*.txt",), {"model": "m"}, {}, now(),
+        root, run_name(number), SPACE, "file", BYTES, ("/in/*.txt",), Options(model="m"), {}, now(),
         previous=previous.run if previous else None, version=previous.version if previous else None, **values,
     )  # fmt: skip
 

@@ -11,8 +11,9 @@ from helpers.commands import Outcome, Run
 from helpers.corpora import check_ledger, edit_manifest, files_in, manifest_of, rows_of, sentences, write_lines
 
 from transforms.encoder import Encoder
+from transforms.space.identity import PRECISIONS
 from transforms.store import open_store
-from transforms.store.precision import CODES, PRECISIONS, RANGED, Ranges, quantize
+from transforms.store.precision import CODES, RANGED, Ranges, quantize
 
 pytestmark = pytest.mark.usefixtures("cached_beam_options")
 

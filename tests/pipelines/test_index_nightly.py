@@ -9,7 +9,7 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, sentences, write_parquet
 
-from transforms.store.manifest import index_files
+from transforms.store.entries import IndexEntry
 
 pytest.importorskip("faiss")
 
@@ -63,7 +63,7 @@ def test_what_was_edited_or_deleted_is_found_no_more(
     assert set(old) == {f"k{n}" for n in range(300)}
     run("verify", "--store", store, "--snapshot", first["run"]).ok()
     run("vacuum", "--store", store, "--keep", 1, "--older-than", "0s").ok()
-    assert set(files_in(store, "index")) == {path for path, _ in index_files(manifest["index"])}
+    assert set(files_in(store, "index")) == {path for path, _ in IndexEntry.from_json(manifest["index"]).files}
     embed(corpus({4: "another"}, (17, 250)), *OPTIONS).ok()
     assert sorted(found(run, store, texts[17], "-k", 999)) == sorted(ids_of(store))
     check_ledger(store, 298)

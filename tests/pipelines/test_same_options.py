@@ -119,7 +119,7 @@ def test_what_a_store_remembers_gives_the_same_recipe_and_space(model: Path, inp
     again = resolve(asked, read_manifest(str(store)), "later", True)
     before = manifest_of(store)
     assert again.space.to_json() == before["space"]
-    assert again.job.run.options == before["options"]
+    assert again.job.run.options.to_json() == before["options"]
     assert again.job.run.unit_tokens == GIVEN["unit_tokens"]
     assert again.index is not None
     assert again.index.index == "Flat"

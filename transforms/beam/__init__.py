@@ -4,6 +4,7 @@ from transforms.beam.commit import Commit
 from transforms.beam.embed import Embed
 from transforms.beam.index import BuildIndex
 from transforms.beam.plan import Plan
-from transforms.steps.job import EmbedJob, IndexRequest
+from transforms.steps.job import EmbedJob
+from transforms.store.entries import IndexRequest
 
 __all__ = ["BuildIndex", "Commit", "Embed", "EmbedJob", "IndexRequest", "Plan"]

@@ -128,7 +128,7 @@ class EmbedFn(beam.DoFn):
         # Held on self too: Shared keeps only the last model acquired.
         with self._lock:
             if self._encoder is None:
-                self._encoder = self._shared.acquire(self._checked_encoder, tag=self._job.run.space["id"])
+                self._encoder = self._shared.acquire(self._checked_encoder, tag=self._job.run.space.id)
             return self._encoder
 
     def _checked_encoder(self) -> "Encoder":

@@ -18,8 +18,8 @@ from transforms.steps.index_build import TrainingGroup
 from transforms.steps.index_files import IndexRecord
 from transforms.steps.index_update import IndexUpdateJob
 from transforms.steps.index_work import buckets_to_match, choose_work
-from transforms.steps.job import IndexRequest
 from transforms.store.commit import Run
+from transforms.store.entries import IndexRequest
 from transforms.store.records import Problem
 
 DONE = "done"

@@ -4,10 +4,13 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated
 
 import numpy as np
 
 from transforms.arrow import hash_prefixes
+from transforms.entries import count
 
 HEAVY = 4  # times the planned rows; above that a bucket is cut by id
 GROWTH = 2  # times the rows for which the number of buckets was chosen
@@ -20,7 +23,7 @@ NAME = re.compile(r"(\d{1,2})-([0-9a-f]+)(?:\.(\d+))?")
 class Buckets:
     """2**`bits` buckets for `rows` rows. They were chosen for `chosen_rows` of `chosen_tokens` (estimated) in all."""
 
-    bits: int
+    bits: Annotated[int, partial(count, most=32)]
     rows: int
     chosen_rows: int
     chosen_tokens: int

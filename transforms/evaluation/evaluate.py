@@ -227,13 +227,11 @@ def _rows_of_tasks(tasks: Sequence[Task], predictions: Sequence[Mapping[Method, 
 
 def _rows_of_store(task: StoreRetrieval) -> list[Row]:
     """The rows of a store: a method for each way to search it."""
-    options = task.store.manifest.data["options"]
-    calibration = (task.store.manifest.data.get("calibration") or {}).get("path")
+    pooler, kept = task.store.manifest.options.pooler, task.store.manifest.calibration
+    calibration = kept.path if kept else None
     found = {}
     for search in task.methods:
-        method = Method(
-            options.get("pooler") or "auto", None if search == "pooled" else calibration, task.dim(search), search
-        )
+        method = Method(pooler, None if search == "pooled" else calibration, task.dim(search), search)
         found[method] = task.predict(search)
     rows, _ = scored(task.name, task.kind, task.evidence(list(found.values())), found)
     return [{**row, "bytes_row": round(task.bytes_row(str(row["search"])), 3)} for row in rows]

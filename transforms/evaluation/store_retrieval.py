@@ -49,7 +49,7 @@ class StoreRetrieval:
     def methods(self) -> list[str]:
         """The names of the methods that this store has."""
         has = {POOLED: "pooled" in self.store.dataset().schema.names, EXACT: True}
-        has[INDEX] = bool(self.store.manifest.data["index"])
+        has[INDEX] = self.store.manifest.index is not None
         return [method for method, there in has.items() if there]
 
     def predict(self, method: str) -> Predictions:
@@ -70,9 +70,9 @@ class StoreRetrieval:
 
     def bytes_row(self, method: str) -> float:
         """The bytes of a row's vector: in the shards, or in the index."""
-        if method == INDEX:
-            segments = self.store.manifest.data["index"]["segments"]
-            return sum(s["bytes"] for s in segments) / max(1, sum(s["rows"] for s in segments))
+        index = self.store.manifest.index
+        if method == INDEX and index is not None:
+            return sum(s.bytes for s in index.segments) / max(1, sum(s.rows for s in index.segments))
         width = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "uint8": 1.0}.get(self.store.space.precision, 1 / 8)
         return self.dim(method) * (4.0 if method == POOLED else width)
 
@@ -84,13 +84,13 @@ class StoreRetrieval:
         return found
 
     def _pooled(self) -> list[list[str]]:
-        recipe = Recipe.of(self.store.manifest.data["options"])
+        recipe = Recipe.of(self.store.manifest.options.to_json())
         prompt = Searcher(self.store.manifest).query_prompt or ""
         plain = replace(recipe, prompt=prompt, prompt_name=None, calibration="", truncate_dim=None, precision="float32")
         from transforms.encoder import Encoder  # torch, which reading tasks needs not
 
-        encoder, data = Encoder.of(replace(plain, normalize=False)), self.store.manifest.data
-        metric = str(data["index"]["metric"] if data["index"] else data["options"].get("metric", "cosine"))
+        encoder = Encoder.of(replace(plain, normalize=False))
+        metric = self.store.manifest.metric
         queries = prepared(encoder.encode(self.judgements.texts, route=QUERY), metric)
         ids: list[str] = []
 

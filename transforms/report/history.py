@@ -8,6 +8,7 @@ from typing import Any
 from transforms import storage
 from transforms.measures import Measures
 from transforms.store import layout, lease
+from transforms.store.entries import IndexEntry
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.run_ids import in_order, start_of
 from transforms.store.runs import COMMITTED, Result, read_result, timestamp
@@ -98,21 +99,20 @@ class RunSummary:
     @classmethod
     def of_manifest(cls, manifest: Manifest) -> "RunSummary":
         """The summary of a run that has a snapshot, though its result was never written."""
-        data = manifest.data
         return cls(
             run=manifest.run,
             status=COMMITTED,
-            started=data["started"],
-            seconds=round(timestamp(data["finished"]) - timestamp(data["started"]), 3),
-            previous=data["previous"],
-            space=data["space"]["id"],
-            pooled=data["space"]["pooled_id"],
-            rows=data["rows"]["written"],
-            read=data["rows"]["read"],
-            rejected=data["rows"]["rejected"],
-            tokens=data["tokens"]["real"],
-            **data["work"],
-            **_index(data["index"]),
+            started=manifest.started,
+            seconds=round(timestamp(manifest.finished) - timestamp(manifest.started), 3),
+            previous=manifest.previous,
+            space=manifest.space.id,
+            pooled=manifest.space.pooled_id,
+            rows=manifest.rows.written,
+            read=manifest.rows.read,
+            rejected=manifest.rows.rejected,
+            tokens=manifest.tokens.real,
+            **manifest.work.to_json(),
+            **_index(manifest.index),
         )
 
     @classmethod
@@ -122,9 +122,9 @@ class RunSummary:
         return cls(**{name: value for name, value in values.items() if name in names})
 
 
-def _index(index: dict[str, Any] | None) -> dict[str, Any]:
-    recall = index["recall"] if index else None
-    return {"index": index["factory"] if index else None, "recall": recall["value"] if recall else None}
+def _index(index: IndexEntry | None) -> dict[str, Any]:
+    recall = index.recall if index else None
+    return {"index": index.factory if index else None, "recall": recall.value if recall else None}
 
 
 def run_summaries(root: str, known: Iterable[RunSummary] = ()) -> list[RunSummary]:
@@ -187,7 +187,7 @@ def _without_result(root: str, missing: Iterable[str], found: Iterable[RunSummar
     for run in sorted(missing, reverse=True):
         manifest = read_manifest(root, run) if run in followed else None
         if manifest is not None:
-            followed.add(manifest.data["previous"])
+            followed.add(manifest.previous)
             rest.append(RunSummary.of_manifest(manifest))
         else:
             status = "running" if lease.is_alive(root, run) else UNFINISHED

@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
+from transforms.entries import hex_digest, one_of
 from transforms.errors import OptionError, SpaceMismatchError
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.hashing import canonical_json, sha256_file, sha256_text
@@ -13,6 +14,7 @@ from transforms.space.model_files import ModelFiles, find_safetensors
 from transforms.space.poolers import resolve_pooler
 from transforms.space.spec import PoolerSpec, parse_pooler
 
+PRECISIONS = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
 SHORTEST = 1e-12  # a shorter vector counts as zero: it has no direction, and no vector is divided by a smaller length
 POOLED_FIELDS = ("weights", "tokenizer", "architecture", "max_tokens", "prompt", "pooler", "dtype")
 OUTPUT_FIELDS = ("calibration", "normalize", "truncate_dim", "precision", "dim")  # what is done to a pooled vector
@@ -51,10 +53,10 @@ class Space:
     max_tokens: int | None
     prompt: str
     pooler: Mapping[str, Any]
-    calibration: str | None
+    calibration: Annotated[str, hex_digest] | None
     normalize: bool
     truncate_dim: int | None
-    precision: str
+    precision: Annotated[str, one_of(*PRECISIONS)]
     dtype: str
     dim: int
 

@@ -11,9 +11,9 @@ from transforms.store.shards import check_keep_columns
 
 def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
     """Raise `OptionError` for options that do not fit each other or the store."""
-    if choice.options["deterministic"] and asked.tokens_per_batch is not None:
+    if choice.options.deterministic and asked.tokens_per_batch is not None:
         raise OptionError("--tokens-per-batch: deterministic batches have a size of their own; leave it out")
-    check_keep_columns(tuple(choice.options["keep_columns"]))
+    check_keep_columns(choice.options.keep_columns)
     _check_inputs(asked, choice)
     _check_limit(asked, previous)
     _check_required(asked, choice)
@@ -28,7 +28,7 @@ def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> Non
 
 def _check_inputs(asked: EmbedOptions, choice: Choice) -> None:
     for glob in asked.input:
-        if overlaps(glob, asked.store, choice.options["hidden"]):
+        if overlaps(glob, asked.store, choice.options.hidden):
             raise OptionError(
                 f"--input {glob} takes in the store {asked.store} itself; move the store out of it or narrow --input"
             )
@@ -36,9 +36,9 @@ def _check_inputs(asked: EmbedOptions, choice: Choice) -> None:
 
 def _check_limit(asked: EmbedOptions, previous: Manifest | None) -> None:
     """Raise OptionError for a trial run that would replace a whole store."""
-    if asked.limit is not None and previous is not None and previous.data["options"]["limit"] is None:
+    if asked.limit is not None and previous is not None and previous.options.limit is None:
         raise OptionError(
-            f"--limit {asked.limit} would leave only that many of the {previous.data['rows']['written']} rows of "
+            f"--limit {asked.limit} would leave only that many of the {previous.rows.written} rows of "
             f"{previous.root}; choose another --store"
         )
 
@@ -54,7 +54,7 @@ def _check_required(asked: EmbedOptions, choice: Choice) -> None:
 def _check_same_space(choice: Choice, previous: Manifest) -> None:
     space = choice.space
     fields = [] if space.pooled_id == previous.space.pooled_id else space.differences(previous.space)
-    if choice.partition != previous.data["partition"]:
+    if choice.partition != previous.partition:
         fields.append("partition")
     if fields:
         raise OptionError(

@@ -6,46 +6,28 @@ from typing import Any
 
 from transforms.calibration import Calibration
 from transforms.index.choose import check_request
-from transforms.space import DEFAULT_MODEL, ModelFiles, Recipe, Space, parse_pooler, resolve_model
+from transforms.space import ModelFiles, Recipe, Space, parse_pooler, resolve_model
 from transforms.steps.auto import Case, decide
-from transforms.steps.job import IndexRequest
 from transforms.steps.options import EmbedOptions
 from transforms.store.calibrations import kept_calibration, read_calibration
+from transforms.store.entries import IndexRequest, Options
 from transforms.store.manifest import Manifest
 
-DEFAULTS: dict[str, Any] = {
-    "format": "auto",
-    "delimiter": None,
-    "text_column": "text",
-    "id_column": None,
-    "keep_columns": (),
-    "model": DEFAULT_MODEL,
-    "revision": None,
-    "pooler": "auto",
-    "prompt": None,
-    "max_tokens": None,
-    "normalize": None,
-    "truncate_dim": None,
-    "precision": "float32",
-    "limit": None,
-}
+CONTENT = (
+    ("format", "delimiter", "text_column", "id_column", "keep_columns", "model", "revision", "pooler")
+    + ("prompt", "max_tokens", "normalize", "truncate_dim", "precision", "limit")
+)  # fmt: skip
 # Remembered too, but units that are carried over are the same whatever they say.
-GATES: dict[str, Any] = {
-    "max_rejects": 0.01,
-    "max_deletes": 0.5,
-    "check_carried": 0.01,
-    "price_per_hour": None,
-    "deterministic": False,
-    "query_prompt": None,
-    "hidden": False,
-}
+GATES = (
+    "max_rejects", "max_deletes", "check_carried", "price_per_hour", "deterministic", "query_prompt", "hidden",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a run's options come to. `options` are those that the store will remember, as JSON."""
+    """What a run's options come to. `options` are those that the store will remember."""
 
-    options: dict[str, Any]
+    options: Options
     recipe: Recipe
     space: Space
     calibration: Calibration | None
@@ -56,33 +38,32 @@ class Choice:
 
 def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:
     """What the options come to, beside a store's last snapshot; `local` says that this process does the work."""
-    asked, remembered = _as_exported(asked), previous.data["options"] if previous else {}
-    chosen = {name: _chosen(asked, remembered, name) for name in (*DEFAULTS, *GATES)}
-    chosen["keep_columns"] = list(chosen["keep_columns"])
+    asked, remembered = _as_exported(asked), previous.options if previous else Options()
+    chosen = {name: _chosen(asked, remembered, name) for name in (*CONTENT, *GATES)}
+    chosen["keep_columns"] = tuple(chosen["keep_columns"])
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
     chosen["model"] = _full_path(chosen["model"])
     chosen["pooler"] = _with_full_paths(chosen["pooler"])
     files, index = resolve_model(chosen["model"], chosen["revision"]), _index(asked, previous)
     case = _case(asked, files, local, index is not None)
-    known = previous.data if previous else {}
 
     def decided(option: str, given: Any, remembered: Any) -> Any:
         return decide(option, replace(case, given=given, remembered=remembered))
 
     chosen["dtype"] = decided("--dtype", asked.dtype, previous.space.dtype if previous else None)
-    chosen["metric"] = decided("--metric", asked.metric, remembered.get("metric"))
+    chosen["metric"] = decided("--metric", asked.metric, remembered.metric)
     calibration = _calibration(asked, previous)
     recipe = _recipe(asked, chosen, calibration)
     space = recipe.space(files, *((calibration.digest, calibration.dim) if calibration else ()))
     chosen |= {"prompt": space.prompt, "truncate_dim": recipe.truncate_dim}
     return Choice(
-        options=chosen,
+        options=Options(**chosen),
         recipe=replace(recipe, prompt=space.prompt, prompt_name=None),
         space=space,
         calibration=calibration,
         index=index,
-        partition=decided("--partition", asked.partition, known.get("partition")),
-        unit_tokens=decided("--unit-tokens", asked.unit_tokens, known.get("unit_tokens")),
+        partition=decided("--partition", asked.partition, previous.partition if previous else None),
+        unit_tokens=decided("--unit-tokens", asked.unit_tokens, previous.unit_tokens if previous else None),
     )
 
 
@@ -108,23 +89,22 @@ def _as_exported(asked: EmbedOptions) -> EmbedOptions:
     return replace(asked, **stated)
 
 
-def _chosen(asked: EmbedOptions, remembered: dict[str, Any], name: str) -> Any:
+def _chosen(asked: EmbedOptions, remembered: Options, name: str) -> Any:
     given = getattr(asked, name)
     if given is not None:
         return given
     if name == "max_deletes":
-        return remembered_deletes(None, remembered)
+        return remembered_deletes(None, remembered.max_deletes)
     if name == "limit":
         return None  # a trial run must not shrink every later one
     if name == "prompt" and asked.prompt_name is not None:
         return None
-    return remembered.get(name, (DEFAULTS | GATES)[name])
+    return getattr(remembered, name)
 
 
-def remembered_deletes(used: float | None, remembered: dict[str, Any]) -> float:
+def remembered_deletes(used: float | None, before: float) -> float:
     """The fraction that the store remembers: the one used, but none above the default, which is for one run."""
-    default = GATES["max_deletes"]
-    before = remembered.get("max_deletes", default)
+    default = Options.max_deletes
     return next(fraction for fraction in (used, before, default) if fraction is not None and fraction <= default)
 
 
@@ -166,6 +146,5 @@ def _index(asked: EmbedOptions, previous: Manifest | None) -> IndexRequest | Non
             return None
         check_request(asked.index)
         return IndexRequest(asked.index, metric)
-    current = previous.data["index"] if previous is not None else None
-    request = IndexRequest(**current["request"]) if current else None
+    request = previous.index.request if previous is not None and previous.index else None
     return replace(request, metric=asked.metric) if request and asked.metric else request

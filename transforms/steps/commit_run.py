@@ -19,12 +19,12 @@ def commit_run(found: list[Any], run: Run, changes: Iterable[Changes | UnknownCh
     index = next((item for item in found if isinstance(item, IndexRecord)), None)
     for item in found:
         if isinstance(item, RangesRecord):
-            run = replace(run, ranges=item.data)
+            run = replace(run, ranges=item.entry)
     result = finish(
         run,
         [item for item in found if isinstance(item, UnitRecord)],
         [item for item in found if isinstance(item, Problem)],
-        index.data if index else None,
+        index.entry if index else None,
         _duplicate_ids([item.rows for item in found if isinstance(item, DuplicateIds)], run),
         total(changes),
         index.measures if index else None,
@@ -38,7 +38,7 @@ def commit_run(found: list[Any], run: Run, changes: Iterable[Changes | UnknownCh
 
 def _duplicate_ids(counted: list[int], run: Run) -> int:
     """Their sum; those of the last snapshot where the run left the ids as they were, and so counted none."""
-    return sum(counted) if counted or not run.options.get("id_column") else previous_duplicate_ids(run)
+    return sum(counted) if counted or not run.options.id_column else previous_duplicate_ids(run)
 
 
 def raise_failure(result: Result) -> Result:

@@ -105,8 +105,8 @@ def unchanged(planned: list[PlannedFile], job: EmbedJob, shards: CarriedShards) 
     if manifest is None:
         return None, Checked()
     # Without ids of their own rows are named after files, and rejected rows are.
-    named = job.columns.id is None or manifest.data["rows"]["rejected"] > 0
-    before = [(f["path"], content_of(f["path"], f["format"], f["size"], f["checksum"])) for f in manifest.files]
+    named = job.columns.id is None or manifest.rows.rejected > 0
+    before = [(f.path, content_of(f.path, f.format, f.size, f.checksum)) for f in manifest.files]
     files = [item.file for item in planned]
     now = [(f.relative, content_of(f.relative, f.format, f.size, f.checksum)) for f in files]
     if Counter(file if named else file[1] for file in before) != Counter(file if named else file[1] for file in now):

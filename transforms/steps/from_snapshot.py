@@ -11,25 +11,24 @@ from transforms.store.runs import now, versions
 
 def run_like(manifest: Manifest, run_id: str) -> Run:
     """A run that has the store's lease and writes a snapshot with the space, options and input of the current one."""
-    data = manifest.data
     return Run(
         root=manifest.root,
         id=run_id,
-        space=data["space"],
-        partition=data["partition"],
-        unit_tokens=data["unit_tokens"],
-        globs=tuple(data["input"]["globs"]),
-        options=data["options"],
+        space=manifest.space,
+        partition=manifest.partition,
+        unit_tokens=manifest.unit_tokens,
+        globs=manifest.input.globs,
+        options=manifest.options,
         versions=versions(),
         started=now(),
         previous=manifest.run,
         version=manifest.version,
         previous_digest=manifest.digest,
-        generation=data.get("generation", 0),
-        canary=data.get("canary"),
-        ranges=data.get("ranges"),
-        check_from=data.get("check_from", 0),
-        price_per_hour=data["options"].get("price_per_hour"),
+        generation=manifest.generation,
+        canary=manifest.canary,
+        ranges=manifest.ranges,
+        check_from=manifest.check_from,
+        price_per_hour=manifest.options.price_per_hour,
         max_rejects=1.0,  # these rows passed the gate in the run that embedded them
         leased=True,
     )
@@ -39,7 +38,7 @@ def record_plan(manifest: Manifest, run_id: str) -> None:
     """Write the plan of a run that carries every unit of the snapshot over."""
     planned = []
     for file in manifest.files:
-        units = tuple(carried(unit) for unit in manifest.units if unit.file == file["path"])
+        units = tuple(carried(unit) for unit in manifest.units if unit.file == file.path)
         planned.append(PlannedFile(file_of(file), carried=units))
     write_plan(manifest.root, run_id, planned, manifest.buckets)
 

@@ -1,8 +1,7 @@
 """An index trained and built over a store's shards: sample, train, build each segment, measure recall."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +33,6 @@ from transforms.steps.index_files import (
     Folder,
     IndexRecord,
     K,
-    Segment,
     closeness_of,
     leave_recall,
     locate,
@@ -45,8 +43,16 @@ from transforms.steps.index_files import (
 )
 from transforms.steps.index_update import IndexUpdateJob, ShardRows
 from transforms.steps.index_update import scratch_files as scratch_of_update
-from transforms.steps.job import IndexRequest
 from transforms.store import index_files, locators
+from transforms.store.entries import (
+    ChangeEntry,
+    IndexEntry,
+    IndexFileEntry,
+    IndexRequest,
+    SegmentEntry,
+    TrainedEntry,
+    TunedRecallEntry,
+)  # fmt: skip
 from transforms.store.lease import kept_alive
 from transforms.store.records import Problem
 from transforms.store.shards import check_shard
@@ -113,7 +119,7 @@ class Trained:
     path: str
     sha256: str
     rows: int
-    held_out: Segment | None
+    held_out: SegmentEntry | None
 
 
 @dataclass(frozen=True)
@@ -129,7 +135,7 @@ def begin(
     job: IndexUpdateJob,
     shards: list[ShardRows],
     request: IndexRequest,
-    last: dict[str, Any] | None,
+    last: IndexEntry | None,
     why: str,
     *,
     unit: bool,
@@ -142,7 +148,7 @@ def begin(
     """
     rows = sum(n for _, n, _ in shards)
     plan = choose_index(rows, job.dim, request.index, metric=scored_by(job.metric), unit=unit)
-    times = 1 + last.get("trained", {}).get("times", 1) if last else 1
+    times = 1 + last.trained.times if last else 1
     found = IndexJob(job.root, job.run, plan, rows, request, job.metric, why, times, job if after else None)
     cut = packed(shards, lambda shard: shard[1], most_rows(plan, rows, request.merge))
     groups = [
@@ -225,13 +231,13 @@ def _held_out(job: IndexJob, ordered: list[ShardGroup]) -> tuple[np.ndarray, pa.
     return vectors[rows], locator.take(rows)
 
 
-def build(work: BuildWork) -> tuple[BuildWork, Segment | None]:
+def build(work: BuildWork) -> tuple[BuildWork, SegmentEntry | None]:
     """Build and write the segment of a group; None where all of its rows are held out."""
     with kept_alive(work.job.root, work.job.run):
         return work, build_group(work.job, work.trained, work.group)
 
 
-def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> Segment | None:
+def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEntry | None:
     """Build and write the group's segment, and leave what it says of the queries; None if no row is left."""
     folder, base = job.folder, group.number << 32
     exact = ExactNeighbours(folder.take("queries.npy"), K, job.plan.metric)
@@ -250,7 +256,7 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> Segment |
     return segment
 
 
-def conclude(built: list[tuple[BuildWork, Segment | None]]) -> IndexRecord:
+def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> IndexRecord:
     """The index of all segments, with recall measured over all of them."""
     first, groups = built[0][0], [work.group for work, _ in built]
     segments = [segment for _, segment in built if segment is not None]
@@ -259,43 +265,41 @@ def conclude(built: list[tuple[BuildWork, Segment | None]]) -> IndexRecord:
         return IndexRecord(index_entry(first.job, first.trained, segments), tuple(scratch))
 
 
-def index_entry(job: IndexJob, trained: Trained, built: list[Segment]) -> dict[str, Any]:
-    """The manifest's `index` entry, with recall measured over all segments."""
+def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> IndexEntry:
+    """The manifest's entry of the index, with recall measured over all segments."""
     segments, folder = sorted(built, key=lambda segment: segment.number), job.folder
     texts = folder.take("texts.npy")
     exact, found, sizes = take_recall(folder, folder.take("queries.npy"), job.plan.metric, segments)
     target, half = job.request.target_recall, held_out.tuning_half(texts)
-    recall = measure_recall(exact, found, target=target, tuning=half) if found is not None else None
+    measured = measure_recall(exact, found, target=target, tuning=half) if found is not None else None
+    recall = TunedRecallEntry(**measured) if measured else None
     reported = held_out.reporting_half(texts)
     gains, positions, bound = (array[reported] for array in exact.lists())
     known = held_out.KnownQueries(texts[reported], gains, positions, bound, folder.take("crowded.npy"))
-    path, sha256 = folder.write(known.to_bytes(), "parquet")
     listed = [*segments, *([trained.held_out] if trained.held_out else [])]
-    nprobe = recall["nprobe"] if recall else job.plan.nprobe
-    return {
-        "request": asdict(job.request),
-        "factory": job.plan.factory,
-        "metric": job.metric,
-        "nprobe": nprobe,
-        "rerank": job.plan.rerank,
-        "rows": sum(segment.rows for segment in listed),
-        "segments": [asdict(segment) for segment in listed],
-        "trained": {
-            "path": trained.path,
-            "sha256": trained.sha256,
-            "times": job.times,
-            "rows": trained.rows,
-            "corpus": job.rows,
-            "held_out_below": f"{job.held_out_below:x}",
-            "recall": recall["value"] if recall else None,
-            "imbalance": imbalance(sizes),
-            "closeness": closeness_of(segments),
-        },
-        "queries": {"path": path, "sha256": sha256},
-        "recall": recall,
-        "recall_changed": None,
-        "change": {"what": "trained", "why": job.why, "added": job.rows, "deleted": 0, "moved": 0},
-    }
+    return IndexEntry(
+        request=job.request,
+        factory=job.plan.factory,
+        metric=job.metric,
+        nprobe=recall.nprobe if recall else job.plan.nprobe,
+        rerank=job.plan.rerank,
+        rows=sum(segment.rows for segment in listed),
+        segments=tuple(listed),
+        trained=TrainedEntry(
+            path=trained.path,
+            sha256=trained.sha256,
+            times=job.times,
+            rows=trained.rows,
+            corpus=job.rows,
+            held_out_below=f"{job.held_out_below:x}",
+            recall=recall.value if recall else None,
+            imbalance=imbalance(sizes),
+            closeness=closeness_of(segments),
+        ),
+        queries=IndexFileEntry(*folder.write(known.to_bytes(), "parquet")),
+        recall=recall,
+        change=ChangeEntry("trained", job.why, added=job.rows, deleted=0, moved=0),
+    )
 
 
 def scratch_files(job: IndexJob, found: list[ShardGroup]) -> list[str]:

@@ -22,6 +22,7 @@ from transforms.index.segment import list_sizes
 from transforms.index.vectors import prepared
 from transforms.measures import Summary
 from transforms.store import index_files, layout, locators
+from transforms.store.entries import IndexEntry, SegmentEntry
 from transforms.store.lease import kept_alive
 from transforms.store.shards import read_shard
 
@@ -47,41 +48,13 @@ def renews_lease(step: Step) -> Step:
 
 
 @dataclass(frozen=True)
-class Segment:
-    """A written segment and its locator, as the manifest lists them.
-
-    `number` never changes and is not given again before the quantizer is retrained; it orders the segments. `kind`
-    is base, delta or held-out; `rows` counts deleted ones too; `closeness` is the mean score with the nearest centroid;
-    the checksums are what the storage says of both files, "" where it says nothing.
-    """
-
-    number: int
-    kind: str
-    rows: int
-    deleted: int
-    path: str
-    sha256: str
-    bytes: int
-    locator: str
-    locator_sha256: str
-    closeness: float | None = None
-    checksum: str = ""
-    locator_checksum: str = ""
-
-    @property
-    def live(self) -> int:
-        """Rows that are not deleted."""
-        return self.rows - self.deleted
-
-
-@dataclass(frozen=True)
 class IndexRecord:
-    """The manifest's `index` entry, on its way to the commit; `scratch` are files nobody needs from then on.
+    """The manifest's entry of the index, on its way to the commit; `scratch` are files nobody needs from then on.
 
     `measures` say what the steps took that made it (`measures.STAGES`).
     """
 
-    data: dict[str, Any]
+    entry: IndexEntry
     scratch: tuple[str, ...] = ()
     measures: dict[str, Summary] = field(default_factory=dict, compare=False)
 
@@ -141,15 +114,15 @@ class Folder:
         storage.ensure(self.stored(path), data)
         return path, sha256
 
-    def segment(self, number: int, kind: str, made: WrittenSegment, locator: pa.Table) -> Segment:
+    def segment(self, number: int, kind: str, made: WrittenSegment, locator: pa.Table) -> SegmentEntry:
         """Write a segment and its locator."""
         path, sha256 = self.write(made.data, "faiss")
-        empty = Segment(
+        empty = SegmentEntry(
             number, kind, len(locator), 0, path, sha256, len(made.data), "", "", made.closeness, self._checksum(path)
         )
         return self.located(empty, locators.with_checks(locator, made.checks.to_text()))
 
-    def located(self, segment: Segment, locator: pa.Table) -> Segment:
+    def located(self, segment: SegmentEntry, locator: pa.Table) -> SegmentEntry:
         """The segment with another locator, which is written."""
         path, sha256 = self.write(locators.to_bytes(locator), "parquet")
         deleted, checksum = locator.column("shard").null_count, self._checksum(path)
@@ -160,11 +133,11 @@ class Folder:
         entry = storage.storage_of(self.root).stat(self.stored(path))
         return entry.checksum if entry else ""
 
-    def on_disk(self, segment: Segment) -> AbstractContextManager[str]:
+    def on_disk(self, segment: SegmentEntry) -> AbstractContextManager[str]:
         """A local file with the bytes of a segment, checked. Raises DamagedIndexError."""
         return index_files.on_disk(self.stored(segment.path), segment.sha256)
 
-    def locator(self, segment: Segment) -> bytes:
+    def locator(self, segment: SegmentEntry) -> bytes:
         """The bytes of a segment's locator, checked. Raises DamagedIndexError."""
         return index_files.read(self.stored(segment.locator), segment.locator_sha256)
 
@@ -172,7 +145,7 @@ class Folder:
         """The line of an error, with paths relative to the store."""
         return str(error).replace(self.stored(""), "")
 
-    def check(self, segment: Segment) -> None:
+    def check(self, segment: SegmentEntry) -> None:
         """Raise DamagedIndexError where a segment or its locator is not what was written."""
         index_files.check(self.stored(segment.path), segment.sha256, segment.checksum)
         index_files.check(self.stored(segment.locator), segment.locator_sha256, segment.locator_checksum)
@@ -221,7 +194,12 @@ def packed(items: Iterable[Item], size: Callable[[Item], int], most: int) -> lis
 
 
 def leave_recall(
-    folder: Folder, segment: Segment, exact: ExactNeighbours, keep: np.ndarray | None, depth: int, nprobes: list[int]
+    folder: Folder,
+    segment: SegmentEntry,
+    exact: ExactNeighbours,
+    keep: np.ndarray | None,
+    depth: int,
+    nprobes: list[int],
 ) -> None:
     """Leave what a segment alone says of the queries: true neighbours, and the `depth` it returns at each nprobe."""
     with folder.on_disk(segment) as path:
@@ -233,7 +211,7 @@ def leave_recall(
 
 
 def take_recall(
-    folder: Folder, queries: np.ndarray, metric: str, segments: list[Segment]
+    folder: Folder, queries: np.ndarray, metric: str, segments: list[SegmentEntry]
 ) -> tuple[ExactNeighbours, Candidates | None, np.ndarray]:
     """What all segments say of the queries, and the length of each list over all of them."""
     exact, found, sizes = ExactNeighbours(queries, K, metric), None, np.zeros(0, np.int64)
@@ -246,7 +224,7 @@ def take_recall(
     return exact, found, sizes
 
 
-def closeness_of(segments: Iterable[Segment]) -> float | None:
+def closeness_of(segments: Iterable[SegmentEntry]) -> float | None:
     """Mean score of all live rows with their nearest centroid; None where no segment has lists."""
     known = [(segment.closeness, segment.live) for segment in segments if segment.closeness is not None]
     rows = sum(live for _, live in known)

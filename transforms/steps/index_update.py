@@ -16,21 +16,22 @@ shards, and those are checked then too.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from transforms import storage
+from transforms.entries import Entry
 from transforms.index import IndexPlan
 from transforms.index.choose import plan_for
 from transforms.index.vectors import scored_by
 from transforms.steps import matching
 from transforms.steps.held_out import KnownQueries
-from transforms.steps.index_files import RECALL_FILES, Folder, Segment
+from transforms.steps.index_files import RECALL_FILES, Folder
 from transforms.store import index_files, locators
+from transforms.store.entries import IndexEntry, IndexRequest, SegmentEntry
 
 HELD_OUT = "held-out"
 PLAN = "plan.json"
@@ -39,7 +40,7 @@ ShardRows = tuple[str, int, str | None]  # path relative to the store, rows, sha
 
 
 @dataclass(frozen=True)
-class IndexUpdate:
+class IndexUpdate(Entry):
     """What is known before any row is read.
 
     `current` is the manifest's entry of the index to update, `added` the shards that it does not know, in groups,
@@ -47,8 +48,8 @@ class IndexUpdate:
     `unit` says that all rows in the index are of length 1.
     """
 
-    current: dict[str, Any]
-    request: dict[str, Any]
+    current: IndexEntry
+    request: IndexRequest
     shards: list[ShardRows]
     added: list[list[str]]
     removed: list[str]
@@ -75,15 +76,15 @@ class IndexUpdate:
     @property
     def metric(self) -> str:
         """The metric that scores are computed by, ip or l2."""
-        return scored_by(self.current["metric"])
+        return scored_by(self.current.metric)
 
     @cached_property
-    def segments(self) -> dict[int, Segment]:
+    def segments(self) -> dict[int, SegmentEntry]:
         """The current segments by number."""
-        return {entry["number"]: Segment(**entry) for entry in self.current["segments"]}
+        return {segment.number: segment for segment in self.current.segments}
 
     @property
-    def held_out(self) -> Segment | None:
+    def held_out(self) -> SegmentEntry | None:
         """The current held-out segment."""
         return next((segment for segment in self.segments.values() if segment.kind == HELD_OUT), None)
 
@@ -114,16 +115,16 @@ class IndexUpdateJob:
 
     def update(self) -> IndexUpdate:
         """The update that `begin` put on record."""
-        return IndexUpdate(**json.loads(self.folder.read(PLAN)))
+        return IndexUpdate.from_json(json.loads(self.folder.read(PLAN)))
 
     def plan(self, update: IndexUpdate) -> IndexPlan:
         """The plan by which the current index was trained."""
-        return plan_for(update.current["factory"], update.rows, self.dim, update.metric)
+        return plan_for(update.current.factory, update.rows, self.dim, update.metric)
 
     def known_queries(self, update: IndexUpdate) -> KnownQueries:
         """The held-out texts whose true neighbours were known before this update."""
-        named = update.current["queries"]
-        return KnownQueries.from_bytes(index_files.read(self.folder.stored(named["path"]), named["sha256"]))
+        named = update.current.queries
+        return KnownQueries.from_bytes(index_files.read(self.folder.stored(named.path), named.sha256))
 
 
 def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
@@ -131,7 +132,7 @@ def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
 
     Where the index stays as it is, its segments are read to see whether they are what was written.
     """
-    job.folder.put(PLAN, json.dumps(asdict(update), sort_keys=True).encode())
+    job.folder.put(PLAN, json.dumps(update.to_json(), sort_keys=True).encode())
     if update.is_none:
         return [(STANDING, number) for number in update.segments]
     added = [(ADDED, group) for group in range(len(update.added))]
@@ -144,7 +145,7 @@ class SegmentState:
 
     job: IndexUpdateJob
     update: IndexUpdate
-    segment: Segment
+    segment: SegmentEntry
 
     @cached_property
     def _moves(self) -> pa.Table:

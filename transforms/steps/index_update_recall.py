@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +15,17 @@ from transforms.index.upkeep import Fit, drifted, imbalance
 from transforms.steps import held_out, index_build
 from transforms.steps.held_out import KnownQueries
 from transforms.steps.index_build import TrainingGroup
-from transforms.steps.index_files import IndexRecord, K, Segment, closeness_of, leave_recall, take_recall
+from transforms.steps.index_files import IndexRecord, K, closeness_of, leave_recall, take_recall
 from transforms.steps.index_update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState, scratch_files
-from transforms.steps.job import IndexRequest
 from transforms.store import locators
+from transforms.store.entries import (
+    ChangeEntry,
+    IndexEntry,
+    IndexFileEntry,
+    RecallEntry,
+    SegmentEntry,
+    TunedRecallEntry,
+)
 from transforms.store.lease import kept_alive
 from transforms.store.shards import take_rows
 
@@ -28,7 +34,7 @@ from transforms.store.shards import take_rows
 class BuiltSegment:
     """A segment of the updated index; its local rows from `first_new` on are new."""
 
-    segment: Segment
+    segment: SegmentEntry
     first_new: int
 
 
@@ -73,10 +79,10 @@ def _held_out_rows(job: IndexUpdateJob, update: IndexUpdate) -> tuple[np.ndarray
 
 
 def leave_segment_recall(
-    job: IndexUpdateJob, update: IndexUpdate, segment: Segment, exact: ExactNeighbours, keep: np.ndarray | None
+    job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntry, exact: ExactNeighbours, keep: np.ndarray | None
 ) -> None:
     """Leave what the segment says of the queries, searched as the index is."""
-    depth, nprobe = update.current["rerank"] or K, max(1, update.current["nprobe"])
+    depth, nprobe = update.current.rerank or K, max(1, update.current.nprobe)
     leave_recall(job.folder, segment, exact, keep, depth, [nprobe])
 
 
@@ -144,45 +150,44 @@ def retrain(job: IndexUpdateJob, why: str) -> list[TrainingGroup]:
     """The groups of an index to be trained and built instead of the update."""
     update = job.update()
     shards = [(path, rows, sha256) for path, rows, sha256 in update.shards]
-    request, last = IndexRequest(**update.request), update.current
-    return index_build.begin(job, shards, request, last, why, unit=update.unit, after=True)
+    return index_build.begin(job, shards, update.request, update.current, why, unit=update.unit, after=True)
 
 
-def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[dict[str, Any], str | None]:
-    """The manifest's `index` entry, with recall measured again; and why to retrain instead, if at all."""
+def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry, str | None]:
+    """The manifest's entry of the index, with recall measured again; and why to retrain instead, if at all."""
     update, folder = job.update(), job.folder
     built = sorted(built, key=lambda b: b.segment.number)
     segments = [b.segment for b in built]
     listed = [segment for segment in segments if segment.kind != HELD_OUT]
     exact, found, sizes = take_recall(folder, folder.take("queries.npy"), update.metric, listed)
     recall, changed = _measured(update, exact, found, built)
-    path, sha256 = folder.write(_known_now(job, exact).to_bytes(), "parquet")
-    entry = {
-        **update.current,
-        "request": update.request,
-        "rows": sum(segment.live for segment in segments),
-        "segments": [asdict(segment) for segment in segments],
-        "queries": {"path": path, "sha256": sha256},
-        "recall": recall,
-        "recall_changed": changed,
-        "change": json.loads(folder.read("decision.json"))["change"],
-    }
-    then, high = update.current["trained"], recall["high"] if recall else None
-    before = Fit(then["imbalance"], then["closeness"], then["recall"])
-    now = Fit(imbalance(sizes), closeness_of(listed), recall["value"] if recall else None, high)
+    entry = replace(
+        update.current,
+        request=update.request,
+        rows=sum(segment.live for segment in segments),
+        segments=tuple(segments),
+        queries=IndexFileEntry(*folder.write(_known_now(job, exact).to_bytes(), "parquet")),
+        recall=recall,
+        recall_changed=changed,
+        change=ChangeEntry.from_json(json.loads(folder.read("decision.json"))["change"]),
+    )
+    then, high = update.current.trained, recall.high if recall else None
+    before = Fit(then.imbalance, then.closeness, then.recall)
+    now = Fit(imbalance(sizes), closeness_of(listed), recall.value if recall else None, high)
     return entry, drifted(before, now, update.metric)
 
 
 def _measured(
     update: IndexUpdate, exact: ExactNeighbours, found: Candidates | None, built: list[BuiltSegment]
-) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+) -> tuple[TunedRecallEntry | None, RecallEntry | None]:
     """Recall of the index as it is searched, over all rows and over the new ones; None where none can be measured."""
     if found is None:
         return None, None
     positions = found.positions(found.nprobes[0])
     recall, changed = recall_of(exact, positions), recall_among(exact, positions, _new_positions(built))
-    asked = {"nprobe": found.nprobes[0], "rerank": update.current["rerank"], "target": update.request["target_recall"]}
-    return {**recall, **asked} if recall else None, changed
+    nprobe, rerank, target = found.nprobes[0], update.current.rerank, update.request.target_recall
+    tuned = TunedRecallEntry(**recall, nprobe=nprobe, rerank=rerank, target=target) if recall else None
+    return tuned, RecallEntry(**changed) if changed else None
 
 
 def _known_now(job: IndexUpdateJob, exact: ExactNeighbours) -> KnownQueries:

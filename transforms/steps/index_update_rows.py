@@ -121,7 +121,7 @@ def _new_rows(
 ) -> tuple[list[pa.Table], tuple[str, ...]]:
     """New rows by group, in order, held out or not; and the texts that have too many copies to be held out."""
     hashes = as_hashes(rows.column("row_hash").combine_chunks())
-    below = int(update.current["trained"]["held_out_below"], 16)
+    below = int(update.current.trained.held_out_below, 16)
     held, crowded = newly_held_out(hashes, below, as_keys(job.known_queries(update).crowded), held_texts)
     table = rows.select(["shard", "row"]).append_column("held", pa.array(held)).cast(matching.NEW)
     group = np.searchsorted(update.group_starts, table.column("shard").to_numpy(), "right") - 1

@@ -21,6 +21,7 @@ from transforms.steps.index_update import HELD_OUT, IndexUpdate, IndexUpdateJob,
 from transforms.steps.index_update_recall import BuiltSegment, known_neighbours, leave_queries, leave_segment_recall
 from transforms.steps.index_update_rows import BucketMatch
 from transforms.store import index_files, locators
+from transforms.store.entries import ChangeEntry
 from transforms.store.shards import take_rows
 
 BLOCK_ROWS = 10_000
@@ -77,7 +78,7 @@ def decide(matches: list[tuple[IndexUpdateJob, BucketMatch]]) -> Iterator[tuple[
     def size(item: SegmentRows | int) -> int:
         return item.live if isinstance(item, SegmentRows) else new[item]
 
-    limit = most_rows(job.plan(update), update.rows, update.merge or update.request["merge"])
+    limit = most_rows(job.plan(update), update.rows, update.merge or update.request.merge)
     into_base: list[SegmentRows | int] = [*rewritten, *(groups if due.with_new else [])]
     into_deltas: list[SegmentRows | int] = [] if due.with_new else [*groups]
     written = [("base", items) for items in packed(into_base, size, limit)]
@@ -96,14 +97,14 @@ def decide(matches: list[tuple[IndexUpdateJob, BucketMatch]]) -> Iterator[tuple[
         targets.append(TargetSegment(number, HELD_OUT, (), every_group))
 
     leave_queries(job, update, sorted({text for match in found for text in match.crowded}))
-    change = {
-        "what": "compacted" if compacted else "followed",
-        "why": due.why if compacted else "",
-        "added": sum(new.values()) + held,
-        "deleted": sum(deleted.values()),
-        "moved": sum(match.moved for match in found),
-    }
-    decision = {"targets": [asdict(target) for target in targets], "change": change}
+    change = ChangeEntry(
+        what="compacted" if compacted else "followed",
+        why=due.why if compacted else "",
+        added=sum(new.values()) + held,
+        deleted=sum(deleted.values()),
+        moved=sum(match.moved for match in found),
+    )
+    decision = {"targets": [asdict(target) for target in targets], "change": change.to_json()}
     job.folder.put("decision.json", json.dumps(decision, sort_keys=True).encode())
     yield from ((job, target) for target in targets)
 
@@ -113,7 +114,7 @@ def _compaction(update: IndexUpdate, parts: list[SegmentRows], new_rows: int) ->
     due, everything = compaction(parts, new_rows), frozenset(part.number for part in parts)
     if update.merge and len(parts) + (new_rows > 0) > 1:
         return Compaction(everything, True, "one segment was asked for")
-    return replace(due, numbers=everything, with_new=True) if due.why and update.request["merge"] else due
+    return replace(due, numbers=everything, with_new=True) if due.why and update.request.merge else due
 
 
 @renews_lease
@@ -171,8 +172,8 @@ def _empty(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> b
     """The index without rows, as bytes, that a rewritten segment starts from."""
     if target.kind == HELD_OUT:
         return train(plan_for("Flat", 0, job.dim, update.metric), np.empty((0, job.dim), np.float32))
-    trained = update.current["trained"]
-    return index_files.read(job.folder.stored(trained["path"]), trained["sha256"])
+    trained = update.current.trained
+    return index_files.read(job.folder.stored(trained.path), trained.sha256)
 
 
 def _new_rows(

@@ -1,7 +1,7 @@
 """The work that a run's index needs: none, an update of the last one, or training and building one."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from transforms import storage
@@ -14,10 +14,10 @@ from transforms.steps.index_build import TrainingGroup
 from transforms.steps.index_files import SEGMENT_ROWS, IndexRecord, packed
 from transforms.steps.index_update import PLAN, IndexUpdate, IndexUpdateJob, ShardRows
 from transforms.steps.index_update_recall import retrain
-from transforms.steps.job import IndexRequest
 from transforms.steps.matching import BUCKET_ROWS
 from transforms.store.commit import Run, settle
-from transforms.store.manifest import Manifest, index_files, read_manifest
+from transforms.store.entries import IndexEntry, IndexRequest
+from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import Problem, UnitRecord
 
 SNAPSHOTS_BACK = 32  # how far to look for an index to update, where snapshots without one came between
@@ -43,7 +43,7 @@ def _work(
     run: Run, units: list[UnitRecord], request: IndexRequest, merge: bool, remembered: bool
 ) -> Iterator[RowsToRead | TrainingGroup | IndexRecord]:
     shards = [(unit.path, unit.rows, unit.sha256) for unit in units if unit.path]
-    space, before = Space.from_json(run.space), last_with_index(run)
+    space, before = run.space, last_with_index(run)
     metric = metric_of(request, run, before)
     unit = space.normalize or metric == "cosine"
     job = IndexUpdateJob(run.root, run.id, space.dim, metric)
@@ -52,24 +52,26 @@ def _work(
     if lack:
         request = replace(request, index="auto")
     why = f"{lack}; from now on it is as auto chooses" if lack else why_retrain(run, before, request, rows)
-    if why is not None or before is None:
-        last = before.data["index"] if before else None
+    last = before.index if before else None
+    if why is not None or before is None or last is None:
         yield from index_build.begin(job, shards, request, last, why or "", unit=unit, after=False)
         return
-    update = _update(before, shards, request, merge, unit)
+    update = _update(before, last, shards, request, merge, unit)
     yield from ((job, *read) for read in index_update.begin(job, update))
 
 
-def _update(before: Manifest, shards: list[ShardRows], request: IndexRequest, merge: bool, unit: bool) -> IndexUpdate:
-    """The update that brings an index from its snapshot to these shards."""
+def _update(
+    before: Manifest, index: IndexEntry, shards: list[ShardRows], request: IndexRequest, merge: bool, unit: bool
+) -> IndexUpdate:
+    """The update that brings the index of a snapshot to these shards."""
     old, new = {unit.path: unit.rows for unit in before.units if unit.path}, {path for path, _, _ in shards}
     added = [shard for shard in shards if shard[0] not in old]
     removed = sorted(set(old) - new)
     rows = max(sum(n for _, n, _ in added), sum(old[path] for path in removed))
     groups = packed(added, lambda shard: shard[1], SEGMENT_ROWS)
     return IndexUpdate(
-        current=before.data["index"],
-        request=asdict(request),
+        current=index,
+        request=request,
         shards=shards,
         added=[[path for path, _, _ in group] for group in groups],
         removed=removed,
@@ -83,9 +85,7 @@ def metric_of(request: IndexRequest, run: Run, before: Manifest | None) -> str:
     """The metric of a run's index: asked for, else that of the index there is, else what the model says."""
     if request.metric != "auto":
         return request.metric
-    if before is not None and before.data["index"]:
-        return str(before.data["index"]["metric"])
-    return str(run.options.get("metric", "cosine"))
+    return before.metric if before is not None and before.index else run.options.metric or "cosine"
 
 
 def _compared_alike(a: str, b: str, space: Space) -> bool:
@@ -122,39 +122,39 @@ def last_with_index(run: Run) -> Manifest | None:
             manifest = read_manifest(run.root, earlier) if earlier else None
         except SentenceBeamError:
             return None
-        if manifest is None or manifest.data["index"]:
+        if manifest is None or manifest.index:
             return manifest
-        earlier = manifest.data["previous"]
+        earlier = manifest.previous
     return None
 
 
 def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: int) -> str | None:
     """Why the index of an earlier snapshot cannot be updated, in one line; None where it can, "" without one."""
-    if before is None:
+    current = before.index if before else None
+    if before is None or current is None:
         return ""
-    current = before.data["index"]
-    if before.space.id != run.space["id"]:
+    if before.space.id != run.space.id:
         return "the vectors are of another space"
-    if before.data.get("generation", 0) != run.generation:
+    if before.generation != run.generation:
         return "everything was embedded anew"
-    if before.data.get("ranges") != run.ranges:
+    if before.ranges != run.ranges:
         return "the vectors are stored between other bounds"
-    last = IndexRequest(**current["request"])
-    same_metric = _compared_alike(metric_of(request, run, before), current["metric"], before.space)
+    last = current.request
+    same_metric = _compared_alike(metric_of(request, run, before), current.metric, before.space)
     if (request.index, request.target_recall) != (last.index, last.target_recall) or not same_metric:
         return "another index was asked for"
-    if "queries" not in current:
+    if not current.queries.path:
         return "the last one was built by an earlier version"
-    if request.index in ("auto", "compact") and current["factory"] == "Flat" and rows >= index_choice.FLAT_BELOW:
+    if request.index in ("auto", "compact") and current.factory == "Flat" and rows >= index_choice.FLAT_BELOW:
         return f"{rows:,} rows; Flat is for less than {index_choice.FLAT_BELOW:,}"
-    return _damage(run.root, current) or resized(current["trained"]["corpus"], rows)
+    return _damage(run.root, current) or resized(current.trained.corpus, rows)
 
 
-def _damage(root: str, index: dict[str, Any]) -> str | None:
+def _damage(root: str, index: IndexEntry) -> str | None:
     """Which file of an index is not there, is of another size, or, where it is needed as a whole, has other bytes."""
-    sizes = {segment["path"]: segment["bytes"] for segment in index["segments"]}
-    whole = {index[name]["path"]: index[name]["sha256"] for name in ("trained", "queries")}
-    for name, _ in index_files(index):
+    sizes = {segment.path: segment.bytes for segment in index.segments}
+    whole = {entry.path: entry.sha256 for entry in (index.trained, index.queries)}
+    for name, _ in index.files:
         path = storage.join(root, name)
         entry = storage.storage_of(root).stat(path)
         if entry is None or entry.size != sizes.get(name, entry.size):

@@ -48,17 +48,3 @@ class EmbedJob:
     def root(self) -> str:
         """The path of the store."""
         return self.run.root
-
-
-@dataclass(frozen=True)
-class IndexRequest:
-    """What index to build: `auto`, `compact` or a faiss factory string; the metric; the recall@10 to tune for.
-
-    `metric` is `cosine`, `ip`, `l2`, or `auto`: that of the index there is, else what the model's vectors are for.
-    `merge` makes one segment of all rows.
-    """
-
-    index: str = "auto"
-    metric: str = "auto"
-    target_recall: float = 0.95
-    merge: bool = False

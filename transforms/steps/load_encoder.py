@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from transforms.errors import DataGateError
-from transforms.space import Space
 from transforms.steps.embed_units import calibration_of, encoded
 from transforms.steps.job import EmbedJob
 from transforms.store.canary import TEXTS, Canary
@@ -31,7 +30,7 @@ def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
     kept = file.read()
     texts = kept.texts if kept else TEXTS
     tokenized = encoder.tokenize(texts)
-    pooled = pooled_of(encoded(tokenized, encoder.embed(tokenized)), job.run.space["normalize"])
+    pooled = pooled_of(encoded(tokenized, encoder.embed(tokenized)), job.run.space.normalize)
     drift = (kept or file.keep(Canary(texts, pooled))).drift(pooled)
     if drift > job.max_drift:
         raise DataGateError(
@@ -47,5 +46,5 @@ def load_encoder(job: EmbedJob) -> "Encoder":
 
     encoder = Encoder.of(replace(job.recipe, calibration=""), job.machine, calibration_of(job))
     what = f"{job.recipe.model} on this worker makes another space than the run's"
-    of_floats(Space.from_json(job.run.space)).check(encoder.space, what, "install the same files")
+    of_floats(job.run.space).check(encoder.space, what, "install the same files")
     return encoder

@@ -10,7 +10,7 @@ from transforms import values
 from transforms.corpus.files import INPUT_FORMATS
 from transforms.errors import OptionError
 from transforms.space.dtypes import DTYPES
-from transforms.store.precision import PRECISIONS
+from transforms.space.identity import PRECISIONS
 
 METRICS = ("auto", "cosine", "ip", "l2")
 PARTITIONS = ("file", "content")

@@ -18,6 +18,7 @@ from transforms.steps.plan_rows import check_rows
 from transforms.store.carried import CarriedShards
 from transforms.store.carry import carry_renamed, of_files_read
 from transforms.store.commit import Run, last_snapshot
+from transforms.store.entries import InputEntry
 from transforms.store.manifest import Manifest
 from transforms.store.plan import PlannedFile, file_of, rows_at_most, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
@@ -39,13 +40,16 @@ def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Pro
         yield Problem.of(error)
 
 
+FileUnits = tuple[InputEntry, list[UnitRecord]]  # an input file of a snapshot, with its units
+
+
 class FilePlanner:
     """What to do with each file of a run: carried over where it has not changed, cut into spans where it has."""
 
     def __init__(self, job: EmbedJob):
         self._job = job
         self._shards = carried_shards(job.run)
-        self._known: dict[str, tuple[dict[str, Any], list[UnitRecord]]] | None = None
+        self._known: dict[str, FileUnits] | None = None
 
     def plan(self, file: InputFile) -> PlannedFile:
         """The file's units to carry over, or its spans. Raises OptionError where it cannot be read."""
@@ -63,14 +67,13 @@ class FilePlanner:
 
     def _unchanged(self, file: InputFile) -> tuple[InputFile, list[UnitRecord] | None]:
         """The file with its checksum, and the last snapshot's units of it where the bytes are the same."""
-        old, units = self._last_snapshot().get(file.relative, ({}, []))
-        if old and old["version"] == file.version:
-            return replace(file, checksum=old["checksum"]), units
+        old, units = self._last_snapshot().get(file.relative, (None, []))
+        if old and old.version == file.version:
+            return replace(file, checksum=old.checksum), units
         file = replace(file, checksum=checksum_of(file))
-        same = old and (old["size"], old["checksum"], old["format"]) == (file.size, file.checksum, file.format)
-        return file, units if same else None
+        return file, units if old and _same_content(file, old) else None
 
-    def _last_snapshot(self) -> dict[str, tuple[dict[str, Any], list[UnitRecord]]]:
+    def _last_snapshot(self) -> dict[str, FileUnits]:
         if self._known is None:
             manifest = last_snapshot(self._job.run) if self._job.carry else None
             self._known = units_by_file(manifest) if manifest else {}
@@ -87,9 +90,9 @@ def checksum_of(file: InputFile) -> str:
         ) from error
 
 
-def units_by_file(manifest: Manifest) -> dict[str, tuple[dict[str, Any], list[UnitRecord]]]:
+def units_by_file(manifest: Manifest) -> dict[str, FileUnits]:
     """Input files of a snapshot with their units, by relative path; buckets are of no file."""
-    files: dict[str, tuple[dict[str, Any], list[UnitRecord]]] = {f["path"]: (f, []) for f in manifest.files}
+    files: dict[str, FileUnits] = {f.path: (f, []) for f in manifest.files}
     for unit in manifest.units if manifest.buckets is None else ():
         if unit.file in files:
             files[unit.file][1].append(unit)
@@ -184,12 +187,13 @@ def with_earlier(named: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
         return named
     earlier, shards, kept_types = units_by_file(manifest), carried_shards(job.run), _kept_types(manifest, job)
     for item in named:
-        _check_same_content(item.file, earlier.pop(item.file.relative, ({}, []))[0])
+        if item.file.relative in earlier:
+            _check_same_content(item.file, earlier.pop(item.file.relative)[0])
     for entry, units in earlier.values():
         gone = next(iter(shards.check(units).damaged), None)
         if gone is not None:
             raise SentenceBeamError(
-                f"{storage.join(job.root, gone)} is missing or was changed; name {entry['source']} with --input "
+                f"{storage.join(job.root, gone)} is missing or was changed; name {entry.source} with --input "
                 "too, to embed it again"
             )
     kept = [
@@ -199,15 +203,19 @@ def with_earlier(named: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     return sorted([*named, *kept], key=lambda item: item.file.relative)
 
 
-def _check_same_content(file: InputFile, entry: dict[str, Any]) -> None:
-    if not entry or (entry["size"], entry["checksum"], entry["format"]) == (file.size, file.checksum, file.format):
+def _same_content(file: InputFile, entry: InputEntry) -> bool:
+    return (entry.size, entry.checksum, entry.format) == (file.size, file.checksum, file.format)
+
+
+def _check_same_content(file: InputFile, entry: InputEntry) -> None:
+    if _same_content(file, entry):
         return
     folder, _, name = file.path.rpartition("/")
     mend = "name all files, without --append"
-    if entry["source"] != file.path and folder:  # a pattern that begins above the folder puts it into the names
+    if entry.source != file.path and folder:  # a pattern that begins above the folder puts it into the names
         mend = f"name the folder by a pattern, as in --input '{folder[:-1]}[{folder[-1]}]/{name}', so that they differ"
     raise OptionError(
-        f"--append: the store has the relative path {file.relative} of {file.path} already, from {entry['source']}, "
+        f"--append: the store has the relative path {file.relative} of {file.path} already, from {entry.source}, "
         f"with other content; {mend}"
     )
 

@@ -9,4 +9,4 @@ def check_rows(job: EmbedJob, rows: int) -> None:
     """Raise DataGateError where rows are too few after the last snapshot, OptionError for the index asked for."""
     check_deletes(job.run, rows)
     if job.index_asked is not None:
-        check_rows_for(job.index_asked, rows if job.limit is None else min(rows, job.limit), job.run.space["dim"])
+        check_rows_for(job.index_asked, rows if job.limit is None else min(rows, job.limit), job.run.space.dim)

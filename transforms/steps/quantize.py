@@ -6,13 +6,12 @@ Ranges travel, vectors do not: every shard is read once for its ranges, and once
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
 
 from transforms import storage
 from transforms.arrow import as_matrix
 from transforms.errors import SentenceBeamError
-from transforms.space import Space
 from transforms.store.commit import Run
+from transforms.store.entries import RangesEntry
 from transforms.store.precision import Ranges, keep_ranges
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.reuse import stored_vectors
@@ -40,7 +39,7 @@ class Measured:
 class RangesRecord:
     """The manifest's `ranges` entry, on its way to the commit."""
 
-    data: dict[str, Any]
+    entry: RangesEntry
 
 
 def measure(unit: UnitRecord, root: str) -> Measured:
@@ -60,12 +59,12 @@ def keep(measured: Measured, run: Run) -> Iterator[RangesRecord | Problem]:
     if measured.problem is not None:
         yield measured.problem
     elif measured.ranges is not None:
-        yield RangesRecord(keep_ranges(run.root, measured.ranges, Space.from_json(run.space)))
+        yield RangesRecord(keep_ranges(run.root, measured.ranges, run.space))
 
 
 def quantize_unit(unit: UnitRecord, run: Run, ranges: Ranges | None) -> UnitRecord:
     """Write a unit of floats between the ranges; its record keeps the counts of how its rows were made."""
-    store = UnitStore(run.root, Space.from_json(run.space), ranges, run.id)
+    store = UnitStore(run.root, run.space, ranges, run.id)
     prepared, rows = read_written(run.root, unit, store, run.generation)
     counts = UnitCounts.of(unit)
     made = store.finished(prepared)

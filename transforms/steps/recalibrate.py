@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
@@ -21,17 +20,17 @@ from transforms.store.units import UnitCounts, UnitStore, read_written
 
 @dataclass(frozen=True)
 class RecalibrateJob:
-    """One run of `recalibrate`, and the space of the snapshot before it, as JSON."""
+    """One run of `recalibrate`, and the space of the snapshot before it."""
 
     run: Run
-    old: dict[str, Any]
+    old: Space
 
 
 class Recalibration:
     """The units of one run, each written again from its pooled vectors."""
 
     def __init__(self, job: RecalibrateJob):
-        self._run, self._old = job.run, Space.from_json(job.old)
+        self._run, self._old = job.run, job.old
         space = job.run.first_space
         ranges = kept_ranges(job.run.root, job.run.ranges) if job.run.ranges else None
         self._store = UnitStore(job.run.root, space, ranges, job.run.id)

@@ -4,7 +4,6 @@ import contextlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from transforms import storage
 from transforms.calibration import Calibration
@@ -13,11 +12,12 @@ from transforms.corpus.buckets import Buckets
 from transforms.errors import OptionError
 from transforms.space import Machine, Space
 from transforms.steps.check_options import check
-from transforms.steps.choose import DEFAULTS, Choice, choose, remembered_deletes
-from transforms.steps.job import EmbedJob, IndexRequest
+from transforms.steps.choose import CONTENT, Choice, choose, remembered_deletes
+from transforms.steps.job import EmbedJob
 from transforms.steps.options import EmbedOptions
 from transforms.store import layout
 from transforms.store.commit import Run
+from transforms.store.entries import IndexRequest, Options, RangesEntry
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.precision import fitting, kept_ranges
 from transforms.store.runs import now, versions
@@ -38,7 +38,7 @@ class Resolved:
     @property
     def space(self) -> Space:
         """The run's space."""
-        return Space.from_json(self.job.run.space)
+        return self.job.run.space
 
 
 def resolve(asked: EmbedOptions, previous: Manifest | None, run_id: str, local: bool) -> Resolved:
@@ -56,30 +56,30 @@ def resolve(asked: EmbedOptions, previous: Manifest | None, run_id: str, local: 
 
 
 def _run(asked: EmbedOptions, choice: Choice, previous: Manifest | None, run_id: str) -> Run:
-    chosen, known = choice.options, previous.data if previous is not None else {}
-    deletes = remembered_deletes(chosen["max_deletes"], known.get("options", {}))
+    chosen, before = choice.options, previous.options if previous else Options()
+    deletes = remembered_deletes(chosen.max_deletes, before.max_deletes)
     return Run(
         root=storage.absolute(asked.store),
         id=run_id,
-        space=choice.space.to_json(),
+        space=choice.space,
         partition=choice.partition,
         unit_tokens=choice.unit_tokens,
         globs=tuple(storage.absolute(glob) for glob in asked.input),
-        earlier_globs=tuple(known["input"]["globs"]) if known and asked.append else (),
-        options={**chosen, "max_deletes": deletes},
+        earlier_globs=previous.input.globs if previous and asked.append else (),
+        options=replace(chosen, max_deletes=deletes),
         versions=versions(),
         started=now(),
         previous=previous.run if previous else None,
         version=previous.version if previous else None,
         previous_digest=previous.digest if previous else None,
-        max_rejects=chosen["max_rejects"],
-        max_deletes=chosen["max_deletes"],
-        check_from=known.get("check_from", 0),
-        check_carried=chosen["check_carried"],
-        previous_rows=known["rows"]["written"] if known and asked.limit is None else 0,
-        price_per_hour=chosen["price_per_hour"],
+        max_rejects=chosen.max_rejects,
+        max_deletes=chosen.max_deletes,
+        check_from=previous.check_from if previous else 0,
+        check_carried=chosen.check_carried,
+        previous_rows=previous.rows.written if previous and asked.limit is None else 0,
+        price_per_hour=chosen.price_per_hour,
         generation=_generation(asked, previous),
-        canary=None if asked.reembed else known.get("canary"),
+        canary=previous.canary if previous and not asked.reembed else None,
         ranges=_ranges(asked, choice.space, previous),
     )
 
@@ -88,12 +88,12 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
     chosen, calibration, reuse = choice.options, choice.calibration, previous is not None and not asked.reembed
     return EmbedJob(
         run=run,
-        columns=Columns(chosen["text_column"], chosen["id_column"], tuple(chosen["keep_columns"])),
+        columns=Columns(chosen.text_column, chosen.id_column, chosen.keep_columns),
         recipe=replace(choice.recipe, model=asked.worker_model or choice.recipe.model),
-        machine=Machine(asked.device, asked.tokens_per_batch, chosen["deterministic"]),
-        input_format=chosen["format"],
-        delimiter=chosen["delimiter"],
-        limit=chosen["limit"],
+        machine=Machine(asked.device, asked.tokens_per_batch, chosen.deterministic),
+        input_format=chosen.format,
+        delimiter=chosen.delimiter,
+        limit=chosen.limit,
         carry=previous is not None and reuse and not _changed(run, previous),
         append=asked.append,
         reuse=reuse,
@@ -102,7 +102,7 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
         buckets=_buckets(asked, run, previous),
         text_limit=_memory() // 4 if local and choice.partition == "content" else None,
         retried=not local,
-        hidden=chosen["hidden"],
+        hidden=chosen.hidden,
         index_asked=choice.index.index if choice.index is not None and asked.index is not None else None,
     )
 
@@ -125,17 +125,16 @@ def _check_carries(asked: EmbedOptions, run: Run, previous: Manifest) -> None:
 
 def _changed(run: Run, previous: Manifest) -> list[str]:
     """What differs from the last snapshot beside the input; where nothing does, units may be carried over unread."""
-    remembered, space = previous.data["options"], Space.from_json(run.space)
-    found = [name for name in run.options if name in DEFAULTS and remembered.get(name) != run.options[name]]
-    found += ["limit"] if run.options["limit"] is not None else []
-    found += space.differences(previous.space)
-    found += [name for name in ("partition", "unit_tokens") if previous.data[name] != getattr(run, name)]
+    found = [name for name in CONTENT if getattr(previous.options, name) != getattr(run.options, name)]
+    found += ["limit"] if run.options.limit is not None else []
+    found += run.space.differences(previous.space)
+    found += [name for name in ("partition", "unit_tokens") if getattr(previous, name) != getattr(run, name)]
     return list(dict.fromkeys(found))
 
 
-def _ranges(asked: EmbedOptions, space: Space, previous: Manifest | None) -> dict[str, Any] | None:
+def _ranges(asked: EmbedOptions, space: Space, previous: Manifest | None) -> RangesEntry | None:
     """The store's ranges, where they are of this run's vectors; else the run fits its own."""
-    entry = None if previous is None or asked.reembed else fitting(previous.data.get("ranges"), space)
+    entry = None if previous is None or asked.reembed else fitting(previous.ranges, space)
     if previous is not None and entry is not None:
         kept_ranges(previous.root, entry)  # better found out here than by a worker
     return entry
@@ -146,16 +145,16 @@ def _generation(asked: EmbedOptions, previous: Manifest | None) -> int:
 
     After a rollback an earlier snapshot may have the largest number.
     """
-    current = previous.data.get("generation", 0) if previous is not None else 0
+    current = previous.generation if previous is not None else 0
     if not asked.reembed:
         return current
     kept = [read_manifest(previous.root, run) for run in snapshots(previous.root)] if previous is not None else []
-    return 1 + max([current, *(manifest.data.get("generation", 0) for manifest in kept if manifest)])
+    return 1 + max([current, *(manifest.generation for manifest in kept if manifest)])
 
 
 def _buckets(asked: EmbedOptions, run: Run, previous: Manifest | None) -> Buckets | None:
     """The last snapshot's buckets, where units are still of that size."""
-    if previous is None or asked.reembed or previous.data["unit_tokens"] != run.unit_tokens:
+    if previous is None or asked.reembed or previous.unit_tokens != run.unit_tokens:
         return None
     return previous.buckets
 

@@ -1,11 +1,10 @@
 """Calibrations as files, and the copy that a store keeps, so that queries get what its rows got."""
 
-from typing import Any
-
 from transforms import storage
 from transforms.calibration.calibration import INFO, TENSORS, Calibration
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import layout
+from transforms.store.entries import CalibrationEntry
 
 
 def read_calibration(folder: str) -> Calibration:
@@ -41,6 +40,6 @@ def kept_calibration(root: str, digest: str) -> Calibration:
         raise SentenceBeamError(f"{reason}; name the calibration again with embed --calibration") from error
 
 
-def entry(digest: str | None) -> dict[str, Any] | None:
+def entry(digest: str | None) -> CalibrationEntry | None:
     """The manifest's entry of a calibration, None for a store without one."""
-    return {"path": layout.calibration(digest), "digest": digest} if digest else None
+    return CalibrationEntry(digest, layout.calibration(digest)) if digest else None

@@ -13,6 +13,7 @@ from transforms import storage
 from transforms.arrow import as_matrix, fixed_size, parquet_bytes, table_of
 from transforms.errors import SentenceBeamError, first_line
 from transforms.store import layout
+from transforms.store.entries import CanaryEntry
 
 TEXTS = (
     "ok",
@@ -73,9 +74,9 @@ class CanaryFile:
     sha256: str | None = None
 
     @classmethod
-    def of(cls, root: str, pooled_id: str, generation: int, named: dict[str, str] | None) -> "CanaryFile":
+    def of(cls, root: str, pooled_id: str, generation: int, named: CanaryEntry | None) -> "CanaryFile":
         """The file that the last snapshot names, else the one for these pooled vectors."""
-        return cls(root, **named) if named else cls(root, layout.canary(pooled_id, generation))
+        return cls(root, named.path, named.sha256) if named else cls(root, layout.canary(pooled_id, generation))
 
     @property
     def full_path(self) -> str:
@@ -99,10 +100,10 @@ class CanaryFile:
         storage.storage_of(self.full_path).put_if_absent(self.full_path, canary.to_bytes())
         return self.read() or canary
 
-    def entry(self) -> dict[str, str] | None:
+    def entry(self) -> CanaryEntry | None:
         """The manifest's entry: path and sha256 of the file, None where there is no file."""
         if self.sha256:
-            return {"path": self.path, "sha256": self.sha256}
+            return CanaryEntry(self.path, self.sha256)
         if storage.storage_of(self.full_path).stat(self.full_path) is None:
             return None
-        return {"path": self.path, "sha256": storage.sha256_of(self.full_path)[0]}
+        return CanaryEntry(self.path, storage.sha256_of(self.full_path)[0])

@@ -22,9 +22,9 @@ def carry_renamed(planned: list[PlannedFile], manifest: Manifest, shards: Carrie
     free: dict[tuple[object, ...], list[Units]] = {}
     units = _by_file(manifest)
     for file in manifest.files:
-        known = units.get(file["path"], [])
-        if known and file["path"] not in taken and all(map(shards, known)):
-            free.setdefault(content_of(file["path"], file["format"], file["size"], file["checksum"]), []).append(known)
+        known = units.get(file.path, [])
+        if known and file.path not in taken and all(map(shards, known)):
+            free.setdefault(content_of(file.path, file.format, file.size, file.checksum), []).append(known)
     return [_renamed(item, free, shards) if item.spans else item for item in planned]
 
 

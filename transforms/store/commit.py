@@ -15,9 +15,9 @@ from transforms.store import calibrations, layout, lease
 from transforms.store.canary import CanaryFile
 from transforms.store.carried import ROUND, step
 from transforms.store.changes import Changes
+from transforms.store.entries import CanaryEntry, IndexEntry, Input, Options, RangesEntry, Rows, Tokens, Work
 from transforms.store.ledger import Ledger, check_buckets, check_plan
 from transforms.store.manifest import (
-    FORMAT,
     Manifest,
     mend_copy,
     read_manifest,
@@ -47,11 +47,11 @@ class Run:
 
     root: str
     id: str
-    space: dict[str, Any]
+    space: Space
     partition: str
     unit_tokens: int
     globs: tuple[str, ...]
-    options: dict[str, Any]
+    options: Options
     versions: dict[str, str]
     started: str
     previous: str | None = None
@@ -61,8 +61,8 @@ class Run:
     previous_rows: int = 0
     price_per_hour: float | None = None
     generation: int = 0
-    canary: dict[str, str] | None = None
-    ranges: dict[str, Any] | None = None
+    canary: CanaryEntry | None = None
+    ranges: RangesEntry | None = None
     leased: bool = False
     earlier_globs: tuple[str, ...] = ()
     previous_digest: str | None = None
@@ -72,18 +72,17 @@ class Run:
     @property
     def canary_file(self) -> CanaryFile:
         """The texts that are embedded before all others, with the vectors they had."""
-        return CanaryFile.of(self.root, self.space["pooled_id"], self.generation, self.canary)
+        return CanaryFile.of(self.root, self.space.pooled_id, self.generation, self.canary)
 
     @property
     def fits_ranges(self) -> bool:
         """Whether bounds are fitted in this run, so that its rows are written as floats first."""
-        return self.ranges is None and needs_ranges(Space.from_json(self.space))
+        return self.ranges is None and needs_ranges(self.space)
 
     @property
     def first_space(self) -> Space:
         """The space in which rows are written first."""
-        space = Space.from_json(self.space)
-        return of_floats(space) if self.fits_ranges else space
+        return of_floats(self.space) if self.fits_ranges else self.space
 
 
 def last_snapshot(run: Run) -> Manifest | None:
@@ -141,7 +140,7 @@ def _once(units: list[UnitRecord]) -> list[UnitRecord]:
     return list(seen.values())
 
 
-def commit(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], index: dict[str, Any] | None) -> str:
+def commit(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], index: IndexEntry | None) -> str:
     """Write the run's manifest, then make it the current one if nobody else committed meanwhile; a line about it.
 
     Raises SentenceBeamError where the current manifest is no longer the one that this run began with, and where an
@@ -149,7 +148,7 @@ def commit(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], ind
     """
     plan, units, ledger = settled
     _mend_previous(run)
-    data = sealed(with_units(run.root, _manifest(run, plan, ledger, index), units, plan.files))
+    data = sealed(with_units(_manifest(run, plan, ledger, index), units, plan.files).to_json())
     path = storage.join(run.root, layout.snapshot(run.id))
     store = storage.storage_of(path)
     if not store.put_if_absent(path, to_bytes(data)):
@@ -204,41 +203,38 @@ def _check_committed(run: Run, units: list[UnitRecord]) -> None:
     )
 
 
-def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: dict[str, Any] | None) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "run": run.id,
-        "space": run.space,
-        "partition": run.partition,
-        "unit_tokens": run.unit_tokens,
-        "generation": run.generation,
-        "buckets": asdict(plan.buckets) if plan.buckets else None,
-        "rows": _pick(ledger, "read", "written", "rejected"),
-        "work": _pick(ledger, "embedded", "reused", "duplicates", "carried"),
-        "tokens": _pick(ledger, "real", "padded", "truncated_rows", "lost"),
-        "index": index,
-        "ranges": run.ranges,
-        "calibration": calibrations.entry(run.space["calibration"]),
-        "input": {"globs": list(dict.fromkeys((*run.earlier_globs, *run.globs))), "files": []},
-        "canary": run.canary_file.entry(),
-        "check_from": (run.check_from + step(run.check_carried)) % ROUND,
-        "options": run.options,
-        "versions": run.versions,
-        "started": run.started,
-        "finished": now(),
-        "previous": run.previous,
-    }
-
-
-def _pick(ledger: Ledger, *names: str) -> dict[str, int]:
-    return {name: getattr(ledger, name) for name in names}
+def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: IndexEntry | None) -> Manifest:
+    return Manifest(
+        root=run.root,
+        run=run.id,
+        previous=run.previous,
+        space=run.space,
+        partition=run.partition,
+        unit_tokens=run.unit_tokens,
+        rows=Rows(ledger.read, ledger.written, ledger.rejected),
+        work=Work(ledger.embedded, ledger.reused, ledger.duplicates, ledger.carried),
+        tokens=Tokens(ledger.real, ledger.padded, ledger.truncated_rows, ledger.lost),
+        shards=(),
+        index=index,
+        input=Input(tuple(dict.fromkeys((*run.earlier_globs, *run.globs))), ()),
+        options=run.options,
+        started=run.started,
+        finished=now(),
+        buckets=plan.buckets,
+        ranges=run.ranges,
+        canary=run.canary_file.entry(),
+        calibration=calibrations.entry(run.space.calibration),
+        generation=run.generation,
+        versions=run.versions,
+        check_from=(run.check_from + step(run.check_carried)) % ROUND,
+    )
 
 
 def finish(
     run: Run,
     units: Iterable[UnitRecord],
     problems: Iterable[Problem],
-    index: dict[str, Any] | None = None,
+    index: IndexEntry | None = None,
     duplicate_ids: int = 0,
     changes: Changes | None = None,
     index_measures: dict[str, Summary] | None = None,
@@ -301,7 +297,7 @@ def _measures(
 
 
 def _input(plan: RecordedPlan) -> dict[str, Any]:
-    empty = sum(file["size"] == 0 for file in plan.files)
+    empty = sum(file.size == 0 for file in plan.files)
     return {"files": len(plan.files), "empty": empty, "beside": plan.beside}
 
 
@@ -321,7 +317,7 @@ def _ended(run: Run, status: str, message: str) -> Result:
         seconds=round(time.time() - timestamp(run.started), 3),
         started=run.started,
         previous=run.previous,
-        space=run.space["id"],
-        pooled=run.space["pooled_id"],
+        space=run.space.id,
+        pooled=run.space.pooled_id,
         price_per_hour=run.price_per_hour,
     )

@@ -6,17 +6,32 @@ Above 20 000 units the lists move into parts, named by their sha256, and are rea
 import contextlib
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 from transforms import storage
 from transforms.corpus.buckets import Buckets
+from transforms.entries import BESIDE, Entry, one_of, time
 from transforms.errors import OptionError, SentenceBeamError, first_line
 from transforms.space import Space, canonical_json, sha256_text
 from transforms.store import layout
+from transforms.store.entries import (
+    CalibrationEntry,
+    CanaryEntry,
+    IndexEntry,
+    Input,
+    InputEntry,
+    Options,
+    Part,
+    PartEntry,
+    RangesEntry,
+    Rows,
+    RunName,
+    Tokens,
+    Work,
+)  # fmt: skip
 from transforms.store.records import UnitRecord
-from transforms.store.shape import check_manifest, check_part
 
 FORMAT = 1
 FENCE = "fence"  # in manifest.json alone: what vacuum writes there to move its version
@@ -30,17 +45,40 @@ WITHOUT_DIGEST = frozenset(
 
 
 @dataclass(frozen=True)
-class Manifest:
-    """One snapshot: the JSON of its manifest, and the `root` of the store it was read from."""
+class Manifest(Entry):
+    """One snapshot: what its manifest says (`data` is the JSON), and the `root` of the store it was read from."""
 
-    root: str
-    data: dict[str, Any]
-    version: str | None = field(default=None, compare=False)
+    root: str = field(kw_only=True, metadata=BESIDE)
+    data: dict[str, Any] = field(default_factory=dict, kw_only=True, metadata=BESIDE)
+    version: str | None = field(default=None, kw_only=True, compare=False, metadata=BESIDE)
+    run: RunName
+    previous: RunName | None
+    space: Space
+    partition: Annotated[str, one_of("file", "content")]
+    unit_tokens: int
+    rows: Rows
+    work: Work
+    tokens: Tokens
+    shards: tuple[dict[str, Any], ...]
+    index: IndexEntry | None
+    input: Input
+    options: Options
+    started: Annotated[str, time]
+    finished: Annotated[str, time]
+    parts: tuple[PartEntry, ...] = ()
+    buckets: Buckets | None = None
+    ranges: RangesEntry | None = None
+    canary: CanaryEntry | None = None
+    calibration: CalibrationEntry | None = None
+    generation: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    check_from: int = 0
+    format: int = FORMAT
 
-    @property
-    def run(self) -> str:
-        """The id of the run that made this snapshot."""
-        return self.data["run"]
+    @classmethod
+    def of(cls, root: str, data: dict[str, Any], version: str | None = None) -> "Manifest":
+        """The snapshot of a manifest's JSON. Raises ValueError or OptionError naming a field that no manifest has."""
+        return cls.from_json(data, root=root, data=data, version=version)
 
     @cached_property
     def digest(self) -> str:
@@ -48,18 +86,13 @@ class Manifest:
         return str(self.data.get("digest") or digest_of(self.data))
 
     @cached_property
-    def space(self) -> Space:
-        """The space of every vector of the snapshot."""
-        return Space.from_json(self.data["space"])
-
-    @cached_property
-    def _parts(self) -> list[dict[str, Any]]:
-        return [_read_part(self.root, part) for part in self.data.get("parts", [])]
+    def _parts(self) -> list[Part]:
+        return [_read_part(self.root, part) for part in self.parts]
 
     @cached_property
     def units(self) -> list[UnitRecord]:
         """The records of all units of the snapshot, sorted by name. Raises SentenceBeamError for one that is none."""
-        listed = self.data["shards"] or [unit for part in self._parts for unit in part["shards"]]
+        listed = self.shards or [unit for part in self._parts for unit in part.shards]
         try:
             return [UnitRecord.from_dict(unit) for unit in listed]
         except SentenceBeamError as error:
@@ -68,20 +101,19 @@ class Manifest:
             ) from error
 
     @cached_property
-    def files(self) -> list[dict[str, Any]]:
+    def files(self) -> list[InputEntry]:
         """The entries of all input files, with size and checksum."""
-        return self.data["input"]["files"] or [file for part in self._parts for file in part["files"]]
-
-    @property
-    def buckets(self) -> Buckets | None:
-        """The buckets that are the snapshot's units, None where the units are parts of files."""
-        found = self.data.get("buckets")
-        return Buckets(**found) if found else None
+        return [*self.input.files] or [file for part in self._parts for file in part.files]
 
     @property
     def content(self) -> list[dict[str, Any]]:
         """All of the snapshot's JSON: the manifest's own, then that of its parts."""
-        return [self.data, *self._parts]
+        return [self.data, *(part.to_json() for part in self._parts)]
+
+    @property
+    def metric(self) -> str:
+        """The metric of the index; without one, that of the model."""
+        return self.index.metric if self.index else self.options.metric or "cosine"
 
     @property
     def shard_paths(self) -> list[str]:
@@ -89,19 +121,17 @@ class Manifest:
         return [storage.join(self.root, unit.path) for unit in self.units if unit.path]
 
 
-def _read_part(root: str, part: dict[str, Any]) -> dict[str, Any]:
-    path = storage.join(root, part["path"])
+def _read_part(root: str, part: PartEntry) -> Part:
+    path = storage.join(root, part.path)
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
         raise SentenceBeamError(f"{path} is missing, a part of the manifest; restore it")
-    if hashlib.sha256(found[0]).hexdigest() != part["sha256"]:
+    if hashlib.sha256(found[0]).hexdigest() != part.sha256:
         raise SentenceBeamError(f"{path} is not the part that the manifest names (sha256 differs); restore it")
     try:
-        data = json.loads(found[0])
-        check_part(data)
+        return Part.from_json(json.loads(found[0]))
     except (ValueError, RecursionError) as error:
         raise SentenceBeamError(f"{path} is no part of a manifest ({first_line(error)}); restore it") from error
-    return data
 
 
 def digest_of(data: dict[str, Any]) -> str:
@@ -112,14 +142,6 @@ def digest_of(data: dict[str, Any]) -> str:
 def sealed(data: dict[str, Any]) -> dict[str, Any]:
     """The manifest's JSON with its digest."""
     return {**data, "digest": digest_of(data)}
-
-
-def index_files(index: dict[str, Any]) -> list[tuple[str, str]]:
-    """Path (relative to the store) and sha256 of every file that a manifest's `index` names."""
-    named = [(index[name]["path"], index[name]["sha256"]) for name in ("trained", "queries") if name in index]
-    for segment in index["segments"]:
-        named += [(segment["path"], segment["sha256"]), (segment["locator"], segment["locator_sha256"])]
-    return named
 
 
 def read_manifest(root: str, run: str | None = None) -> Manifest | None:
@@ -135,10 +157,7 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
                 f"{path} has format {str(data['format'])[:40]!r}, this version reads {FORMAT}; update sentence-beam"
             )
         _check_digest(data)
-        check_manifest(data)
-        manifest = Manifest(root, data, found[1])
-        _ = manifest.space
-        return manifest
+        return Manifest.of(root, data, found[1])
     except (ValueError, KeyError, TypeError, OptionError, RecursionError) as error:
         raise SentenceBeamError(
             f"{path} is corrupt ({first_line(error)}); restore it from {storage.join(root, 'manifests')}"
@@ -190,24 +209,23 @@ def snapshots(root: str) -> list[str]:
     return sorted((run for path in paths if (run := layout.snapshot_run(path))), reverse=True)
 
 
-def with_units(root: str, data: dict[str, Any], units: list[UnitRecord], files: list[dict[str, Any]]) -> dict[str, Any]:
-    """The manifest's JSON with its units and files in place; writes the parts first where there are very many."""
+def with_units(manifest: Manifest, units: list[UnitRecord], files: list[InputEntry]) -> Manifest:
+    """The manifest with its units and files in place; writes the parts first where there are very many."""
     listed = [unit.to_manifest() for unit in sorted(units, key=lambda u: u.unit)]
     if len(listed) <= UNITS_IN_ONE_FILE:
-        return {**data, "shards": listed, "input": {**data["input"], "files": files}, "parts": []}
+        return replace(manifest, shards=tuple(listed), input=replace(manifest.input, files=tuple(files)), parts=())
     parts = []
     for start in range(0, len(listed), UNITS_IN_ONE_FILE):
-        chunk = listed[start : start + UNITS_IN_ONE_FILE]
-        parts.append(_write_part(root, {"shards": chunk, "files": files if start == 0 else []}, len(chunk)))
-    return {**data, "shards": [], "input": {**data["input"], "files": []}, "parts": parts}
+        part = Part(tuple(listed[start : start + UNITS_IN_ONE_FILE]), tuple(files) if start == 0 else ())
+        parts.append(_write_part(manifest.root, part))
+    return replace(manifest, shards=(), input=replace(manifest.input, files=()), parts=tuple(parts))
 
 
-def _write_part(root: str, content: dict[str, Any], units: int) -> dict[str, Any]:
-    data = to_bytes(content)
+def _write_part(root: str, part: Part) -> PartEntry:
+    data = to_bytes(part.to_json())
     sha256 = hashlib.sha256(data).hexdigest()
-    path = storage.join(root, layout.part(sha256))
-    storage.ensure(path, data)
-    return {"path": layout.part(sha256), "sha256": sha256, "units": units}
+    storage.ensure(storage.join(root, layout.part(sha256)), data)
+    return PartEntry(layout.part(sha256), sha256, len(part.shards))
 
 
 def to_bytes(content: dict[str, Any]) -> bytes:

@@ -61,7 +61,7 @@ class Store:
         return ds.FileSystemDataset.from_paths(paths, schema, kind, files)
 
     def __len__(self) -> int:
-        return int(self.manifest.data["rows"]["written"])
+        return self.manifest.rows.written
 
     def __bool__(self) -> bool:
         return True  # also without rows it is a store
@@ -73,7 +73,7 @@ class Store:
         """Vectors float32 [n, dim], whatever the precision: of a column `embedding`, or without one of all rows."""
         if column is None:
             return self.numpy()[1]
-        entry = self.manifest.data.get("ranges")
+        entry = self.manifest.ranges
         coding = Coding(self.space, kept_ranges(self.root, entry) if entry else None)
         return coding.decode(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
 

@@ -17,6 +17,7 @@ from transforms.errors import SentenceBeamError, first_line
 from transforms.measures import Summary, summed
 from transforms.store import layout
 from transforms.store.carried import NOTHING, Checked
+from transforms.store.entries import InputEntry
 from transforms.store.ledger import PLAN_FIELDS, PlannedSpan, span_name
 from transforms.store.records import UnitRecord
 from transforms.store.runs import now
@@ -67,11 +68,10 @@ class PlannedFile:
         return spans + [(span, 0) for span in _carried_spans(name, self.carried)]
 
 
-def file_of(entry: dict[str, Any]) -> InputFile:
+def file_of(entry: InputEntry) -> InputFile:
     """The input file of an entry in a manifest."""
-    known = {name: entry[name] for name in ("format", "size", "checksum", "version")}
-    compression = compression_of(entry["path"], entry["format"])
-    return InputFile(path=entry["source"], relative=entry["path"], compression=compression, **known)
+    compression = compression_of(entry.path, entry.format)
+    return InputFile(entry.source, entry.path, entry.format, compression, entry.size, entry.checksum, entry.version)
 
 
 def rows_at_most(planned: Iterable[PlannedFile]) -> int | None:
@@ -101,7 +101,7 @@ class RecordedPlan:
     files that lie beside those of the input and were not taken, by reason.
     """
 
-    files: list[dict[str, Any]]
+    files: list[InputEntry]
     spans: list[PlannedSpan]
     tokens: int
     buckets: Buckets | None = None
@@ -162,14 +162,13 @@ def read_plan(root: str, run: str) -> RecordedPlan:
 
 
 def _plan_of(data: bytes) -> RecordedPlan:
-    files: dict[str, dict[str, Any]] = {}
+    files: dict[str, InputEntry] = {}
     spans, tokens = [], 0
     table = table_of(data)
     table = table.cast(SCHEMA.with_metadata(table.schema.metadata))
     for row in table.to_pylist():
-        files[row["file"]] = {"path": row["file"], "source": row["path"]} | {
-            name: row[name] for name in ("format", "size", "checksum", "version")
-        }
+        kept = {name: row[name] for name in ("format", "size", "checksum", "version")}
+        files[row["file"]] = InputEntry(row["file"], row["path"], **kept)
         if row["name"] is not None:
             spans.append(PlannedSpan(**{name: row[name] for name in PLAN_FIELDS}))
             tokens += row["tokens"]

@@ -6,7 +6,6 @@ Codes of vectors and vectors of codes, the column of a shard that holds them, an
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +15,8 @@ from transforms.errors import SentenceBeamError
 from transforms.space import Space, canonical_json, sha256_text
 from transforms.space.identity import SHORTEST
 from transforms.store import layout
+from transforms.store.entries import RangesEntry
 
-PRECISIONS = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
 RANGED = ("int8", "uint8")
 CODES: dict[str, type[np.generic]] = {
     "float32": np.float32,
@@ -205,25 +204,25 @@ def needs_ranges(space: Space) -> bool:
     return space.precision in RANGED
 
 
-def fitting(entry: dict[str, Any] | None, space: Space) -> dict[str, Any] | None:
+def fitting(entry: RangesEntry | None, space: Space) -> RangesEntry | None:
     """The manifest's entry of its ranges, where they were fitted on the floats of this space; None otherwise."""
-    return entry if entry and needs_ranges(space) and entry["space"] == of_floats(space).id else None
+    return entry if entry and needs_ranges(space) and entry.space == of_floats(space).id else None
 
 
-def keep_ranges(root: str, ranges: Ranges, space: Space) -> dict[str, Any]:
-    """Write ranges into a store, once; the manifest's entry of them: path, digest, and the floats' space."""
+def keep_ranges(root: str, ranges: Ranges, space: Space) -> RangesEntry:
+    """Write ranges into a store, once; the manifest's entry of them."""
     path = layout.ranges(ranges.digest)
     storage.ensure(storage.join(root, path), ranges.to_bytes())
-    return {"path": path, "digest": ranges.digest, "space": of_floats(space).id}
+    return RangesEntry(path, ranges.digest, of_floats(space).id)
 
 
-def kept_ranges(root: str, entry: dict[str, Any]) -> Ranges:
+def kept_ranges(root: str, entry: RangesEntry) -> Ranges:
     """The ranges that a manifest names. Raises SentenceBeamError naming the file where it is missing or changed."""
-    path = storage.join(root, entry["path"])
+    path = storage.join(root, entry.path)
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
         raise SentenceBeamError(f"{path} is missing; restore it, or embed with --precision float32 and then again")
     ranges = Ranges.from_bytes(found[0], path)
-    if ranges.digest != entry["digest"]:
+    if ranges.digest != entry.digest:
         raise SentenceBeamError(f"{path} is not the file that the manifest names; restore it")
     return ranges

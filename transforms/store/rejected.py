@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from transforms import storage
-from transforms.corpus import InputFile, Rejected
+from transforms.corpus import Rejected
 from transforms.corpus.columns import first_json_rows, keys_of
-from transforms.corpus.files import JSON, compression_of
+from transforms.corpus.files import JSON
 from transforms.corpus.row_blocks import NULL_TEXT
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import layout
 from transforms.store.manifest import Manifest, read_manifest, to_bytes
-from transforms.store.plan import RecordedPlan
+from transforms.store.plan import RecordedPlan, file_of
 from transforms.store.run_ids import runs_of
 from transforms.store.shards import rejects_from_bytes
 
@@ -60,14 +60,11 @@ def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
 
 def _keys(plan: RecordedPlan, relative: str) -> str:
     """The keys of the first rows of an input file in brackets; nothing for other formats, or if it cannot be read."""
-    found = next((f for f in plan.files if f["path"] == relative and f["format"] in JSON), None)
+    found = next((f for f in plan.files if f.path == relative and f.format in JSON), None)
     if found is None:
         return ""
-    names = ("format", "size", "checksum", "version")
-    kept = {name: found[name] for name in names}
-    file = InputFile(found["source"], relative, compression=compression_of(relative, found["format"]), **kept)
     try:
-        keys = keys_of(first_json_rows(file))
+        keys = keys_of(first_json_rows(file_of(found)))
     except (SentenceBeamError, OSError):
         return ""
     return f" (keys there: {ascii(', '.join(keys))[1:-1]})"

@@ -92,7 +92,7 @@ class LastSnapshot:
     def _by_checksum(self) -> dict[str, list[UnitRecord]]:
         """The units by the checksum of their file; of files that are equal the units of one."""
         files = self._manifest.files if self._manifest else []
-        return {file["checksum"]: self._by_source.get(file["path"], []) for file in files}
+        return {file.checksum: self._by_source.get(file.path, []) for file in files}
 
     def _of_bucket(self, bucket: Bucket) -> list[UnitRecord]:
         """The units of a bucket, or of those that it was part of or is made of."""

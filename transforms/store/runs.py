@@ -9,6 +9,7 @@ from typing import Any
 from transforms import storage
 from transforms.measures import Measures
 from transforms.store import layout
+from transforms.store.entries import IndexEntry
 from transforms.store.manifest import to_bytes
 
 COMMITTED = "committed"
@@ -37,7 +38,7 @@ class Result:
     finished: str
     seconds: float
     ledger: dict[str, int] = field(default_factory=dict)
-    index: dict[str, Any] | None = None
+    index: IndexEntry | None = None
     duplicate_ids: int = 0
     damaged: list[str] = field(default_factory=list)
     started: str = ""
@@ -61,14 +62,18 @@ class Result:
 def record_result(root: str, result: Result) -> None:
     """Write the record of how a run ended; a repeated last step leaves the first record in place."""
     path = storage.join(root, layout.result(result.run))
-    storage.storage_of(path).put_if_absent(path, to_bytes(asdict(result)))
+    data = asdict(result) | {"index": result.index.to_json() if result.index else None}
+    storage.storage_of(path).put_if_absent(path, to_bytes(data))
 
 
 def read_result(root: str, run: str) -> Result | None:
     """How a run ended, or None where it has not."""
     path = storage.join(root, layout.result(run))
     found = storage.storage_of(path).read_versioned(path)
-    return Result(**json.loads(found[0])) if found else None
+    if found is None:
+        return None
+    data = json.loads(found[0])
+    return Result(**{**data, "index": IndexEntry.from_json(data["index"]) if data.get("index") else None})
 
 
 def has_committed(root: str, run: str) -> bool:

@@ -57,7 +57,7 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
     current = read_manifest(root)
     if current is None:
         raise SentenceBeamError(f"{root} holds no snapshot; nothing was removed")
-    cutoff = now - older_than if older_than is not None else timestamp(current.data["started"])
+    cutoff = now - older_than if older_than is not None else timestamp(current.started)
     named = _Named()
     for manifest in _kept(current, entries, keep, cutoff, older_than is not None):
         named.add(manifest)
@@ -119,7 +119,7 @@ def _kept(current: Manifest, entries: dict[str, Entry], keep: int, cutoff: float
     manifest, count = current, 1
     yield manifest
     replaced = written.pop(current.run, cutoff)  # when the next one, further back, lost its place
-    while (run := manifest.data["previous"]) in written and (count < keep or (by_age and replaced >= cutoff)):
+    while (run := manifest.previous) in written and (count < keep or (by_age and replaced >= cutoff)):
         manifest, count = _read(current.root, run), count + 1
         replaced = written.pop(run)
         yield manifest

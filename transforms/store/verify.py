@@ -14,8 +14,9 @@ from transforms.errors import LedgerError, SentenceBeamError
 from transforms.store import layout, locators, shards
 from transforms.store.calibrations import kept_calibration
 from transforms.store.canary import CanaryFile
+from transforms.store.entries import IndexEntry
 from transforms.store.ledger import Ledger
-from transforms.store.manifest import UNSEALED, Manifest, index_files, read_manifest
+from transforms.store.manifest import UNSEALED, Manifest, read_manifest
 from transforms.store.precision import kept_ranges
 from transforms.store.records import UnitRecord
 
@@ -25,14 +26,14 @@ def faults(manifest: Manifest) -> Iterator[str]:
     for unit in manifest.units:
         yield from _unit_faults(manifest, unit)
     yield from _ledger_faults(manifest)
-    if manifest.data.get("ranges") is not None:
-        yield from _reading_fault(kept_ranges, manifest.root, manifest.data["ranges"])
-    if manifest.data["index"]:
-        yield from _index_faults(manifest)
+    if manifest.ranges:
+        yield from _reading_fault(kept_ranges, manifest.root, manifest.ranges)
+    if manifest.index:
+        yield from _index_faults(manifest, manifest.index)
     if manifest.space.calibration:
         yield from _reading_fault(kept_calibration, manifest.root, manifest.space.calibration)
-    if manifest.data.get("canary"):
-        yield from _reading_fault(CanaryFile(manifest.root, **manifest.data["canary"]).read)
+    if manifest.canary:
+        yield from _reading_fault(CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256).read)
     yield from _manifest_faults(manifest)
 
 
@@ -55,8 +56,8 @@ def _manifest_faults(manifest: Manifest) -> Iterator[str]:
 def missing_file(manifest: Manifest) -> str | None:
     """The full path of a file that the snapshot names and the store does not have; None where all are there."""
     named = [path for unit in manifest.units for path in (unit.path, unit.rejects) if path]
-    named += [path for path, _ in index_files(manifest.data["index"] or {"segments": []})]
-    named += [entry["path"] for name in ("ranges", "canary") if (entry := manifest.data.get(name))]
+    named += [path for path, _ in manifest.index.files] if manifest.index else []
+    named += [entry.path for entry in (manifest.ranges, manifest.canary) if entry]
     digest = manifest.space.calibration
     named += [storage.join(layout.calibration(digest), name) for name in (INFO, TENSORS)] if digest else []
     there = {entry.path for entry in storage.storage_of(manifest.root).below(manifest.root)}
@@ -88,8 +89,7 @@ def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) 
         return
     if info.space_id != manifest.space.id:
         yield f"{path}: the shard is of another space ({info.space_id[:12]}, not {manifest.space.id[:12]})"
-    ranges = (manifest.data.get("ranges") or {}).get("digest")
-    if info.ranges != ranges:
+    if info.ranges != (manifest.ranges.digest if manifest.ranges else None):
         yield f"{path}: the shard counts between other ranges than those of the manifest"
     if info.rows != unit.rows:
         yield f"{path}: {info.rows} rows, the manifest says {unit.rows}"
@@ -116,12 +116,13 @@ def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
 def _ledger_faults(manifest: Manifest) -> Iterator[str]:
     counted = Ledger.of(manifest.units)
     for name in ("read", "written", "rejected"):
-        if getattr(counted, name) != manifest.data["rows"][name]:
-            said = manifest.data["rows"][name]
+        said = getattr(manifest.rows, name)
+        if getattr(counted, name) != said:
             yield f"ledger: units have {getattr(counted, name)} rows {name}, the manifest says {said}"
-    totals = {**manifest.data["rows"], **manifest.data["work"]}
+    rows, work = manifest.rows, manifest.work
+    totals = (rows.read, rows.written, rows.rejected, work.embedded, work.reused, work.duplicates, work.carried)
     try:
-        Ledger(**totals).check()
+        Ledger(*totals).check()
     except LedgerError as error:
         yield str(error).removesuffix("; nothing committed")
     for unit, count in Counter(u.unit for u in manifest.units).items():
@@ -137,10 +138,9 @@ def _reading_fault(read: Callable[..., object], *arguments: Any) -> Iterator[str
         yield str(error)
 
 
-def _index_faults(manifest: Manifest) -> Iterator[str]:
-    index = manifest.data["index"]
+def _index_faults(manifest: Manifest, index: IndexEntry) -> Iterator[str]:
     broken = False
-    for relative, sha256 in index_files(index):
+    for relative, sha256 in index.files:
         path = storage.join(manifest.root, relative)
         if storage.storage_of(path).stat(path) is None:
             yield f"{path}: the index file is missing"
@@ -152,38 +152,38 @@ def _index_faults(manifest: Manifest) -> Iterator[str]:
         yield from _coverage_faults(manifest, index)
 
 
-def _coverage_faults(manifest: Manifest, index: dict[str, Any]) -> Iterator[str]:
+def _coverage_faults(manifest: Manifest, index: IndexEntry) -> Iterator[str]:
     """Every row of every shard must be in exactly one segment, under its id and its text's hash."""
     rows = {unit.path: unit.rows for unit in manifest.units if unit.path}
     count = {path: np.zeros(n, np.int32) for path, n in rows.items()}
-    for segment in index["segments"]:
+    for segment in index.segments:
         try:
-            table = locators.from_bytes(storage.read_bytes(storage.join(manifest.root, segment["locator"])))
+            table = locators.from_bytes(storage.read_bytes(storage.join(manifest.root, segment.locator)))
         except SentenceBeamError as error:
-            yield f"{segment['locator']}: {error}"
+            yield f"{segment.locator}: {error}"
             return
         live = table.filter(table.column("shard").is_valid())
         for name, found, said in (
-            ("rows", len(table), segment["rows"]),
-            ("deleted rows", len(table) - len(live), segment.get("deleted", 0)),
+            ("rows", len(table), segment.rows),
+            ("deleted rows", len(table) - len(live), segment.deleted),
         ):
             if found != said:
-                yield f"{segment['locator']}: {found} {name}, the segment has {said}"
+                yield f"{segment.locator}: {found} {name}, the segment has {said}"
         numbers, paths = locators.shards_of(live)
         for number in np.unique(numbers):
             path, mine = paths[number], live.filter(pa.array(numbers == number))
             row = mine.column("row").to_numpy()
             if path not in rows or row.max() >= rows[path] or row.min() < 0:
-                yield f"{segment['locator']}: names rows of {path} that are not in the snapshot"
+                yield f"{segment.locator}: names rows of {path} that are not in the snapshot"
                 return
             if not _same_rows(storage.join(manifest.root, path), row, mine):
-                yield f"{segment['locator']}: points to other rows of {path} than it names"
+                yield f"{segment.locator}: points to other rows of {path} than it names"
             np.add.at(count[path], row, 1)
     for path, times in count.items():
         if not (times == 1).all():
             yield f"{path}: {(times == 0).sum()} rows are not in the index, {(times > 1).sum()} are there twice"
-    if index["rows"] != sum(rows.values()):
-        yield f"index: {index['rows']} rows, the snapshot has {sum(rows.values())}"
+    if index.rows != sum(rows.values()):
+        yield f"index: {index.rows} rows, the snapshot has {sum(rows.values())}"
 
 
 def _same_rows(path: str, row: np.ndarray, locator: pa.Table) -> bool:

@@ -13,6 +13,7 @@ from transforms.steps.changes import DuplicateIds
 from transforms.steps.index_files import IndexRecord
 from transforms.steps.quantize import RangesRecord
 from transforms.store.commit import Run
+from transforms.store.entries import IndexEntry, RangesEntry
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem
 from transforms.store.runs import COMMITTED, read_result
@@ -41,13 +42,14 @@ def test_what_else_is_known_of_a_run_is_put_on_record(nights: Nights, tmp_path: 
     run, units = nights.begin(FILES)
     scratch = tmp_path / "scratch"
     scratch.write_bytes(b"")
-    index = {"factory": "Flat", "metric": "ip", "segments": [], "request": {}, "recall": None}
-    ranges = RangesRecord({"path": "ranges/0.json", "digest": "0", "space": "s"})
-    known = [IndexRecord({**index, "nprobe": 0, "rerank": 0, "rows": 0}, (str(scratch),)), ranges]
+    said = dict.fromkeys(("nprobe", "rerank", "rows"), 0) | {"factory": "Flat", "metric": "ip"}
+    index = IndexEntry.from_json({**said, "segments": [], "request": {}, "recall": None})
+    ranges = RangesEntry("ranges/0.json", "0", "s")
+    known = [IndexRecord(index, (str(scratch),)), RangesRecord(ranges)]
     (result,) = eager.run(Commit(run), units, known, [DuplicateIds(2), DuplicateIds(3)])
     assert result.duplicate_ids == 5
-    assert nights.manifest.data["index"] == result.index == known[0].data
-    assert nights.manifest.data["ranges"] == known[1].data
+    assert nights.manifest.index == result.index == index
+    assert nights.manifest.ranges == ranges
     assert not scratch.exists()
 
 

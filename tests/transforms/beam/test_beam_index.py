@@ -61,7 +61,7 @@ def test_build_index_updates_the_last_one(indexed: Nights) -> None:
     run, units = indexed.begin(CHANGED)
     (record,) = eager.run(BuildIndex(run, REQUEST), units, [])
     commit_run([*units, record], run)
-    assert {name: record.data["change"][name] for name in ("what", "added", "deleted")} == {
+    assert {name: getattr(record.entry.change, name) for name in ("what", "added", "deleted")} == {
         "what": "followed", "added": 1, "deleted": 2,
     }  # fmt: skip
     check_found(indexed, CHANGED)
@@ -70,7 +70,7 @@ def test_build_index_updates_the_last_one(indexed: Nights) -> None:
 def test_build_index_of_the_same_rows_is_the_last_one(indexed: Nights) -> None:
     run, units = indexed.begin(FILES)
     (record,) = eager.run(BuildIndex(run, REQUEST), units, [])
-    assert record.data == indexed.index
+    assert record.entry.to_json() == indexed.index
     commit_run([*units, record], run)
     assert {path.name for path in (indexed.root / "runs" / run.id).iterdir()} == {"plan.parquet", "result.json"}
 
@@ -107,10 +107,10 @@ def test_train_index_makes_a_segment_of_each_group(nights: Nights) -> None:
     groups = work(run, units)
     assert {type(group) for group in groups} == {TrainingGroup}
     (record,) = eager.run(TrainIndex(), groups, [])
-    kinds = [segment["kind"] for segment in record.data["segments"]]
+    kinds = [segment.kind for segment in record.entry.segments]
     assert kinds.count("base") == len(groups)
-    assert sum(segment["rows"] for segment in record.data["segments"]) == 180
-    assert record.data["recall"]["value"] > 0.5
+    assert sum(segment.rows for segment in record.entry.segments) == 180
+    assert record.entry.recall.value > 0.5
     commit_run([*units, record], run)
     check_found(nights, FILES)
 
@@ -125,8 +125,8 @@ def test_update_index_deletes_and_adds(indexed: Nights) -> None:
     found = eager.outputs(UpdateIndex(), work(run, units), names=(DONE, RETRAIN))
     assert found[RETRAIN] == []
     (record,) = found[DONE]
-    assert sum(segment["deleted"] for segment in record.data["segments"]) == 2
-    assert [segment["path"] for segment in record.data["segments"] if segment["number"] in before] == [*before.values()]
+    assert sum(segment.deleted for segment in record.entry.segments) == 2
+    assert [segment.path for segment in record.entry.segments if segment.number in before] == [*before.values()]
     commit_run([*units, record], run)
     check_found(indexed, CHANGED)
 

@@ -24,7 +24,7 @@ def made(tmp_path: Path) -> tuple[Run, list[UnitRecord]]:
     """A run that is to store int8, and its units, written as floats first."""
     nights = Nights(tmp_path / "store")
     run, units = nights.begin(FILES)
-    return replace(run, space=replace(nights.space, precision="int8").to_json()), units
+    return replace(run, space=replace(nights.space, precision="int8")), units
 
 
 def shards_in(run: Run) -> set[Path]:
@@ -36,7 +36,7 @@ def test_each_unit_is_written_again_within_half_a_step_of_its_vectors(made: tupl
     found = eager.outputs(Quantize(run), units, [], names=OUTPUTS)
     assert found["problems"] == []
     (record,) = found["ranges"]
-    ranges = kept_ranges(run.root, record.data)
+    ranges = kept_ranges(run.root, record.entry)
     by_name = {unit.unit: unit for unit in found["units"]}
     assert by_name.keys() == {unit.unit for unit in units}
     for unit, rows in zip(units, FILES.values(), strict=True):
@@ -57,7 +57,7 @@ def test_each_unit_is_written_again_within_half_a_step_of_its_vectors(made: tupl
 def test_ranges_are_those_of_all_units(made: tuple[Run, list[UnitRecord]]) -> None:
     run, units = made
     (record,) = eager.outputs(Quantize(run), units, [], names=OUTPUTS)["ranges"]
-    ranges, vectors = kept_ranges(run.root, record.data), np.array([vector_of(text) for text in "xyzu"])
+    ranges, vectors = kept_ranges(run.root, record.entry), np.array([vector_of(text) for text in "xyzu"])
     np.testing.assert_array_equal(ranges.low, vectors.min(axis=0))
     np.testing.assert_array_equal(ranges.high, vectors.max(axis=0))
 
@@ -82,6 +82,6 @@ def test_a_damaged_shard_is_a_problem(made: tuple[Run, list[UnitRecord]]) -> Non
 def test_a_run_without_rows_has_no_ranges(tmp_path: Path) -> None:
     nights = Nights(tmp_path / "store")
     run, units = nights.begin({"a": []})
-    run = replace(run, space=replace(nights.space, precision="int8").to_json())
+    run = replace(run, space=replace(nights.space, precision="int8"))
     found = eager.outputs(Quantize(run), units, [], names=OUTPUTS)
     assert found == {"units": units, "problems": [], "ranges": []}

@@ -34,7 +34,7 @@ def job_of(nights: Nights, calibration: Calibration) -> RecalibrateJob:
     keep_calibration(str(nights.root), calibration)
     run, _ = nights.begin(FILES)
     space = nights.space.calibrated(calibration.digest, calibration.dim)
-    return RecalibrateJob(replace(run, space=space.to_json()), nights.space.to_json())
+    return RecalibrateJob(replace(run, space=space), nights.space)
 
 
 def fitted(nights: Nights, method: str) -> Calibration:

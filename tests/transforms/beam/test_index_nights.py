@@ -522,8 +522,8 @@ def test_a_damaged_index_is_built_anew(nights: Nights, what: str, how: str) -> N
     night = edited(files, 50)
     run, units = nights.begin(night)
     record = run_steps(run, units, IndexRequest("IVF4,SQ8"))
-    assert record.data["change"]["what"] == "trained"
-    assert path.name in record.data["change"]["why"]
+    assert record.entry.change.what == "trained"
+    assert path.name in record.entry.change.why
 
 
 def flip(path: Path, at: float) -> None:
@@ -656,7 +656,7 @@ def test_steps_that_broke_off_are_taken_up(nights: Nights, monkeypatch: pytest.M
             run_steps(run, units, IndexRequest("IVF4,SQ8"))
     again = run_steps(run, units, IndexRequest("IVF4,SQ8"))
     fresh = run_steps(*_renamed(nights, run, units), IndexRequest("IVF4,SQ8"))
-    assert again.data == fresh.data
+    assert again.entry == fresh.entry
 
 
 def _renamed(nights: Nights, run: Any, units: Any) -> Iterator[Any]:

@@ -13,6 +13,8 @@ from helpers.nights import DIM, Nights
 from transforms.beam import IndexRequest
 from transforms.index.vectors import prepared
 from transforms.search import Searcher
+from transforms.store.entries import Options
+from transforms.store.manifest import Manifest
 
 pytest.importorskip("faiss")
 
@@ -58,7 +60,7 @@ def found(store: Nights, query: str, exact: bool = False) -> list[str]:
     """The ids that a search finds, with every list probed."""
     data = dict(store.manifest.data)
     data["index"] = {**data["index"], "nprobe": 4}
-    searcher = Searcher(replace(store.manifest, data=data))
+    searcher = Searcher(Manifest.of(store.manifest.root, data))
     return [row["id"] for row in searcher._described(searcher.nearest(long_or_short(query)[None], 5, exact=exact))[0]]
 
 
@@ -75,10 +77,10 @@ def test_index_and_exact_search_rank_by_the_metric(store: Nights, factory: str, 
 
 def test_auto_is_cosine_unless_the_model_says_otherwise(store: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.commit(ROWS, IndexRequest("Flat"))["metric"] == "cosine"
-    monkeypatch.setattr(store, "options", {"limit": None, "metric": "ip"})
+    monkeypatch.setattr(store, "options", Options(metric="ip"))
     assert store.commit(MORE, IndexRequest("Flat"))["metric"] == "cosine", "an index keeps its metric"
     assert store.commit(MORE, IndexRequest("Flat", "ip"))["metric"] == "ip"
-    other = Nights(store.root.with_name("other"), store.space, options={"limit": None, "metric": "ip"})
+    other = Nights(store.root.with_name("other"), store.space, options=Options(metric="ip"))
     assert other.commit(ROWS, IndexRequest("Flat"))["metric"] == "ip"
 
 

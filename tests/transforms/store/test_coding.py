@@ -12,7 +12,8 @@ from helpers.units import make_unit, make_vectors
 from transforms.arrow import as_matrix
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
-from transforms.store.precision import PRECISIONS, RANGED, Coding, Ranges, quantize
+from transforms.space.identity import PRECISIONS
+from transforms.store.precision import RANGED, Coding, Ranges, quantize
 from transforms.store.shards import Vectors, read_pooled, read_shard, shard_bytes, unit_digest
 from transforms.store.units import UnitCounts, UnitStore
 

@@ -18,6 +18,7 @@ from transforms.errors import DataGateError, LedgerError, SentenceBeamError
 from transforms.space import Space
 from transforms.store import manifest, open_store
 from transforms.store.commit import Run, finish, settle
+from transforms.store.entries import Options
 from transforms.store.ledger import Ledger
 from transforms.store.plan import PlannedFile, read_plan, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
@@ -43,7 +44,7 @@ def run(tmp_path: Path, space: Space) -> Run:
     root = str(tmp_path / "store")
     spans = tuple(Span(FILE, start, start, start + 100, tokens=10) for start in (0, 100, 200))
     write_plan(root, "run1", [PlannedFile(FILE, spans)])
-    return Run(root, "run1", space.to_json(), "file", 100, ("/in/*.txt",), {"model": "m"}, {}, now())
+    return Run(root, "run1", space, "file", 100, ("/in/*.txt",), Options(model="m"), {}, now())
 
 
 GOOD = [record(0, 100), record(100, 200), record(200, 300)]
@@ -52,7 +53,7 @@ GOOD = [record(0, 100), record(100, 200), record(200, 300)]
 def test_the_plan_reads_back(run: Run) -> None:
     plan = read_plan(run.root, "run1")
     assert [(s.name, s.start, s.stop) for s in plan.spans] == [(u.unit, *u.range) for u in GOOD]
-    assert plan.files[0]["path"] == "a.txt"
+    assert plan.files[0].path == "a.txt"
     assert plan.tokens == 30
 
 
@@ -119,7 +120,7 @@ def commit_one(tmp_path: Path, space: Space, run: str, texts: list[str], previou
     root = str(tmp_path / "store")
     write_plan(root, run, [PlannedFile(replace(FILE, size=100), (Span(FILE, 0, 0, 100),))])
     return Run(
-        root, run, space.to_json(), "file", 100, ("/in/*.txt",), {"model": "m"}, {}, now(),
+        root, run, space, "file", 100, ("/in/*.txt",), Options(model="m"), {}, now(),
         previous=previous.run if previous else None, version=previous.version if previous else None,
     )  # fmt: skip
 
@@ -216,7 +217,7 @@ def test_manifest_has_every_field_and_its_snapshot_is_the_same_file(tmp_path: Pa
 def test_very_many_units_go_into_parts(tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
     root = str(tmp_path / "store")
-    run = Run(root, "run1", space.to_json(), "file", 100, (), {}, {}, now())
+    run = Run(root, "run1", space, "file", 100, (), Options(), {}, now())
     write_plan(root, "run1", [PlannedFile(FILE, tuple(Span(FILE, s, s, s + 100) for s in (0, 100, 200)))])
     assert finish(run, GOOD, []).status == "committed"
     found = manifest.read_manifest(root)
@@ -224,12 +225,12 @@ def test_very_many_units_go_into_parts(tmp_path: Path, space: Space, monkeypatch
     assert found.data["shards"] == []
     assert [part["units"] for part in found.data["parts"]] == [2, 1]
     assert [u.to_manifest() for u in found.units] == [u.to_manifest() for u in GOOD]
-    assert [f["path"] for f in found.files] == ["a.txt"]
+    assert [f.path for f in found.files] == ["a.txt"]
     part = tmp_path / "store" / found.data["parts"][1]["path"]
     part.write_bytes(part.read_bytes() + b" ")
     with pytest.raises(SentenceBeamError, match="not the part that the manifest names"):
         _ = manifest.read_manifest(root).units  # type: ignore[union-attr]
-    manifest.with_units(root, found.data, GOOD, [])  # as a run that has the same units
+    manifest.with_units(found, GOOD, [])  # as a run that has the same units
     assert hashlib.sha256(part.read_bytes()).hexdigest() == found.data["parts"][1]["sha256"]
 
 
@@ -274,6 +275,6 @@ def test_verify_says_what_is_wrong_where(
 ) -> None:
     assert list(faults(sound)) == []
     damage(sound)
-    found = list(faults(manifest.Manifest(sound.root, sound.data)))
+    found = list(faults(manifest.Manifest.of(sound.root, sound.data)))
     assert any(said in fault for fault in found), found
     assert all("\n" not in fault for fault in found)

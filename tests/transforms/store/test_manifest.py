@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,44 @@ from transforms.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.store import open_store
 from transforms.store.commit import finish
-from transforms.store.manifest import WITHOUT_DIGEST, read_manifest, to_bytes
+from transforms.store.manifest import WITHOUT_DIGEST, Manifest, read_manifest, to_bytes
 from transforms.store.records import UnitRecord
 from transforms.store.units import UnitCounts, UnitStore
 from transforms.store.verify import faults
 
 Data = dict[str, Any]
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+
+
+@pytest.mark.parametrize("path", sorted(FIXTURES.rglob("manifest*/*.json")), ids=lambda path: path.stem)
+def test_a_manifest_of_every_version_comes_back_to_the_byte(path: Path) -> None:
+    whole = path.read_bytes()
+    manifest = Manifest.of("/store", json.loads(whole))
+    assert to_bytes(manifest.to_json()) == whole
+    assert manifest.units
+    assert manifest.index is None or manifest.index.to_json() == manifest.data["index"]
+
+
+def test_what_a_later_version_adds_is_kept_beside_what_is_changed() -> None:
+    (path,) = (FIXTURES / "manifests").glob("*.json")
+    data = json.loads(path.read_bytes())
+    places = (data, data["rows"], data["options"], data["index"], data["index"]["segments"][0], data["input"])
+    places += (data["index"]["trained"], data["index"]["request"], data["input"]["files"][0], data["canary"])
+    for place in places:
+        place["later"] = [{"more": 1}]
+    manifest = Manifest.of("/store", data)
+    assert manifest.to_json() == data
+    assert manifest.index is not None
+    moved = replace(manifest, index=replace(manifest.index, nprobe=3), rows=replace(manifest.rows, read=9)).to_json()
+    assert moved == {**data, "index": {**data["index"], "nprobe": 3}, "rows": {**data["rows"], "read": 9}}
+
+
+@pytest.mark.parametrize("later", [2, "2", None])
+def test_a_format_of_a_later_version_is_refused_in_one_line(root: Path, later: object) -> None:
+    edit_manifest(root / "manifest.json", {**current(root), "format": later})
+    with pytest.raises(SentenceBeamError, match=f"has format '{later}', this version reads 1; update") as raised:
+        open_store(str(root))
+    assert "\n" not in str(raised.value)
 
 
 @pytest.fixture

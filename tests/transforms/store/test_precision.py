@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from transforms.errors import SentenceBeamError
+from transforms.space.identity import PRECISIONS
 from transforms.store.precision import (
     CODES,
-    PRECISIONS,
     RANGED,
     Ranges,
     code_width,
@@ -153,7 +153,7 @@ def test_changed_ranges_are_noticed():
 def test_damaged_ranges_are_written_again(tmp_path, space):
     ranges = Ranges.of(np.ones((2, 4), np.float32))
     entry = keep_ranges(str(tmp_path), ranges, space)
-    path = tmp_path / entry["path"]
+    path = tmp_path / entry.path
     data = path.read_bytes()
     path.write_bytes(data[:-3])
     with pytest.raises(SentenceBeamError, match="restore it"):

@@ -1,0 +1,281 @@
+"""What a manifest says, part by part, with what is checked of it; a path may be nowhere but where `layout` has it."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
+
+from transforms.entries import Entry, Reader, fail, hex_digest
+from transforms.space import DEFAULT_MODEL
+from transforms.store import layout
+
+
+def stored(kind: str) -> Reader:
+    """The path of a file of one kind, relative to the store."""
+    return lambda value, where: value if layout.is_a(kind, value) else fail(where, f"a path of this store's {kind}")
+
+
+def _run(value: Any, where: str) -> str:
+    return value if layout.is_run(value) else fail(where, "the name of a run")
+
+
+RunName = Annotated[str, _run]  # part of paths
+Digest = Annotated[str, hex_digest]  # in hex, part of paths
+IndexPath = Annotated[str, stored("index")]
+
+
+@dataclass(frozen=True)
+class Rows(Entry):
+    """The rows of a snapshot's input."""
+
+    read: int
+    written: int
+    rejected: int
+
+
+@dataclass(frozen=True)
+class Work(Entry):
+    """How the written rows came by their vectors in this run."""
+
+    embedded: int
+    reused: int
+    duplicates: int
+    carried: int
+
+
+@dataclass(frozen=True)
+class Tokens(Entry):
+    """The tokens that went through the model in this run, without and with padding; rows cut off, and tokens lost."""
+
+    real: int
+    padded: int
+    truncated_rows: int
+    lost: int
+
+
+@dataclass(frozen=True)
+class Options(Entry):
+    """The options that a store remembers; the defaults are those of a new store."""
+
+    format: str = "auto"
+    delimiter: str | None = None
+    text_column: str = "text"
+    id_column: str | None = None
+    keep_columns: tuple[str, ...] = ()
+    model: str = DEFAULT_MODEL
+    revision: str | None = None
+    pooler: str = "auto"
+    prompt: str | None = None
+    max_tokens: int | None = None
+    normalize: bool | None = None
+    truncate_dim: int | None = None
+    precision: str = "float32"
+    limit: int | None = None
+    max_rejects: float = 0.01
+    max_deletes: float = 0.5
+    check_carried: float = 0.01
+    price_per_hour: float | None = None
+    deterministic: bool = False
+    query_prompt: str | None = None
+    hidden: bool = False
+    dtype: str = "auto"
+    metric: str | None = None
+
+
+@dataclass(frozen=True)
+class InputEntry(Entry):
+    """An input file: `path` is relative to its pattern, `source` the full one."""
+
+    path: str
+    source: str
+    format: str
+    checksum: str
+    version: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Input(Entry):
+    """The patterns that name a snapshot's input, and its files; none here where they are in the manifest's parts."""
+
+    globs: tuple[str, ...]
+    files: tuple[InputEntry, ...]
+
+
+@dataclass(frozen=True)
+class PartEntry(Entry):
+    """A part of a manifest, which is a file with some of its units."""
+
+    path: Annotated[str, stored("parts")]
+    sha256: str
+    units: int
+
+
+@dataclass(frozen=True)
+class Part(Entry):
+    """The content of such a file."""
+
+    shards: tuple[dict[str, Any], ...]
+    files: tuple[InputEntry, ...]
+
+
+@dataclass(frozen=True)
+class RangesEntry(Entry):
+    """The bounds between which whole numbers count: their file, their digest, and the id of the floats' space."""
+
+    path: Annotated[str, stored("ranges")]
+    digest: str
+    space: str
+
+
+@dataclass(frozen=True)
+class CanaryEntry(Entry):
+    """The file of the texts by which a store notices that its model has moved."""
+
+    path: Annotated[str, stored("canary")]
+    sha256: str
+
+
+@dataclass(frozen=True)
+class CalibrationEntry(Entry):
+    """The folder of a store's calibration, named by the digest."""
+
+    digest: Digest
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class IndexRequest(Entry):
+    """What index to build: `auto`, `compact` or a faiss factory string; the metric; the recall@10 to tune for.
+
+    `metric` is `cosine`, `ip`, `l2`, or `auto`: that of the index there is, else what the model's vectors are for.
+    `merge` makes one segment of all rows.
+    """
+
+    index: str = "auto"
+    metric: str = "auto"
+    target_recall: float = 0.95
+    merge: bool = False
+
+
+@dataclass(frozen=True)
+class SegmentEntry(Entry):
+    """A written segment and its locator.
+
+    `number` never changes and is not given again before the quantizer is retrained; it orders the segments. `kind`
+    is base, delta or held-out; `rows` counts deleted ones too; `closeness` is the mean score with the nearest centroid;
+    the checksums are what the storage says of both files, "" where it says nothing.
+    """
+
+    number: int
+    kind: str
+    rows: int
+    deleted: int
+    path: IndexPath
+    sha256: str
+    bytes: int
+    locator: IndexPath
+    locator_sha256: str
+    closeness: float | None = None
+    checksum: str = ""
+    locator_checksum: str = ""
+
+    @property
+    def live(self) -> int:
+        """Rows that are not deleted."""
+        return self.rows - self.deleted
+
+
+@dataclass(frozen=True)
+class IndexFileEntry(Entry):
+    """A file of an index; "" where an earlier version has none."""
+
+    path: IndexPath = ""
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class TrainedEntry(IndexFileEntry):
+    """The quantizer: trainings up to this one, rows it was trained on and for, and how well it served them then.
+
+    Texts are held out whose key is below `held_out_below` (hex).
+    """
+
+    times: int = 1
+    rows: int = 0
+    corpus: int = 0
+    held_out_below: Digest = "0"
+    recall: float | None = None
+    imbalance: float | None = None
+    closeness: float | None = None
+
+
+@dataclass(frozen=True)
+class RecallEntry(Entry):
+    """Recall at `k` with its 95 % interval, over so many queries."""
+
+    k: int
+    value: float
+    low: float
+    high: float
+    queries: int
+
+
+@dataclass(frozen=True)
+class TunedRecallEntry(RecallEntry):
+    """Recall of an index as it is searched, and the one it was tuned for."""
+
+    nprobe: int = 0
+    rerank: int = 0
+    target: float = 0.0
+
+
+@dataclass(frozen=True)
+class ChangeEntry(Entry):
+    """What became of an index in a run: "trained", "followed" or "compacted", why, and its rows."""
+
+    what: str
+    why: str
+    added: int
+    deleted: int
+    moved: int
+
+
+@dataclass(frozen=True)
+class IndexEntry(Entry):
+    """The index of a snapshot; `queries` are the held-out texts whose true neighbours are known."""
+
+    segments: tuple[SegmentEntry, ...]
+    factory: str
+    metric: str
+    request: IndexRequest
+    recall: TunedRecallEntry | None
+    nprobe: int
+    rerank: int
+    rows: int
+    trained: TrainedEntry = TrainedEntry()
+    queries: IndexFileEntry = IndexFileEntry()
+    recall_changed: RecallEntry | None = None
+    change: ChangeEntry | None = None
+
+    @classmethod
+    def from_json(cls, value: Any, where: str = "index", **beside: Any) -> Self:
+        """The entry, whose paths are the layout's whatever names a later version has for them."""
+        found = super().from_json(value, where, **beside)
+        _check_paths(value, where)
+        return found
+
+    @property
+    def files(self) -> list[tuple[str, str]]:
+        """Path (relative to the store) and sha256 of every file of the index."""
+        named = [(entry.path, entry.sha256) for entry in (self.trained, self.queries) if entry.path]
+        for segment in self.segments:
+            named += [(segment.path, segment.sha256), (segment.locator, segment.locator_sha256)]
+        return named
+
+
+def _check_paths(value: Any, where: str) -> None:
+    for name, item in value.items() if isinstance(value, dict) else ():
+        if name in ("path", "locator") or name.endswith("_path"):
+            stored("index")(item, f"{where}.{name}")
+        _check_paths(item, f"{where}.{name}")
+    for place, item in enumerate(value) if isinstance(value, list) else ():
+        _check_paths(item, f"{where}[{place}]")
