@@ -40,6 +40,8 @@ RUN = re.compile(r"\b\d{8}T\d{6}(?:_\d{3})?Z-[0-9a-f]{6}\b")
 PRINTS = {
     ("README.md", "Read the result"): "shop.compress",
     ("README.md", "From Python"): "(2, 384) ",
+    ("docs/api.md", "A run"): "100",
+    ("docs/api.md", "Rows in memory"): "interest rates were raised again",
     ("docs/api.md", "The encoder alone"): "(3, 128) 128 ",
     ("docs/api.md", "A store"): "384 1 300",
     ("docs/api.md", "In a Beam pipeline of your own"): "",
@@ -305,7 +307,7 @@ def test_a_store_holds_what_the_tables_say(made: Path) -> None:
     layout, columns, fields = tables(BY_NAME["docs/store.md"].text)
     store = made / "demo" / "store"
     data = open_store(str(store)).manifest.data
-    assert {name for row in fields for name in names(row[0])} == set(data)
+    assert {name for row in fields for name in names(row[0]) if "." not in name} == {*data, "fence"}
     listed = {name for row in columns for name in names(row[0])}
     assert listed == set(OWN_COLUMNS) - RESERVED
     found = set(open_store(str(store)).dataset().schema.names)
@@ -315,7 +317,8 @@ def test_a_store_holds_what_the_tables_say(made: Path) -> None:
     for group in ("rows", "work", "tokens"):
         assert set(names(next(row[1] for row in fields if names(row[0]) == [group]))) == set(data[group])
     said = names(next(row[1] for row in fields if names(row[0]) == ["shards"]))
-    assert set(said) == set(data["shards"][0])
+    sometimes = {"rejects_sha256", "checksum", "gs://", "s3://"}  # of units with rejected rows, of remote stores
+    assert set(said) - sometimes == set(data["shards"][0]) - sometimes
 
 
 def test_the_page_of_python_lists_exactly_the_public_names() -> None:

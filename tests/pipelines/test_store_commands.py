@@ -513,7 +513,7 @@ def test_planning_reads_footers_alone(
     for name in ("iter_batches", "read", "read_row_group", "read_row_groups"):
         monkeypatch.setattr(pq.ParquetFile, name, lambda *_, **__: pytest.fail("rows were read"))
     arguments = ["--input", str(inputs / "*"), "--store", str(store), "--model", str(model), "--unit-tokens", "100"]
-    planned = plan_files(resolve(EmbedOptions(**vars(parser().parse_args(arguments))), None, "run", True).job)
+    planned, _ = plan_files(resolve(EmbedOptions(**vars(parser().parse_args(arguments))), None, "run", True).job)
     assert sum(span.rows for item in planned for span in item.spans) == 30
     assert sum(len(item.spans) for item in planned) > 1
 

@@ -56,7 +56,7 @@ class PackedRunner:
             if length <= _SHORT:  # laid out for the products, and in float32, by one copy
                 attended = _attend_short(*wide[: 3 * (stop - start)].view(part.shape).copy_(part))
             else:
-                attended = F.scaled_dot_product_attention(*part)
+                attended = _attend_long(*part)
             mixed[start:stop].view(texts, length, self._weights.heads, -1).copy_(attended.transpose(1, 2))
         return mixed
 
@@ -66,6 +66,11 @@ class PackedRunner:
             memory = torch.zeros(rows, columns, dtype=dtype)
             setattr(self._scratch, name, memory)
         return memory[:rows]
+
+
+def _attend_long(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """softmax(q k' / sqrt(d)) v; each [n, heads, T, d], by the fused kernel."""
+    return F.scaled_dot_product_attention(query, key, value)
 
 
 def _attend_short(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
