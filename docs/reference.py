@@ -1,13 +1,12 @@
 """Write docs/reference.md, every command with its options, from the commands' parsers: `python docs/reference.py`."""
 
 import argparse
-import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipelines import embed_options
-from pipelines.cli import COMMANDS
+from pipelines.cli import COMMANDS, parser_of
+from pipelines.options import every_command
 from transforms.index.choose import FLAT_BELOW, automatic_index
 from transforms.steps.auto import RULES
 
@@ -79,6 +78,18 @@ The defaults below are those of a new store.
 """
 
 
+ALL = """
+## Every command
+
+`sentence-beam help COMMAND` is the same as `sentence-beam COMMAND --help`. `sentence-beam --version` says the version,
+`sentence-beam completion bash|zsh|fish` a script that completes commands and options
+([install it](options.md#completion)). How a [file of options](options.md#a-file-of-options) is written, and
+[what `--json` prints](options.md#output-for-programs).
+
+| option | meaning | default |
+|---|---|---|
+"""
+EVERY = {action.dest for action in every_command()._actions}
 AUTOMATIC = """
 ## What auto comes to
 
@@ -90,17 +101,18 @@ The first line of an option that holds decides. `SQ8` is for rows of length 1, `
 INDEX_ROWS = (0, FLAT_BELOW, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 
 
-def parser_of(command: str) -> argparse.ArgumentParser:
-    """A command's parser; `plan` has the options of `embed`."""
-    if command == "plan":
-        return embed_options.parser(command)
-    return importlib.import_module(f"pipelines.{command}").parser()
-
-
 def page() -> str:
     """The whole page."""
     lines = [f"| [`{name}`](#{name}) | {cell(what)} |" for name, what in COMMANDS.items()]
-    return HEAD + "\n".join(lines) + "\n" + "".join(section(name) for name in COMMANDS) + automatic()
+    every = "".join(f"| `{name}` | {cell(what)} | {default} |\n" for name, what, default in of_every_command())
+    return HEAD + "\n".join(lines) + "\n" + ALL + every + "".join(section(name) for name in COMMANDS) + automatic()
+
+
+def of_every_command() -> Iterator[tuple[str, str, str]]:
+    """The options that every command has: how each is written, what it means, and its default."""
+    for action in every_command()._actions:
+        meaning, default = said(action.help or "")
+        yield f"{action.option_strings[0]} {action.metavar or ''}".strip(), meaning, default
 
 
 def automatic() -> str:
@@ -139,7 +151,7 @@ def table(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> st
 def options(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> Iterator[str]:
     """The rows of options, hidden ones left out."""
     for action in actions:
-        if action.help == argparse.SUPPRESS or "--help" in action.option_strings:
+        if action.help == argparse.SUPPRESS or "--help" in action.option_strings or action.dest in EVERY:
             continue
         meaning, default = said(action.help or "")
         if action.required:

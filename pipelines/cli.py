@@ -4,8 +4,15 @@ import gc
 import importlib
 import logging
 import sys
+from importlib import metadata
+from typing import TYPE_CHECKING
 
+from transforms.errors import STOPPED
 from transforms.imports import uncollected
+from transforms.values import nearest
+
+if TYPE_CHECKING:
+    import argparse
 
 COMMANDS = {
     "embed": "embed a collection into a store, or bring the store up to date",
@@ -26,6 +33,14 @@ COMMANDS = {
     "report": "write the nights of a store as a page with plots",
     "vacuum": "remove old snapshots and what no kept one names",
 }
+# What people call a command elsewhere.
+MEANT = {
+    "encode": "embed", "run": "embed", "query": "search", "find": "search", "ls": "files", "list": "files",
+    "check": "verify", "fsck": "verify", "log": "history", "status": "history", "gc": "vacuum", "clean": "vacuum",
+    "prune": "vacuum", "revert": "rollback", "undo": "rollback", "eval": "evaluate", "calibrate": "fit",
+    "build-index": "index", "estimate": "plan",
+}  # fmt: skip
+SHELLS = ("bash", "zsh", "fish")
 INTERRUPTED = "interrupted; run the same command again to go on"
 
 
@@ -33,27 +48,81 @@ def usage() -> str:
     """The list of commands, as text."""
     lines = [f"  {name:<11} {what}" for name, what in COMMANDS.items()]
     return "\n".join(
-        ["usage: sentence-beam COMMAND [OPTIONS]", "", *lines, "", "`sentence-beam COMMAND --help` lists its options."]
+        [
+            "usage: sentence-beam COMMAND [OPTIONS]",
+            "",
+            *lines,
+            "",
+            "`sentence-beam COMMAND --help` lists its options, with examples. To begin:",
+            "",
+            "  sentence-beam embed --input 'corpus/*.parquet' --store store",
+            "  sentence-beam search --store store --query 'a man is eating'",
+            "",
+            f"`sentence-beam completion {'|'.join(SHELLS)}` prints a script that completes commands and options,",
+            "`sentence-beam --version` the version.",
+        ]
     )
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    arguments = sys.argv[1:] if argv is None else argv
-    if not arguments or arguments[0] in ("-h", "--help"):
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    if not arguments:
         print(usage())
-        return 0 if arguments else 2
-    if arguments[0] not in COMMANDS:
-        print(f"sentence-beam: no command {arguments[0]}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    name, *rest = arguments
+    if name == "help" and rest:
+        name, rest = rest[0], ["--help"]
+    if name in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if name in ("-V", "--version", "version"):
+        print(f"sentence-beam {metadata.version('sentence-beam')}")
+        return 0
+    if name != "completion" and name not in COMMANDS:
+        print(f"sentence-beam: {unknown(name)}", file=sys.stderr)
         return 2
     logging.getLogger().setLevel(logging.ERROR)  # Beam warns of its own optional parts while it is imported
     try:
+        if name == "completion":
+            return complete(rest)
         with uncollected():
-            command = importlib.import_module(f"pipelines.{arguments[0]}")
+            command = importlib.import_module(f"pipelines.{name}")
     except KeyboardInterrupt:
-        print(f"sentence-beam {arguments[0]}: {INTERRUPTED}", file=sys.stderr)
-        return 1
-    return command.main(arguments[1:])
+        print(f"sentence-beam {name}: {INTERRUPTED}", file=sys.stderr)
+        return STOPPED
+    return command.main(rest)
+
+
+def unknown(name: str) -> str:
+    """The line about a command that there is not."""
+    if name.startswith("-"):
+        return f"a command comes before its options, as in sentence-beam embed {name}; there are {', '.join(COMMANDS)}"
+    near = MEANT.get(name) or nearest(name, COMMANDS)
+    return f"no command {name}" + (f"; did you mean {near}?" if near else f"; there are {', '.join(COMMANDS)}")
+
+
+def parser_of(command: str) -> "argparse.ArgumentParser":
+    """A command's parser."""
+    found: argparse.ArgumentParser = importlib.import_module(f"pipelines.{command}").parser()
+    return found
+
+
+def complete(arguments: list[str]) -> int:
+    """Print the script with which a shell completes commands and options."""
+    import argparse
+
+    import shtab
+
+    if len(arguments) != 1 or arguments[0] not in SHELLS:
+        print(f"sentence-beam completion: name one shell of {', '.join(SHELLS)}", file=sys.stderr)
+        return 0 if arguments in (["-h"], ["--help"]) else 2
+    everything = argparse.ArgumentParser("sentence-beam", allow_abbrev=False)
+    commands = everything.add_subparsers()
+    for name, what in COMMANDS.items():
+        commands.add_parser(name, parents=[parser_of(name)], add_help=False, help=what)
+    print(shtab.complete(everything, arguments[0]))
+    return 0
 
 
 def run() -> int:

@@ -1,6 +1,8 @@
 """A command from its arguments to its exit status; an error is one line on stderr."""
 
 import argparse
+import contextlib
+import io
 import logging
 import os
 import re
@@ -9,12 +11,19 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pipelines import config_file
 from pipelines.cli import INTERRUPTED
-from pipelines.options import check_text
-from transforms.errors import OptionError, SentenceBeamError
+from pipelines.options import RUNNER, check_text, every_command
+from pipelines.progress import watched
+from pipelines.said import Said
+from transforms.errors import STOPPED, OptionError, SentenceBeamError
 from transforms.imports import uncollected
 
 DEBUG = "SENTENCE_BEAM_DEBUG"
+BEAM = f"""\
+A command that runs a pipeline runs it in this process (--runner={RUNNER}) unless --runner says FlinkRunner,
+DataflowRunner, PrismRunner or DirectRunner (Prism, where it can be had). Flags that are not the command's own go to
+Beam's pipeline options, which are these; what only a runner's Java side knows goes after --."""
 
 
 def own_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace]:
@@ -37,19 +46,28 @@ def own_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[arg
 
 def main(
     parser: Callable[[], argparse.ArgumentParser],
-    job: Callable[..., None],
+    job: Callable[..., Said],
     parse: Callable[..., tuple[Any, ...]] = own_flags,
 ) -> Callable[..., int]:
     """The `main` of a command: arguments (None: those of the process) -> exit status; `job` takes what `parse` gives.
 
-    An error is one line on stderr; with the environment variable SENTENCE_BEAM_DEBUG its traceback is printed too.
+    What the job says is printed as the options of every command have it. An error is one line on stderr; with the
+    environment variable SENTENCE_BEAM_DEBUG its traceback is printed too.
     """
 
     def run(argv: Sequence[str] | None = None) -> int:
         options = parser()
         quiet_logs()
+        any_text_printable()
         try:
-            job(*parse(options, list(sys.argv[1:] if argv is None else argv)))
+            front, given = front_options(options, list(sys.argv[1:] if argv is None else argv))
+            if front.help_beam:
+                print(help_beam(), end="")
+                return 0
+            with contextlib.nullcontext() if front.quiet else watched(sys.stderr):
+                said = job(*parse(options, given))
+            said.show(options.prog.split()[-1], front.quiet, front.json)
+            sys.stdout.flush()
             return 0
         except BrokenPipeError:  # `| head` took what it wanted
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -58,22 +76,63 @@ def main(
             if os.environ.get(DEBUG):
                 traceback.print_exc()
             print(f"{options.prog}: {_one_line(error)}", file=sys.stderr)
-            return error.exit_code if isinstance(error, SentenceBeamError) else 1
+            return exit_status(error)
 
     return run
 
 
+def front_options(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The options of every command, and the arguments without them; those of a --config file are put before."""
+    at = argv.index("--") if "--" in argv else len(argv)
+    nothing = argparse.Namespace(help_beam=False, config=None, quiet=False, json=False)
+    front, rest = every_command().parse_known_args(argv[:at], nothing)
+    from_file = config_file.arguments(parser, front.config, rest) if front.config else []
+    told, from_file = every_command().parse_known_args(from_file, front)
+    return told, [*from_file, *rest, *argv[at:]]
+
+
+def help_beam() -> str:
+    """What is said of runners and of the flags that go to Beam."""
+    with uncollected():
+        from pipelines import beam_parser  # importing Beam takes two seconds
+
+    return f"{BEAM}\n\n{beam_parser.beam_parser().format_help()}"
+
+
+def exit_status(error: BaseException) -> int:
+    """The exit status of a command that ends with an error."""
+    if isinstance(error, SentenceBeamError):
+        return error.exit_code
+    return STOPPED if _is_interrupt(error) else 1
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether a person stopped the command; Beam puts it into an error of its own."""
+    return isinstance(error, KeyboardInterrupt) or _text(error) == "KeyboardInterrupt"
+
+
+def _text(error: BaseException) -> str:
+    return re.sub(r"\s*\[while running '.*?'\]", "", str(error), flags=re.DOTALL).strip()  # Beam's addition
+
+
 def _one_line(error: BaseException) -> str:
     """The line for an error: the message of ours; of others the first line, with its type, and that a rerun goes on."""
-    text = re.sub(r"\s*\[while running '.*?'\]", "", str(error), flags=re.DOTALL).strip()  # Beam's addition
+    text = _text(error)
     if isinstance(error, SentenceBeamError):
         return text
-    if isinstance(error, KeyboardInterrupt) or text == "KeyboardInterrupt":
+    if _is_interrupt(error):
         return INTERRUPTED
     first = text.splitlines()[0] if text else type(error).__name__
     has_kind = isinstance(error, OSError) or re.match(r"\w+Error: ", first)  # Beam puts some errors into a RuntimeError
     kind = "" if has_kind else f"{type(error).__name__}: "
     return f"{kind}{first}; finished work is kept, run again to go on ({DEBUG}=1 shows where)"
+
+
+def any_text_printable() -> None:
+    """Have both streams write what the terminal's encoding lacks as escapes, instead of ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def quiet_logs() -> None:

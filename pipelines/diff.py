@@ -2,39 +2,66 @@
 
 import argparse
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 
 import pyarrow as pa
 
 from pipelines import command, options
-from pipelines.output import check_output, write_tables
+from pipelines.output import aligned, check_output, write_tables
+from pipelines.said import Said
 from transforms.store import open_store
 from transforms.store.changes import SCHEMA, diff
+
+SHOWN = 100
+NAMES = "a run or the beginning of one, latest, or -1 for the one before"
 
 
 def parser() -> argparse.ArgumentParser:
     """The options of `diff`."""
-    p = options.command("diff", "List the ids that were added, changed or deleted between two snapshots.")
-    p.add_argument("old", metavar="A", help="run of the older snapshot")
-    p.add_argument("new", metavar="B", help="run of the newer snapshot")
+    p = options.command(
+        "diff",
+        "List the ids that were added, changed or deleted between two snapshots.",
+        "sentence-beam diff --store store",
+        "sentence-beam diff -3 latest --store store --output changes.parquet",
+    )
+    p.add_argument("old", nargs="?", default="-1", metavar="A", help=f"the older snapshot: {NAMES} (default: -1)")
+    p.add_argument(
+        "new", nargs="?", default="latest", metavar="B", help=f"the newer snapshot: {NAMES} (default: latest)"
+    )
     options.add_store(p)
-    p.add_argument("--output", required=True, metavar="FILE", help=".parquet file with a row for each difference")
+    p.add_argument(
+        "--output",
+        metavar="FILE",
+        help=f".parquet file with a row for each difference (default: the first {SHOWN} are printed)",
+    )
     return p
 
 
-def _diff(args: argparse.Namespace) -> None:
+def _diff(args: argparse.Namespace) -> Said:
     check_output(args.output, (".parquet",))
     old, new = (open_store(args.store, run).manifest for run in (args.old, args.new))
-    counts: Counter[str] = Counter()
+    counts, shown = Counter[str](), list[tuple[str, str]]()
 
     def counted() -> Iterator[pa.Table]:
         for table in diff(old, new):
             counts.update(table.column("change").to_pylist())
+            first = table.slice(0, SHOWN - len(shown)).select(["change", "id"])
+            shown.extend((row["change"], row["id"]) for row in first.to_pylist())
             yield table
 
-    write_tables(args.output, SCHEMA, counted())
-    print(f"{counts['added']:,} added, {counts['changed']:,} changed, {counts['deleted']:,} deleted in {args.output}")
+    if args.output:
+        write_tables(args.output, SCHEMA, counted())
+    else:
+        deque(counted(), maxlen=0)
+    numbers = {what: counts[what] for what in ("added", "changed", "deleted")}
+    total = ", ".join(f"{number:,} {what}" for what, number in numbers.items())
+    values = {"store": new.root, "old": old.run, "new": new.run, **numbers}
+    if args.output:
+        return Said([f"{total} in {args.output}"], {**values, "output": args.output})
+    lines = [f"{total} from {old.run} to {new.run}", *(aligned(("change", "id"), shown) if shown else [])]
+    lines += [f"and {counts.total() - SHOWN:,} more; --output FILE has all"] if counts.total() > SHOWN else []
+    return Said(lines, {**values, "rows": [{"change": change, "id": name} for change, name in shown]}, asked=True)
 
 
 main = command.main(parser, _diff)

@@ -5,6 +5,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from pipelines import command, engines
 from pipelines.beam_flags import memory, parse, pipeline_options
 from pipelines.embed_options import parser
 from pipelines.progress import watched
+from pipelines.said import Said
 from pipelines.summary import summary
-from pipelines.writing import Writer, recorded, result_of, writing
+from pipelines.writing import Writer, recorded, result_of, submitted, writing
 from transforms import storage
 from transforms.beam import BuildIndex, Commit, Embed, Plan
 from transforms.beam.changes import CountDuplicateIds
@@ -62,7 +64,8 @@ def _embedded(asked: EmbedOptions, flags: Sequence[str], in_memory: bool = False
     beam_options = pipeline_options(flags, accelerator=asked.accelerator)
     if in_memory and not engines.in_process(beam_options):
         raise OptionError("rows in memory are embedded in this process; write them to files for another runner")
-    _, result = run(asked, beam_options)
+    with watched(sys.stderr):
+        _, result = run(asked, beam_options)
     return open_store(asked.store, result.run) if result is not None else None
 
 
@@ -86,9 +89,8 @@ def run_embed(resolved: Resolved, options: EmbedOptions, writer: Writer) -> Resu
     hints = {"accelerator": options.accelerator, "min_ram": options.min_ram}
     if resolved.calibration is not None:
         keep_calibration(run.root, resolved.calibration)
-    with watched(sys.stderr), recorded(run, writer):
-        with writer.pipeline() as pipeline:
-            build(pipeline, resolved, {name: hint for name, hint in hints.items() if hint}, raises=not writer.waits)
+    with recorded(run, writer), writer.pipeline() as pipeline:
+        build(pipeline, resolved, {name: hint for name, hint in hints.items() if hint}, raises=not writer.waits)
     return result_of(run.root, run.id, writer)
 
 
@@ -111,16 +113,17 @@ def build(
     return tuple(known) | "Commit" >> Commit(job.run, raises)
 
 
-def _embed(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
+def _embed(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
     options = EmbedOptions(**vars(args))
     if options.dry_run:
-        from pipelines.plan import show
+        from pipelines.plan import told
 
-        show(options, beam_options)
-        return
+        return told(options, beam_options)
     resolved, result = run(options, beam_options)
-    if result is not None:
-        print("\n".join(summary(resolved, result)))
+    root = resolved.job.root
+    if result is None:
+        return submitted(root, resolved.job.run.id)
+    return Said(summary(resolved, result), {"store": root, **asdict(result)})
 
 
 main = command.main(parser, _embed, parse)

@@ -11,11 +11,21 @@ WHAT = {
     "embed": "Embed a collection of sentences into a store, or bring the store up to date.",
     "plan": "Say what embed would do with the same options, and how long it should take; nothing is written.",
 }
+EXAMPLES = {
+    "embed": (
+        "sentence-beam embed --input 'corpus/*.parquet' --store store",
+        "sentence-beam embed --input notes.txt --store store --model BAAI/bge-small-en-v1.5 --index auto",
+    ),
+    "plan": (
+        "sentence-beam plan --input 'corpus/*.parquet'",
+        "sentence-beam plan --input 'corpus/*.parquet' --store store --pooler mean",
+    ),
+}
 
 
 def parser(name: str = "embed") -> argparse.ArgumentParser:
     """The options of `embed` (and of `plan`). None means "not given": the store's value, else the default."""
-    p = options.command(name, WHAT[name])
+    p = options.command(name, WHAT[name], *EXAMPLES[name])
     what = p.add_argument_group("input (a store remembers format and columns)")
     what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to embed; repeat for more")
     what.add_argument(
@@ -42,7 +52,7 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     )
     vectors.add_argument("--precision", choices=PRECISIONS, help="type of the stored vectors (default: float32)")
     out = p.add_argument_group("store")
-    options.add_store(out, "--output")
+    options.add_store(out, "--output", required=name == "embed")
     out.add_argument("--partition", choices=PARTITIONS, help="how rows are cut into units (default: file)")
     out.add_argument(
         "--unit-tokens",

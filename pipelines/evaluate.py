@@ -9,7 +9,7 @@ from typing import Any
 
 from pipelines import command, options, pictures
 from pipelines.output import aligned, check_file
-from pipelines.progress import watched
+from pipelines.said import Said
 from transforms.errors import OptionError
 from transforms.evaluation import EvaluateOptions
 from transforms.evaluation.classifier import CLASSIFIERS, LOGISTIC
@@ -24,7 +24,12 @@ HEADS = (
 
 def parser() -> argparse.ArgumentParser:
     """The options of `evaluate`."""
-    p = options.command("evaluate", "Score poolers and calibrations on tasks, with intervals and tests.")
+    p = options.command(
+        "evaluate",
+        "Score poolers and calibrations on tasks, with intervals and tests.",
+        "sentence-beam evaluate --task stsb=stsb.tsv --pooler mean --pooler cls",
+        "sentence-beam evaluate --task sts=2012.tsv,2013.tsv --model BAAI/bge-small-en-v1.5 --output scores.jsonl",
+    )
     task = "a task; KIND is sts (pairs with scores), relatedness, retrieval, classification, nli, pairs, triplets, "
     task += "clustering or probing (default: sts); repeat for more"
     p.add_argument("--task", action="append", metavar="[KIND:]NAME=PATH[,PATH]", help=task)
@@ -43,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
     )
     dtypes = ["auto", "float32", "bfloat16", "float16"]
     p.add_argument("--dtype", choices=dtypes, default="float32", help="type of the forward pass (default: float32)")
-    p.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help=options.DEVICE)
+    p.add_argument("--device", type=options.device, metavar=options.DEVICES, default="auto", help=options.DEVICE)
     judge = f"what judges vectors of classification, nli and probing (default: {LOGISTIC})"
     p.add_argument("--classifier", choices=CLASSIFIERS, default=LOGISTIC, help=judge)
     p.add_argument("--cache", metavar="DIR", help="folder that keeps scores; what is there is not computed again")
@@ -53,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def _evaluate(args: argparse.Namespace) -> None:
+def _evaluate(args: argparse.Namespace) -> Said:
     for path, flag in ((args.output, "--output"), (args.report, "--report")):
         if path:
             check_file(path, flag)
@@ -62,10 +67,7 @@ def _evaluate(args: argparse.Namespace) -> None:
         pictures.check_installed()
     from transforms.evaluation.evaluate import evaluate
 
-    with watched(sys.stderr):
-        found = evaluate(asked)
-    print(table(found.rows))
-    print("".join(f"note: {note}\n" for note in found.notes), end="")
+    found = evaluate(asked)
     if args.output:
         write(args.output, found.rows)
         if found.grid:
@@ -76,6 +78,8 @@ def _evaluate(args: argparse.Namespace) -> None:
 
         with open(args.report, "w", encoding="utf8") as f:
             f.write(page(args.model, found.rows, found.notes, found.grid))
+    lines = [table(found.rows), *(f"note: {note}" for note in found.notes)]
+    return Said(lines, {"scores": found.rows, "notes": list(found.notes)}, asked=True)
 
 
 def as_options(args: argparse.Namespace) -> EvaluateOptions:

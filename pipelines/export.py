@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 
 from pipelines import command, options
+from pipelines.said import Said
 from transforms import storage
 from transforms.errors import OptionError
 from transforms.space import Recipe
@@ -19,7 +20,12 @@ from transforms.store.open import Store
 
 def parser() -> argparse.ArgumentParser:
     """The options of `export`."""
-    p = options.command("export", "Write what made a store's vectors as a folder that makes the same ones of queries.")
+    p = options.command(
+        "export",
+        "Write what made a store's vectors as a folder that makes the same ones of queries.",
+        "sentence-beam export --store store --output encoder",
+        "sentence-beam export --store gs://bucket/store --output encoder --project p",
+    )
     options.add_store(p)
     p.add_argument(
         "--output",
@@ -30,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def _export(args: argparse.Namespace) -> None:
+def _export(args: argparse.Namespace) -> Said:
     store, output = open_store(args.store), check_output(args.output)
     temporary = output.with_name(f"{output.name}.tmp-{uuid.uuid4().hex}")
     temporary.mkdir(parents=True)
@@ -41,12 +47,9 @@ def _export(args: argparse.Namespace) -> None:
         os.replace(temporary, output)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    print(f"encoder     {output}")
-    print(f'load        Encoder.load("{output}")')
-    if unfit is None:
-        print(f'            SentenceTransformer("{output}")')
-    else:
-        print(f"            not with sentence-transformers: {unfit}")
+    fits = f"not with sentence-transformers: {unfit}" if unfit else f'SentenceTransformer("{output}")'
+    lines = [f"encoder     {output}", f'load        Encoder.load("{output}")', f"            {fits}"]
+    return Said(lines, {"store": store.root, "output": str(output), "unfit": unfit})
 
 
 def check_output(path: str) -> Path:

@@ -5,6 +5,7 @@ import os
 import sys
 
 from pipelines import command, options
+from pipelines.said import Said
 from transforms import storage
 from transforms.errors import OptionError
 from transforms.store import layout, open_store
@@ -12,7 +13,12 @@ from transforms.store import layout, open_store
 
 def parser() -> argparse.ArgumentParser:
     """The options of `files`."""
-    p = options.command("files", "Print the shards of the current snapshot, or link them into a folder.")
+    p = options.command(
+        "files",
+        "Print the shards of the current snapshot, or link them into a folder.",
+        "sentence-beam files --store store",
+        "sentence-beam files --store store --link current",
+    )
     options.add_store(p)
     p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot (default: the current one)")
     p.add_argument(
@@ -23,13 +29,12 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def _files(args: argparse.Namespace) -> None:
+def _files(args: argparse.Namespace) -> Said:
     paths = open_store(args.store, args.snapshot).manifest.shard_paths
     if args.link is None:
-        sys.stdout.writelines(f"{path}\n" for path in paths)
-    else:
-        link(paths, args.link)
-        print(f"{len(paths)} shards linked in {args.link}")
+        return Said(paths, {"shards": paths}, asked=True)
+    link(paths, args.link)
+    return Said([f"{len(paths)} shards linked in {args.link}"], {"shards": paths, "link": args.link})
 
 
 def link(paths: list[str], folder: str) -> None:

@@ -10,7 +10,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options, pictures
-from pipelines.progress import watched
+from pipelines.said import Said
 from transforms import storage
 from transforms.beam.fit import FitCalibration
 from transforms.beam.token_statistics import FitTokenStatistics
@@ -43,7 +43,12 @@ PICTURE = "fit.png"
 
 def parser() -> argparse.ArgumentParser:
     """The options of `fit`."""
-    p = options.command("fit", "Fit a calibration on a store's vectors, or count the tokens of a corpus.")
+    p = options.command(
+        "fit",
+        "Fit a calibration on a store's vectors, or count the tokens of a corpus.",
+        "sentence-beam fit --store store --method whitening:256 --output whitening",
+        "sentence-beam fit --input 'corpus/*.parquet' --method tfidf --output idf",
+    )
     options.add_store(p, help="the store, for a calibration", required=False)
     what = "files of the corpus, for tfidf and token-counts; repeat for more"
     p.add_argument("--input", action="append", metavar="GLOB", help=what)
@@ -64,17 +69,16 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def _fit(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
+def _fit(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
     asked = FitOptions(**vars(args))
     if asked.method in METHODS:
         _refuse(asked, "store", "sample")
         if asked.input is None:
             raise OptionError(f"--method {asked.method} counts the tokens of a corpus; name its files by --input")
-        _fit_tokens(asked, asked.input, beam_options)
-        return
+        return _fit_tokens(asked, asked.input, beam_options)
     spec = _spec(asked.method)
     _refuse(asked, "model", "revision", "format", "delimiter", "text_column")
-    _fit_calibration(asked, spec, _store(asked), beam_options)
+    return _fit_calibration(asked, spec, _store(asked), beam_options)
 
 
 def _spec(method: str) -> CalibrationSpec:
@@ -91,7 +95,7 @@ def _refuse(asked: FitOptions, *names: str) -> None:
             raise OptionError(f"--{name.replace('_', '-')} has no meaning with --method {asked.method}; leave it out")
 
 
-def _fit_tokens(asked: FitOptions, globs: Sequence[str], beam_options: PipelineOptions) -> None:
+def _fit_tokens(asked: FitOptions, globs: Sequence[str], beam_options: PipelineOptions) -> Said:
     model = asked.model or DEFAULT_MODEL
     tokenizer = tokenizer_digest(resolve_model(model, asked.revision))
     files = list_inputs(globs, asked.format or "auto", asked.delimiter)
@@ -100,10 +104,13 @@ def _fit_tokens(asked: FitOptions, globs: Sequence[str], beam_options: PipelineO
     job = CountJob(new_run(), asked.method, model, asked.revision, tokenizer, asked.text_column or "text", output)
     found = run_fit(FitTokenStatistics(job), files, job.run, output, beam_options)
     rejected = f", {found['rejected']:,} rejected" if found["rejected"] else ""
-    print(f"rows        {found['documents']:,} in {len(files):,} files{rejected}")
-    print(f"tokens      {found['distinct']:,} of the vocabulary were seen")
-    print(f"statistics  {output} ({found['digest'][:16]})")
-    print(f"use         --pooler {POOLERS[asked.method]}:{output}")
+    lines = [
+        f"rows        {found['documents']:,} in {len(files):,} files{rejected}",
+        f"tokens      {found['distinct']:,} of the vocabulary were seen",
+        f"statistics  {output} ({found['digest'][:16]})",
+        f"use         --pooler {POOLERS[asked.method]}:{output}",
+    ]
+    return Said(lines, {"output": output, "method": asked.method, "files": len(files), **found})
 
 
 def list_inputs(globs: Sequence[str], file_format: str, delimiter: str | None = None) -> list[InputFile]:
@@ -124,23 +131,25 @@ def _store(asked: FitOptions) -> Store:
     return open_store(named[0])
 
 
-def _fit_calibration(asked: FitOptions, spec: CalibrationSpec, store: Store, beam_options: PipelineOptions) -> None:
+def _fit_calibration(asked: FitOptions, spec: CalibrationSpec, store: Store, beam_options: PipelineOptions) -> Said:
     engines.check_shared(beam_options, store=store.root, output=storage.absolute(asked.output))
     shards, output = store.manifest.shard_paths, storage.absolute(asked.output)
     if not shards:
         raise OptionError(f"{store.root} holds no rows; a calibration cannot be fitted on it")
     job = calibration_job(store, spec, asked.sample, new_run(), output)
     parts = parts_of(shards)
-    with watched(sys.stdout):
-        try:
-            found = run_fit(FitCalibration(job), parts, job.run, output, beam_options)
-        finally:
-            for number, _ in parts:
-                storage.storage_of(output).delete(job.gather.path(number))
-    print("\n".join(figures(found)))
-    print(f"calibration {output} ({found['digest'][:16]})")
-    print(f"picture     {_picture(found, output)}")
-    print(f"use         --calibration {output}")
+    try:
+        found = run_fit(FitCalibration(job), parts, job.run, output, beam_options)
+    finally:
+        for number, _ in parts:
+            storage.storage_of(output).delete(job.gather.path(number))
+    lines = [
+        *figures(found),
+        f"calibration {output} ({found['digest'][:16]})",
+        f"picture     {_picture(found, output)}",
+        f"use         --calibration {output}",
+    ]
+    return Said(lines, {"output": output, "store": store.root, **found})
 
 
 def calibration_job(store: Store, spec: CalibrationSpec, sample: int | None, run: str, output: str) -> FitJob:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipelines import command, options
 from pipelines.output import aligned, check_output, write_rows
+from pipelines.said import Said
 from transforms import storage
 from transforms.progress import duration
 from transforms.report.history import RunSummary, known_summaries, run_summaries
@@ -21,13 +22,18 @@ RIGHT = frozenset(("time", *COUNTS, "recall"))
 
 def parser() -> argparse.ArgumentParser:
     """The options of `history`."""
-    p = options.command("history", "List every run of a store: when, what it did, and how it ended.")
+    p = options.command(
+        "history",
+        "List every run of a store: when, what it did, and how it ended.",
+        "sentence-beam history --store store",
+        "sentence-beam history --store store --output runs.jsonl",
+    )
     options.add_store(p)
     p.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl, with more columns, instead of a table")
     return p
 
 
-def _history(args: argparse.Namespace) -> None:
+def _history(args: argparse.Namespace) -> Said:
     check_output(args.output)
     root = storage.absolute(args.store)
     current = read_manifest(root)
@@ -36,16 +42,16 @@ def _history(args: argparse.Namespace) -> None:
         open_store(root)  # says that there is no store
     kept = {run: "kept" for run in snapshots(root)} | ({current.run: "current"} if current else {})
     states = [kept.get(summary.run, "removed") if summary.status == COMMITTED else "" for summary in found]
+    runs = [columns(summary, state) for summary, state in zip(found, states, strict=True)]
     if args.output:
-        write_rows(args.output, [columns(summary, state) for summary, state in zip(found, states, strict=True)])
-        print(f"{len(found)} runs in {args.output}")
-    else:
-        rows = [cells(summary, state) for summary, state in zip(found, states, strict=True)]
-        print("\n".join(aligned(HEADS, rows, RIGHT)))
+        write_rows(args.output, runs)
+        return Said([f"{len(found)} runs in {args.output}"], {"store": root, "output": args.output, "runs": len(found)})
+    rows = [cells(summary, state) for summary, state in zip(found, states, strict=True)]
+    return Said(aligned(HEADS, rows, RIGHT), {"store": root, "runs": runs}, asked=True)
 
 
 def columns(summary: RunSummary, state: str) -> dict[str, Any]:
-    """What `--output` has of a run: everything but its stages' figures, which are in `report.json`."""
+    """What `--output` and `--json` have of a run: everything but its stages' figures, which are in `report.json`."""
     return {name: value for name, value in asdict(summary).items() if name != "measures"} | {"snapshot": state}
 
 

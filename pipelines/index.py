@@ -2,14 +2,15 @@
 
 import argparse
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options
+from pipelines.said import Said
 from pipelines.summary import index_lines
-from pipelines.writing import recorded, result_of, writing
+from pipelines.writing import recorded, result_of, submitted, writing
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.errors import OptionError
 from transforms.space import resolve_model
@@ -22,7 +23,12 @@ from transforms.store.run_ids import new_run
 
 def parser() -> argparse.ArgumentParser:
     """The options of `index`."""
-    p = options.command("index", "Build the FAISS index of a store, measure its recall, and commit both.")
+    p = options.command(
+        "index",
+        "Build the FAISS index of a store, measure its recall, and commit both.",
+        "sentence-beam index --store store",
+        "sentence-beam index --store store --index compact --target-recall 0.98 --merge",
+    )
     options.add_store(p, "--input")
     p.add_argument(
         "--index",
@@ -46,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def _index(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
+def _index(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
     asked = IndexOptions(**vars(args))
     root = open_store(asked.store).root
     run_id = new_run(root)
@@ -62,10 +68,9 @@ def _index(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
             _ = (units, record) | "Commit" >> Commit(run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
     if result is None:
-        return
-    found = index_lines(result.index, manifest.index)
-    print("\n".join(found or ["index       none: the store holds no rows"]))
-    print(f"store       {root} (snapshot {run_id})")
+        return submitted(root, run_id)
+    found = index_lines(result.index, manifest.index) or ["index       none: the store holds no rows"]
+    return Said([*found, f"store       {root} (snapshot {run_id})"], {"store": root, **asdict(result)})
 
 
 def with_metric(run: Run) -> Run:

@@ -10,6 +10,7 @@ from transforms.errors import OptionError
 from transforms.steps.options import DTYPES_ASKED, METRICS
 
 RUNNER = "FnApiRunner"
+EXAMPLES = "examples:"
 FORMAT = "format of all inputs (default: auto, by file name)"
 DELIMITER = (
     "what stands between the values of CSV and TSV; tab is a word for it (default: told from each file's header)"
@@ -29,19 +30,40 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise OptionError(message if "--help" in message else f"{message}; see --help")
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Raise ArgumentError for a value that is none of the action's choices; the line is `values.one_of`'s."""
+        try:
+            values.one_of(*action.choices or (value,))(value)
+        except OptionError as error:
+            raise argparse.ArgumentError(action, str(error)) from None
 
-def command(name: str, description: str) -> argparse.ArgumentParser:
-    """A command's parser, without options so far; its help says where flags go that are not listed."""
+
+class _Help(argparse.HelpFormatter):
+    """Help texts whose examples stand a line each."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith(EXAMPLES) else super()._fill_text(text, width, indent)
+
+
+def every_command() -> argparse.ArgumentParser:
+    """The options that every command has: they belong to the command line alone and say nothing of the work."""
+    p = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    p.add_argument("--help-beam", action="store_true", help="show the flags that go to Beam and exit")
+    p.add_argument("--config", type=filled, metavar="FILE", help="TOML file of options; flags win (default: none)")
+    p.add_argument("--quiet", action="store_true", help="no progress and no summary; mistakes are told all the same")
+    p.add_argument("--json", action="store_true", help="the summary as one JSON object")
+    return p
+
+
+def command(name: str, description: str, *examples: str) -> argparse.ArgumentParser:
+    """A command's parser, with the options of every command; `examples` are command lines that its help ends with."""
     return Parser(
         prog=f"sentence-beam {name}",
         description=description,
         allow_abbrev=False,
-        epilog=(
-            f"The pipeline runs in this process (--runner={RUNNER}) unless --runner says FlinkRunner, "
-            "DataflowRunner, PrismRunner or DirectRunner (Prism, where it can be had). Flags that are not listed here "
-            "go to Beam's pipeline options (--runner, --project, ...); what only a runner's Java side knows goes "
-            "after --."
-        ),
+        parents=[every_command()],
+        formatter_class=_Help,
+        epilog="\n".join([EXAMPLES, *(f"  {example}" for example in examples)]),
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pipelines import command, options
 from pipelines.output import aligned, check_output, excerpt, write_rows
-from pipelines.progress import watched
+from pipelines.said import Said
 from transforms import progress
 from transforms.corpus import Columns, match_inputs, plan_file, read_span
 from transforms.corpus.columns import kept_types
@@ -37,7 +37,12 @@ class Collection:
 
 def parser() -> argparse.ArgumentParser:
     """The options of `pairs`."""
-    p = options.command("pairs", "Find the most similar pairs of texts in a collection.")
+    p = options.command(
+        "pairs",
+        "Find the most similar pairs of texts in a collection.",
+        "sentence-beam pairs --input notes.txt -k 20",
+        "sentence-beam pairs --input 'corpus/*.parquet' --output pairs.parquet",
+    )
     what = p.add_argument_group("input")
     what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to read; repeat for more")
     what.add_argument("--format", choices=INPUT_FORMATS, default="auto", help=options.FORMAT)
@@ -56,22 +61,21 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def _pairs(args: argparse.Namespace) -> None:
+def _pairs(args: argparse.Namespace) -> Said:
     asked = PairsOptions(**vars(args))
     check_output(asked.output)
-    with watched(sys.stderr), tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         collection = read(asked)
         vectors, collection = encode(asked, collection, Path(folder))
         pairs, how = find(vectors, collection, asked.k)
     rows = described(pairs, collection)
     if asked.output:
         write_rows(asked.output, rows)
-        print(f"{len(rows):,} pairs in {asked.output}")
-    else:
-        print(table(rows))
-    print(
-        f"\n{len(collection.ids):,} rows with {len(collection.texts):,} texts, {collection.rejected:,} rejected; {how}"
-    )
+    counts = {"rows": len(collection.ids), "texts": len(collection.texts), "rejected": collection.rejected, "how": how}
+    shown = f"{len(rows):,} pairs in {asked.output}" if asked.output else table(rows)
+    last = f"{counts['rows']:,} rows with {counts['texts']:,} texts, {counts['rejected']:,} rejected; {how}"
+    values = {"output": asked.output} if asked.output else {"pairs": rows}
+    return Said([shown, "", last], {**counts, **values}, asked=asked.output is None)
 
 
 def read(asked: PairsOptions) -> Collection:

@@ -3,17 +3,18 @@
 import argparse
 import random
 import sys
+import tempfile
 import time
+import uuid
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, command, engines
-from pipelines.embed_options import parser
+from pipelines import beam_flags, command, embed_options, engines
+from pipelines.said import Said
 from pipelines.summary import beside_lines
 from transforms import storage
 from transforms.corpus import InputFile, Span, UnitRows, read_span
@@ -108,9 +109,17 @@ class Prediction:
         return self.pace.time_for(self.plan.tokens) if self.pace else 0.0
 
 
-def show(options: EmbedOptions, beam_options: PipelineOptions) -> None:
-    """Print the plan of a run that is not started; nothing is written."""
-    print("\n".join(lines(predict(options, beam_options))))
+def parser() -> argparse.ArgumentParser:
+    """The options of `plan`: those of `embed`."""
+    return embed_options.parser("plan")
+
+
+def told(options: EmbedOptions, beam_options: PipelineOptions, store: bool = True) -> Said:
+    """The plan of a run that is not started; nothing is written. `store` says whether the store is named."""
+    found = predict(options, beam_options)
+    space, root = found.resolved.space, found.resolved.job.root if store else None
+    sizes = {"seconds": found.seconds, "index": index_line(found), "space": space.id, "dim": space.dim}
+    return Said(lines(found, root), {"store": root, **asdict(found.plan), **sizes}, asked=True)
 
 
 def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
@@ -216,8 +225,8 @@ def texts_of(units: Iterator[UnitRows], tokens: int) -> Iterator[list[str]]:
             start = max(stop, start + 1)
 
 
-def lines(found: Prediction) -> list[str]:
-    """The lines about a plan, one fact a line; whatever is estimated follows "about"."""
+def lines(found: Prediction, store: str | None) -> list[str]:
+    """The lines about a plan for a store, one fact a line; whatever is estimated follows "about"."""
     resolved, plan, pace = found.resolved, found.plan, found.pace
     about = "" if plan.exact_rows else "about "
     most = "at most " if resolved.job.reuse and plan.tokens else ""  # texts that the store has are not embedded again
@@ -231,7 +240,7 @@ def lines(found: Prediction) -> list[str]:
         f"rows        {most}{about}{plan.rows:,.0f} to embed",
         f"tokens      {most}about {real:,.0f}",
         f"units       {units}{plan.units:,} to embed, {plan.carried_units:,} carried over",
-        f"output      about {size / 1e6:,.1f} MB of shards in {resolved.job.root}",
+        f"output      about {size / 1e6:,.1f} MB of shards{f' in {store}' if store else ''}",
         f"time        {most}about {duration(found.seconds)} on this machine "
         f"({speed:,.0f} tokens/s measured, {resolved.space.dtype})",
         f"index       {index_line(found)}",
@@ -249,11 +258,12 @@ def index_line(found: Prediction) -> str:
     return f"auto: {lack}" if lack else request.index
 
 
-def _plan(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
-    show(EmbedOptions(**vars(args)), beam_options)
+def _plan(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
+    store = args.store or storage.join(tempfile.gettempdir(), f"no-store-{uuid.uuid4().hex}")  # as a new one would be
+    return told(EmbedOptions(**{**vars(args), "store": store}), beam_options, store=args.store is not None)
 
 
-main = command.main(partial(parser, "plan"), _plan, beam_flags.parse)
+main = command.main(parser, _plan, beam_flags.parse)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,14 +2,15 @@
 
 import argparse
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options
+from pipelines.said import Said
 from pipelines.summary import index_lines
-from pipelines.writing import recorded, result_of, writing
+from pipelines.writing import recorded, result_of, submitted, writing
 from transforms.beam import BuildIndex, Commit
 from transforms.beam.recalibrate import Recalibrate
 from transforms.calibration import Calibration, check_space
@@ -26,7 +27,12 @@ from transforms.store.runs import Result
 
 def parser() -> argparse.ArgumentParser:
     """The options of `recalibrate`."""
-    p = options.command("recalibrate", "Apply a calibration to the vectors of a store, from their pooled vectors.")
+    p = options.command(
+        "recalibrate",
+        "Apply a calibration to the vectors of a store, from their pooled vectors.",
+        "sentence-beam recalibrate --store store --calibration whitening",
+        "sentence-beam recalibrate --store gs://bucket/store --calibration gs://bucket/whitening --project p",
+    )
     options.add_store(p)
     p.add_argument(
         "--calibration",
@@ -38,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def _recalibrate(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
+def _recalibrate(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
     store = open_store(args.store)
     root, run_id = store.root, new_run(store.root)
     engines.check_shared(beam_options, store=root)
@@ -53,8 +59,9 @@ def _recalibrate(args: argparse.Namespace, beam_options: PipelineOptions) -> Non
         with recorded(run, writer), writer.pipeline() as pipeline:
             build(pipeline, manifest, run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
-    if result is not None:
-        print("\n".join(summary(result, calibration, root)))
+    if result is None:
+        return submitted(root, run_id)
+    return Said(summary(result, calibration, root), {"store": root, **asdict(result)})
 
 
 def recalibrated(manifest: Manifest, run_id: str, calibration: Calibration) -> Run:

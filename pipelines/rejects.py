@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from pipelines import command, options
 from pipelines.output import aligned, check_output, write_rows
+from pipelines.said import Said
 from transforms import storage
 from transforms.store.rejected import rejected_rows, rejecting_run
 
@@ -16,7 +17,12 @@ SHOWN = 100
 
 def parser() -> argparse.ArgumentParser:
     """The options of `rejects`."""
-    p = options.command("rejects", "List the rows that could not be embedded, with the reasons.")
+    p = options.command(
+        "rejects",
+        "List the rows that could not be embedded, with the reasons.",
+        "sentence-beam rejects --store store",
+        "sentence-beam rejects --store store --output rejected.jsonl",
+    )
     options.add_store(p)
     p.add_argument(
         "--run",
@@ -29,24 +35,24 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def _rejects(args: argparse.Namespace) -> None:
+def _rejects(args: argparse.Namespace) -> Said:
     check_output(args.output)
     root = storage.absolute(args.store)
     run, paths = rejecting_run(root, args.run)
     rows = list(rejected_rows(root, paths))
     if args.output:
         write_rows(args.output, [asdict(row) for row in rows])
-        print(f"{len(rows):,} rejected rows of run {run} in {args.output}")
-        return
+        values = {"store": root, "run": run, "rejected": len(rows), "output": args.output}
+        return Said([f"{len(rows):,} rejected rows of run {run} in {args.output}"], values)
     counts = Counter(row.reason for row in rows)
-    print(f"{root}: {len(rows):,} rows rejected in run {run}{''.join(f', {n:,} {why}' for why, n in counts.items())}")
+    why = "".join(f", {n:,} {reason}" for reason, n in counts.items())
+    lines = [f"{root}: {len(rows):,} rows rejected in run {run}{why}"]
     shown: list[tuple[str, ...]] = [
         (row.file, str(row.row), row.id or "", row.reason, ascii(row.excerpt)[1:-1]) for row in rows[:SHOWN]
     ]
-    if shown:
-        print("\n".join(aligned(HEADS, shown, frozenset({"row"}))))
-    if len(rows) > SHOWN:
-        print(f"and {len(rows) - SHOWN:,} more; --output FILE has all")
+    lines += aligned(HEADS, shown, frozenset({"row"})) if shown else []
+    lines += [f"and {len(rows) - SHOWN:,} more; --output FILE has all"] if len(rows) > SHOWN else []
+    return Said(lines, {"store": root, "run": run, "rejected": [asdict(row) for row in rows]}, asked=True)
 
 
 main = command.main(parser, _rejects)

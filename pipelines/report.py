@@ -5,6 +5,7 @@ import sys
 
 from pipelines import command, options
 from pipelines.output import check_file, check_output, write_text
+from pipelines.said import Said
 from transforms.report.history import known_summaries, run_summaries
 from transforms.report.openmetrics import openmetrics
 from transforms.report.page import page
@@ -17,6 +18,8 @@ def parser() -> argparse.ArgumentParser:
         "report",
         "Write the nights of a store as one HTML page, with plots and tables, or the figures of the last one as "
         "OpenMetrics text.",
+        "sentence-beam report --store store --output nights.html",
+        "sentence-beam report --store store --format openmetrics",
     )
     options.add_store(p)
     p.add_argument(
@@ -33,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def _report(args: argparse.Namespace) -> None:
+def _report(args: argparse.Namespace) -> Said:
     output = args.output or ("report.html" if args.format == "html" else None)
     if args.format == "html":
         check_output(output, (".html",))
@@ -43,10 +46,9 @@ def _report(args: argparse.Namespace) -> None:
     found = run_summaries(root, known_summaries(root))
     text = page(root, found) if args.format == "html" else openmetrics(root, found)
     if output is None:
-        print(text, end="")
-        return
+        return Said([text.removesuffix("\n")], {"store": root, "runs": len(found), "text": text}, asked=True)
     write_text(output, text)
-    print(f"{len(found)} runs in {output}")
+    return Said([f"{len(found)} runs in {output}"], {"store": root, "runs": len(found), "output": output})
 
 
 main = command.main(parser, _report)

@@ -2,14 +2,15 @@
 
 import argparse
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options
+from pipelines.said import Said
 from pipelines.summary import changes_line
-from pipelines.writing import recorded, result_of, writing
+from pipelines.writing import recorded, result_of, submitted, writing
 from transforms import storage
 from transforms.beam import Commit
 from transforms.beam.changes import CountDuplicateIds
@@ -19,6 +20,7 @@ from transforms.steps.index_files import IndexRecord
 from transforms.store import layout, open_store
 from transforms.store.commit import Run
 from transforms.store.manifest import Manifest, snapshots
+from transforms.store.open import named_run
 from transforms.store.run_ids import new_run
 from transforms.store.runs import Result
 from transforms.store.verify import missing_file
@@ -26,19 +28,25 @@ from transforms.store.verify import missing_file
 
 def parser() -> argparse.ArgumentParser:
     """The options of `rollback`."""
-    p = options.command("rollback", "Commit a new snapshot with the rows, the index and the options of an earlier one.")
+    p = options.command(
+        "rollback",
+        "Commit a new snapshot with the rows, the index and the options of an earlier one.",
+        "sentence-beam rollback 20260314T031500_123Z-4f1d2a --store store",
+        "sentence-beam rollback -1 --store store",
+    )
     p.add_argument("run", metavar="RUN", help="run of the earlier snapshot; history lists them")
     options.add_store(p)
     return p
 
 
-def _rollback(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
+def _rollback(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
     root = open_store(args.store).root
+    restored = named_run(root, args.run)
     run_id = new_run(root)
     engines.check_shared(beam_options, store=root)
-    snapshot_to_restore(root, args.run)  # a mistake should not touch the store
+    snapshot_to_restore(root, restored)  # a mistake should not touch the store
     with writing(root, run_id, beam_options) as writer:
-        current, earlier = open_store(root).manifest, snapshot_to_restore(root, args.run)
+        current, earlier = open_store(root).manifest, snapshot_to_restore(root, restored)
         run = replace(
             run_like(earlier, run_id), previous=current.run, previous_digest=current.digest, version=current.version
         )
@@ -46,8 +54,9 @@ def _rollback(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
         with recorded(run, writer), writer.pipeline() as pipeline:
             build(pipeline, earlier, run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
-    if result is not None:
-        print("\n".join(summary(result, args.run, root)))
+    if result is None:
+        return submitted(root, run_id)
+    return Said(summary(result, restored, root), {"store": root, "restored": restored, **asdict(result)})
 
 
 def snapshot_to_restore(root: str, run: str) -> Manifest:

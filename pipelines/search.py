@@ -6,6 +6,8 @@ from typing import Any
 
 from pipelines import command, options
 from pipelines.output import aligned, check_output, excerpt, write_rows
+from pipelines.progress import aside
+from pipelines.said import Said
 from transforms.errors import OptionError
 from transforms.steps.options import SearchOptions
 from transforms.store import open_store
@@ -13,7 +15,12 @@ from transforms.store import open_store
 
 def parser() -> argparse.ArgumentParser:
     """The options of `search`."""
-    p = options.command("search", "Find the rows nearest to a query.")
+    p = options.command(
+        "search",
+        "Find the rows nearest to a query.",
+        "sentence-beam search --store store --query 'a man is eating' -k 5",
+        "sentence-beam search --store store --queries questions.txt --output hits.jsonl",
+    )
     options.add_store(p)
     asked = p.add_mutually_exclusive_group(required=True)
     asked.add_argument("--query", action="append", metavar="TEXT", help="what to look for; repeat for more")
@@ -31,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def _search(args: argparse.Namespace) -> None:
+def _search(args: argparse.Namespace) -> Said:
     asked = SearchOptions(**vars(args))
     check_output(asked.output)
     store, queries = open_store(asked.store, asked.snapshot), _queries(asked)
@@ -40,13 +47,16 @@ def _search(args: argparse.Namespace) -> None:
     searcher = Searcher(store.manifest, asked.model, asked.query_prompt)
     results = searcher.search(queries, asked.k, exact=asked.exact)
     if searcher.lacks_query_prompt:
-        print(f"note: {NO_QUERY_PROMPT}", file=sys.stderr)
+        aside(f"note: {NO_QUERY_PROMPT}")
     if asked.output:
         write_results(asked.output, queries, results)
-        print(f"{sum(map(len, results))} rows for {len(queries)} queries in {asked.output}")
-    else:
-        text = store.manifest.options.text_column
-        print("\n\n".join(table(query, rows, text) for query, rows in zip(queries, results, strict=True)))
+        found = sum(map(len, results))
+        values = {"output": asked.output, "rows": found, "queries": len(queries)}
+        return Said([f"{found} rows for {len(queries)} queries in {asked.output}"], values)
+    text = store.manifest.options.text_column
+    tables = "\n\n".join(table(query, rows, text) for query, rows in zip(queries, results, strict=True))
+    each = [{"query": query, "rows": rows} for query, rows in zip(queries, results, strict=True)]
+    return Said([tables], {"store": store.root, "results": each}, asked=True)
 
 
 def _queries(asked: SearchOptions) -> list[str]:

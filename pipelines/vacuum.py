@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, options
+from pipelines.said import Said
 from pipelines.summary import amount
 from pipelines.writing import writing
 from transforms.store import lease, open_store
@@ -20,7 +21,12 @@ NAMED = 5
 
 def parser() -> argparse.ArgumentParser:
     """The options of `vacuum`."""
-    p = options.command("vacuum", "Remove old snapshots, and the files that no kept snapshot names.")
+    p = options.command(
+        "vacuum",
+        "Remove old snapshots, and the files that no kept snapshot names.",
+        "sentence-beam vacuum --store store --dry-run",
+        "sentence-beam vacuum --store store --keep 7 --older-than 14d",
+    )
     options.add_store(p)
     p.add_argument(
         "--keep", type=options.positive, metavar="N", help="keep the newest N snapshots (default: the current one)"
@@ -35,17 +41,23 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def _vacuum(args: argparse.Namespace, beam_options: PipelineOptions) -> None:
+def _vacuum(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
     root = open_store(args.store).root
     older_than = OLDER_THAN if args.older_than is None and args.keep is None else args.older_than
     if args.dry_run:
         lease.check(root)
-        print("\n".join(lines(find_rubbish(root, args.keep or 1, older_than, time.time()), "would be removed")))
-        return
+        return told(root, find_rubbish(root, args.keep or 1, older_than, time.time()), "would be removed")
     with writing(root, new_run(), beam_options):
         rubbish = find_rubbish(root, args.keep or 1, older_than, time.time())
         remove(rubbish)
-    print("\n".join(lines(rubbish, "removed")))
+    return told(root, rubbish, "removed")
+
+
+def told(root: str, rubbish: Rubbish, what: str) -> Said:
+    """What is said of what goes."""
+    sizes = {"files": len(rubbish.files), "bytes": sum(entry.size for entry in rubbish.files)}
+    names = {"snapshots": list(rubbish.snapshots), "kept": list(rubbish.kept)}
+    return Said(lines(rubbish, what), {"store": root, "removed": what == "removed", **names, **sizes})
 
 
 def lines(rubbish: Rubbish, what: str) -> list[str]:

@@ -4,6 +4,8 @@ import argparse
 import sys
 
 from pipelines import command, options
+from pipelines.progress import aside
+from pipelines.said import Said
 from transforms.errors import SentenceBeamError
 from transforms.store import open_store
 from transforms.store.verify import faults
@@ -11,23 +13,30 @@ from transforms.store.verify import faults
 
 def parser() -> argparse.ArgumentParser:
     """The options of `verify`."""
-    p = options.command("verify", "Check every file and count that the current snapshot names.")
+    p = options.command(
+        "verify",
+        "Check every file and count that the current snapshot names.",
+        "sentence-beam verify --store store",
+        "sentence-beam verify --store store --snapshot 20260314T031500_123Z-4f1d2a",
+    )
     options.add_store(p)
     p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot (default: the current one)")
     return p
 
 
-def _verify(args: argparse.Namespace) -> None:
+def _verify(args: argparse.Namespace) -> Said:
     manifest = open_store(args.store, args.snapshot).manifest
     found = list(faults(manifest))
     for fault in found:
-        print(fault, file=sys.stderr)
+        aside(fault)
     if found:
         raise SentenceBeamError(f"{manifest.root}: {len(found)} faults in snapshot {manifest.run}")
     index = manifest.index
     parts = f"{len(index.segments)} index segments" if index else "no index"
-    print(f"{manifest.root}: snapshot {manifest.run} is whole: {manifest.rows.written:,} rows in "
-          f"{len(manifest.shard_paths):,} shards, {parts}")  # fmt: skip
+    rows, shards = manifest.rows.written, len(manifest.shard_paths)
+    line = f"{manifest.root}: snapshot {manifest.run} is whole: {rows:,} rows in {shards:,} shards, {parts}"
+    values = {"store": manifest.root, "run": manifest.run, "rows": rows, "shards": shards}
+    return Said([line], {**values, "segments": len(index.segments) if index else 0})
 
 
 main = command.main(parser, _verify)

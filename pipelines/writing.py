@@ -1,7 +1,6 @@
 """A run that writes a store: its lease, kept alive until the run has ended, its pipeline, and its result."""
 
 import contextlib
-import sys
 from collections.abc import Iterator
 
 import apache_beam as beam
@@ -9,7 +8,9 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.runner import PipelineState
 
 from pipelines import engines
-from transforms.errors import OptionError, SentenceBeamError
+from pipelines.progress import aside
+from pipelines.said import Said
+from transforms.errors import OptionError, SentenceBeamError, StoppedError
 from transforms.store import lease
 from transforms.store.commit import Run, failed
 from transforms.store.manifest import read_manifest
@@ -66,7 +67,7 @@ def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
     except KeyboardInterrupt as stop:
         if not writer.is_elsewhere():
             raise
-        raise SentenceBeamError(
+        raise StoppedError(
             f"interrupted; the job goes on without this process ({runner}) and commits by itself, unless it is "
             "cancelled on the engine"
         ) from stop
@@ -101,12 +102,15 @@ def _record(run: Run, error: Exception) -> None:
             record_result(run.root, failed(run, error))
 
 
+def submitted(root: str, run: str) -> Said:
+    """The line about a run that nobody waits for."""
+    how = f"it commits by itself, and sentence-beam history --store {root} says how it ended"
+    return Said([f"submitted   run {run}; {how}"], {"store": root, "run": run, "status": "submitted"})
+
+
 def result_of(root: str, run: str, writer: Writer) -> Result | None:
     """The result of a run, None where nobody waits for it. Raises the error that a failed run ended with."""
     if writer.is_elsewhere():
-        print(
-            f"submitted   run {run}; it commits by itself, and sentence-beam history --store {root} says how it ended"
-        )
         return None
     result = read_result(root, run)
     if result is None:
@@ -114,5 +118,5 @@ def result_of(root: str, run: str, writer: Writer) -> Result | None:
     if result.exit_code:
         raise Problem(result.message, result.exit_code).error()
     if result.message != COMMITTED:
-        print(result.message, file=sys.stderr)
+        aside(result.message)
     return result

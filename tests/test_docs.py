@@ -20,6 +20,7 @@ import sentence_beam
 from pipelines import beam_flags, embed_options
 from pipelines.beam_parser import beam_parser
 from pipelines.cli import COMMANDS, main
+from pipelines.options import every_command
 from transforms import errors
 from transforms.calibration.spec import CALIBRATIONS
 from transforms.measures import STAGES
@@ -197,7 +198,7 @@ def test_commands_in_blocks_are_understood(page: Page) -> None:
 def test_commands_and_flags_in_prose_are_there(page: Page) -> None:
     for text in re.findall(r"`(?:sentence-beam |python -m pipelines\.)([^`]+)`", page.prose):
         command, *words = shlex.split(text)
-        if command == "COMMAND" or "..." in text:
+        if command in ("COMMAND", "help", "completion", "--version") or "..." in text:
             continue
         assert command in COMMANDS, f"{page.name}: {text}"
         known = {flag for action in reference.parser_of(command)._actions for flag in action.option_strings}
@@ -207,7 +208,7 @@ def test_commands_and_flags_in_prose_are_there(page: Page) -> None:
 
 def test_every_flag_in_prose_is_one_of_a_command_or_of_beam() -> None:
     own = {flag for name in COMMANDS for action in reference.parser_of(name)._actions for flag in action.option_strings}
-    known = own | set(beam_parser()._option_string_actions) | {"--runner"}
+    known = own | set(beam_parser()._option_string_actions) | {"--runner", "--version", "--batch-size", "--workers"}
     for page in OF_USERS:
         for span in names(page.prose):
             for flag in re.findall(r"(?<!\S)--[a-z][\w-]*", span):
@@ -223,10 +224,14 @@ def test_the_reference_is_up_to_date() -> None:
 
 def test_every_option_of_every_command_is_in_the_reference() -> None:
     page = BY_NAME["docs/reference.md"]
+    every = {flag for action in every_command()._actions for flag in action.option_strings}
+    assert every == {
+        name.split()[0] for t in tables(page.section("## Every command")) for row in t for name in names(row[0])
+    }
     for command in COMMANDS:
         listed = [name.split()[0] for t in tables(page.section(f"## {command}")) for row in t for name in names(row[0])]
         actions = [action for action in reference.parser_of(command)._actions if action.help != "==SUPPRESS=="]
-        flags = {flag for action in actions for flag in action.option_strings} - {"-h", "--help"}
+        flags = {flag for action in actions for flag in action.option_strings} - {"-h", "--help"} - every
         assert {name for name in listed if name.startswith("-")} == (flags if command != "plan" else set()), command
 
 

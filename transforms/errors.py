@@ -1,10 +1,18 @@
 """Errors a person sees: one line each, and the exit status a command ends with."""
 
+STOPPED = 130  # exit status of a command that a person stopped, as shells have it
+
 
 class SentenceBeamError(Exception):
     """Anything that ends a run with one line; exit status 1."""
 
     exit_code = 1
+
+
+class StoppedError(SentenceBeamError):
+    """A person's Ctrl-C that ends the waiting, but not the job; exit status 130."""
+
+    exit_code = STOPPED
 
 
 class OptionError(SentenceBeamError):

@@ -2,12 +2,20 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from transforms.errors import OptionError
 
 Kind = Callable[[str], Any]
+# What other programs call the same thing.
+MEANT = {
+    "fp16": "float16", "half": "float16", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "f32": "float32",
+    "single": "float32", "gpu": "cuda", "dot": "ip", "inner": "ip", "euclidean": "l2", "cos": "cosine",
+    "jsonlines": "jsonl", "ndjson": "jsonl", "txt": "text", "pq": "parquet",
+}  # fmt: skip
+# Words that are near each other and mean the contrary.
+OPPOSITES = {frozenset(pair) for pair in (("min", "max"), ("new", "old"))}
 SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
 
@@ -87,8 +95,21 @@ def delimiter(text: str) -> str:
 def device(text: str) -> str:
     """`auto`, `cpu`, `cuda`, or one GPU: `cuda:1`."""
     if re.fullmatch(r"auto|cpu|cuda(:\d+)?", text) is None:
-        raise OptionError(f"invalid choice: {text!r} (choose from 'auto', 'cpu', 'cuda', 'cuda:N')")
+        raise OptionError(
+            f"invalid choice: {text!r} (choose from 'auto', 'cpu', 'cuda', 'cuda:N'){_device_meant(text)}"
+        )
     return text
+
+
+def _device_meant(text: str) -> str:
+    number = re.fullmatch(r"(?:gpu|cuda)[:.]?(\d*)|(\d+)", text.lower())
+    if number is not None:
+        which = number[1] or number[2]
+        return f"; did you mean {f'cuda:{which}' if which else 'cuda'}?"
+    if text.lower() in ("mps", "metal", "xpu", "tpu", "npu"):
+        return "; of accelerators those of CUDA alone are used, else cpu"
+    near = nearest(text.lower(), ("auto", "cpu", "cuda"))
+    return f"; did you mean {near}?" if near else ""
 
 
 def one_of(*choices: str) -> Kind:
@@ -96,10 +117,46 @@ def one_of(*choices: str) -> Kind:
 
     def chosen(text: str) -> str:
         if text not in choices:
-            raise OptionError(f"invalid choice: {text!r} (choose from {', '.join(map(repr, choices))})")
+            meant = MEANT.get(text.lower(), text.lower())
+            near = meant if meant in choices else nearest(meant, choices)
+            hint = f"; did you mean {near}?" if near else ""
+            raise OptionError(f"invalid choice: {text!r} (choose from {', '.join(map(repr, choices))}){hint}")
         return text
 
     return chosen
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that a slip of the hand makes into `word`, None where there is none; never one of other meaning.
+
+    A slip is a letter too many, too few, wrong or swapped with its neighbour; two of them from six letters on.
+
+    >>> nearest("embedd", ["embed", "index"]), nearest("--min-tokens", ["--max-tokens"])
+    ('embed', None)
+    """
+    scored = sorted((_slips(word, other), other) for other in set(known))
+    most = 2 if len(word.lstrip("-")) >= 6 else 1
+    return next((other for slips, other in scored if slips <= most and not OPPOSITES & {_pair(word, other)}), None)
+
+
+def _slips(a: str, b: str) -> int:
+    """The number of slips between two words (optimal string alignment)."""
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        earlier, before, row = before, row, [i]
+        for j, y in enumerate(b, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                cost = min(cost, earlier[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
+
+
+def _pair(a: str, b: str) -> frozenset[str]:
+    """The words in which two names differ."""
+    parts, others = set(re.split("[-_]", a)), set(re.split("[-_]", b))
+    return frozenset(parts ^ others)
 
 
 def _number(text: str, most: float, what: str) -> float:

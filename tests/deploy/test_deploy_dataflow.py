@@ -21,7 +21,7 @@ OF_BEAM = {"sdk_container_image"}
 def flags() -> dict[str, argparse.Action]:
     """Flags of `embed` that take a value, which is all that a template can give."""
     taking = (action for action in parser()._actions if action.option_strings and action.nargs != 0)
-    named = {action.option_strings[-1].removeprefix("--"): action for action in taking}
+    named = {action.option_strings[-1].removeprefix("--"): action for action in taking if action.dest != "config"}
     return {name: action for name, action in named.items() if not isinstance(action, argparse.BooleanOptionalAction)}
 
 

@@ -146,7 +146,7 @@ def test_interrupted(model: Path, glob: Path, store: Path, tmp_path: Path) -> No
     wait_for(store, 1)
     os.kill(process.pid, signal.SIGINT)
     process.join(60)
-    assert process.exitcode == 1
+    assert process.exitcode == 130
     assert (tmp_path / "err").read_text() == "sentence-beam embed: interrupted; run the same command again to go on\n"
     assert manifest_of(store) is None
     assert not (store / "lease.json").exists()

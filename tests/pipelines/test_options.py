@@ -41,7 +41,7 @@ def test_an_interrupt_while_modules_are_imported_is_one_line(run: Run, monkeypat
 
     monkeypatch.setattr("importlib.import_module", interrupted)
     outcome = run("embed", "--input", "x")
-    assert (outcome.status, outcome.out) == (1, "")
+    assert (outcome.status, outcome.out) == (130, "")
     assert outcome.err == "sentence-beam embed: interrupted; run the same command again to go on\n"
 
 
@@ -62,7 +62,7 @@ def test_an_unknown_command_names_the_known_ones(run: Run) -> None:
     assert outcome.status == 2
     assert outcome.err.count("\n") == 1
     assert "embedd" in outcome.err
-    assert "embed," in outcome.err
+    assert "did you mean embed?" in outcome.err
 
 
 # --- the store's name

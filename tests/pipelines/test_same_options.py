@@ -10,6 +10,7 @@ from helpers.corpora import manifest_of, sentences, write_lines
 
 import sentence_beam as sb
 from pipelines import embed_options, fit, index, pairs, search
+from pipelines.options import every_command
 from transforms.errors import OptionError
 from transforms.steps import options
 from transforms.steps.options import EmbedOptions
@@ -45,6 +46,7 @@ GIVEN: dict[str, Any] = {
     "tokens_per_batch": 128,
     "worker_model": "/elsewhere",
 }
+COMMAND_LINE = {action.dest for action in every_command()._actions}
 MISTAKES = {
     "format": "xml",
     "delimiter": "::",
@@ -89,7 +91,7 @@ def flags(given: dict[str, Any]) -> list[str]:
     ],
 )
 def test_a_class_has_the_options_of_its_command_and_their_defaults(parser: Any, kind: type) -> None:
-    actions = {action.dest: action for action in parser()._actions if action.dest != "help"}
+    actions = {action.dest: action for action in parser()._actions if action.dest not in ("help", *COMMAND_LINE)}
     assert set(actions) == {item.name for item in fields(kind)}
     for item in fields(kind):
         if not actions[item.name].required:

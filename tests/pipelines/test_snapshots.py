@@ -127,7 +127,7 @@ def test_history_of_a_first_run_that_was_interrupted(
 
     with monkeypatch.context() as patch:
         patch.setattr("pipelines.embed.build", interrupted)
-        embed(inputs / "*").failed(1, "interrupted; run the same command again")
+        embed(inputs / "*").failed(130, "interrupted; run the same command again")
     (line,) = run("history", "--store", store).ok().out.splitlines()[1:]
     assert "interrupted" in line
 

@@ -1,5 +1,6 @@
 """Reading a store: the current snapshot as a dataset, and search over it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,6 @@ import pyarrow as pa
 from transforms import storage
 from transforms.errors import OptionError
 from transforms.space import Space
-from transforms.store import layout
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.precision import Coding, kept_ranges
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 LATEST = 5
+LATEST_NAME = "latest"
 
 
 @dataclass(frozen=True)
@@ -118,13 +119,43 @@ class Store:
 
 
 def open_store(path: str, snapshot: str | None = None) -> Store:
-    """Open the current snapshot of a store, or that of a run. Raises OptionError where there is none."""
+    """Open the current snapshot of a store, or another one as `named_run` takes it. OptionError where there is none."""
     root = storage.absolute(path)
-    named = snapshot is None or layout.snapshot_run(layout.snapshot(snapshot)) == snapshot  # else it is some path
-    manifest = read_manifest(root, snapshot) if named else None
-    if manifest is not None:
-        return Store(manifest)
+    manifest = read_manifest(root, None if snapshot is None else named_run(root, snapshot))
+    if manifest is None:
+        raise no_snapshot(root, snapshot)
+    return Store(manifest)
+
+
+def named_run(root: str, name: str) -> str:
+    """The run of a snapshot that a person names: its id or the beginning of it, `latest`, or `-1` for the one before.
+
+    Raises OptionError for a name of none, and for the beginning of several.
+    """
+    if name == LATEST_NAME or re.fullmatch(r"-[1-9]\d{0,5}", name):
+        manifest = read_manifest(root)
+        for _ in range(0 if name == LATEST_NAME else -int(name)):
+            earlier = manifest.previous if manifest is not None else None
+            manifest = read_manifest(root, earlier) if earlier else None
+        if manifest is None:
+            raise no_snapshot(root, name)
+        return manifest.run
+    runs = snapshots(root)
+    found = [name] if name in runs else [run for run in runs if name and run.startswith(name)]
+    if len(found) > 1:
+        raise OptionError(
+            f"{root}: {name} begins the names of {len(found)} snapshots ({', '.join(found[:LATEST])}); say more"
+        )
+    if not found:
+        raise no_snapshot(root, name)
+    return found[0]
+
+
+def no_snapshot(root: str, snapshot: str | None) -> OptionError:
+    """The error of a store that is not there, or that has no such snapshot."""
     runs = snapshots(root) if snapshot is not None else []
     if runs:
-        raise OptionError(f"{root} has no snapshot {snapshot}; the latest are {', '.join(runs[:LATEST])}")
-    raise OptionError(f"{root} holds no store (no manifest.json); check the path, or make one with sentence-beam embed")
+        return OptionError(f"{root} has no snapshot {snapshot}; the latest are {', '.join(runs[:LATEST])}")
+    return OptionError(
+        f"{root} holds no store (no manifest.json); check the path, or make one with sentence-beam embed"
+    )

@@ -1,0 +1,25 @@
+"""What a command has to say when it is done, for a person, for a program, or for nobody."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Said:
+    """The lines of a command's end, and the same as values for `--json`.
+
+    `asked` says that the lines are what the command is run for, so that --quiet does not silence them.
+    """
+
+    lines: Sequence[str]
+    values: Mapping[str, Any]
+    asked: bool = False
+
+    def show(self, command: str, quiet: bool, as_json: bool) -> None:
+        """Print the values as one JSON object, or the lines; nothing where both are not wanted."""
+        if as_json:
+            print(json.dumps({"command": command, **self.values}, ensure_ascii=False, default=str))
+        elif self.lines and (self.asked or not quiet):
+            print("\n".join(self.lines))
