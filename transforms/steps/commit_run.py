@@ -6,9 +6,10 @@ from typing import Any
 
 from transforms import storage
 from transforms.report import report
-from transforms.steps.changes import Changes, DuplicateIds, UnknownChanges, previous_duplicate_ids, total
+from transforms.steps.changes import DuplicateIds, UnknownChanges, previous_duplicate_ids, total
 from transforms.steps.index_files import IndexRecord
 from transforms.steps.quantize import RangesRecord
+from transforms.store.changes import Changes
 from transforms.store.commit import Run, finish
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs import COMMITTED, Result
