@@ -24,9 +24,11 @@ test: $(VENV)/dev.stamp
 test-engines: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest tests/engines -m 'slow or not slow' -rs $(ARGS)
 
-# Hostile files of every kind, many cases of each, other ones every time.
+# Everything that may happen to a store (docs/reliability.md), many cases of each, other ones every time;
+# SENTENCE_BEAM_FAULTS multiplies how many.
 faults: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest tests/faults -m 'slow or not slow' -rs $(ARGS)
+	$(BIN)/python -m pytest tests/faults tests/transforms/store/test_races.py tests/transforms/beam/test_index_nights.py \
+	    $(addprefix tests/pipelines/test_,$(addsuffix .py,nights crash index_damage gs)) -m 'slow or not slow' -rs $(ARGS)
 
 # The short measurements, one after the other, some twelve minutes on two cores; nothing else should run meanwhile.
 # `make bench ARGS='--sentences FOLDER'` takes STS sets instead of docstrings.

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from helpers import s3 as s3_server
 from helpers.cached_beam import cached_beam
+from helpers.cases import tried
 from helpers.gcs import BUCKET, SERVER, Gcs, running
 from hypothesis import settings
 
@@ -20,6 +21,14 @@ settings.register_profile("patient", deadline=None)  # how long an example takes
 settings.load_profile("patient")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the tests of faults tried, and how often."""
+    lines = list(tried(report for reports in terminalreporter.stats.values() for report in reports))
+    if lines:
+        terminalreporter.section("faults")
+        terminalreporter.write_line("\n".join(lines))
 
 
 @pytest.fixture(autouse=True)

@@ -41,9 +41,12 @@ class Faults:
     wait: float = 0.0
     refused: str | None = None
     dice: random.Random = field(default_factory=lambda: random.Random(7))
+    happened: int = 0
 
     def happens(self, share: float) -> bool:
-        return share > 0 and self.dice.random() < share
+        happens = share > 0 and self.dice.random() < share
+        self.happened += happens
+        return happens
 
 
 @dataclass
@@ -194,7 +197,8 @@ class _Proxy(_Handler):
             headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP}
             status, got, data = self.ask(self.command, self.path, body, headers)
             self.gcs.bytes += len(body) + len(data)
-            self._return(status, {name: value for name, value in got.items() if name.lower() not in HOP}, data)
+            length = int(got.get("Content-Length", 0)) if self.command == "HEAD" else len(data)
+            self._return(status, {name: value for name, value in got.items() if name.lower() not in HOP}, data, length)
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":
@@ -214,9 +218,9 @@ class _Proxy(_Handler):
         status, _, data = self.ask("GET", self.path.partition("?")[0], b"", {})
         return status == 200 and json.loads(data)["generation"] != wanted[1]
 
-    def _return(self, status: int, headers: dict[str, str], data: bytes) -> None:
+    def _return(self, status: int, headers: dict[str, str], data: bytes, length: int) -> None:
         cut = self.gcs.faults.happens(self.gcs.faults.cut)
-        self.answer(status, data[: len(data) // 2] if cut else data, headers, len(data))
+        self.answer(status, data[: len(data) // 2] if cut else data, headers, length)
         if cut:
             self.wfile.flush()
             self.close_connection = True
@@ -246,14 +250,20 @@ def credentials(folder: Path, token_port: int) -> Path:
 
 
 @contextlib.contextmanager
+def proxy(service: Gcs, behind: int) -> Iterator[int]:
+    """The proxy of a service before the server at a port; gives its own port."""
+    handler = type("Proxy", (_Proxy,), {"gcs": service, "behind": behind})
+    with serving(_Server(("127.0.0.1", 0), handler)) as port:
+        yield port
+
+
+@contextlib.contextmanager
 def running(folder: Path, server: str) -> Iterator[Gcs]:
     """The whole service with one empty bucket, and the environment in which clients find it."""
     behind = free_port()
     gcs = Gcs(0)
     with contextlib.ExitStack() as stack:
-        gcs.port = stack.enter_context(
-            serving(_Server(("127.0.0.1", 0), type("Proxy", (_Proxy,), {"gcs": gcs, "behind": behind})))
-        )
+        gcs.port = stack.enter_context(proxy(gcs, behind))
         tokens = stack.enter_context(serving(_Server(("127.0.0.1", 0), _Tokens)))
         # Sessions of large uploads are addresses that the server gives out: they have to be the proxy's.
         where = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(behind), "-external-url", gcs.address]

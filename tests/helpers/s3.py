@@ -1,10 +1,11 @@
 """s3:// on this machine: moto's server in a process of its own."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 
-from helpers.gcs import environment, free_port, process
+from helpers.gcs import Faults, Gcs, environment, free_port, process, proxy
 
 BUCKET = "corpus"
 # One request at a time: what it does for a write on condition, a look and a write, is not one step.
@@ -35,3 +36,18 @@ def running() -> Iterator[str]:
         )
         boto3.client("s3").create_bucket(Bucket=BUCKET)
         yield address
+
+
+@contextlib.contextmanager
+def disturbed(**faults: float) -> Iterator[Gcs]:
+    """Requests of the block go through a proxy in which things go wrong; gives its counts."""
+    from transforms.storage import s3
+
+    service = Gcs(0, faults=Faults(**faults))  # type: ignore[arg-type]
+    behind = int(os.environ["AWS_ENDPOINT_URL"].rpartition(":")[2])
+    with proxy(service, behind) as port, environment(AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}"):
+        s3._shared.cache_clear()
+        try:
+            yield service
+        finally:
+            s3._shared.cache_clear()

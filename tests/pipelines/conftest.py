@@ -1,27 +1,12 @@
 """A tiny model, a folder for inputs, a place for a store, and the commands to run on them."""
 
-import os
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models: threads would only wait for each other
-
 import pytest
-import torch
-from helpers.commands import Outcome, Run, runner
-from helpers.tiny_models import save_tiny_model
+from helpers.commands import Outcome, Run
+from helpers.fixtures import model, one_model, run
 
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run a command in this process."""
-    return runner(capfd)
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model."""
-    torch.set_num_threads(1)
-    return save_tiny_model("bert", tmp_path_factory.mktemp("models") / "tiny")
+__all__ = ["model", "one_model", "run"]
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The end of a run: everything found out about it, one conditional write, then the report."""
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -33,7 +34,8 @@ def commit_run(found: list[Any], run: Run, changes: Iterable[Changes | UnknownCh
     if result.status == COMMITTED:
         report.bring_up_to_date(run.root)
     for path in index.scratch if index else ():
-        storage.storage_of(path).delete(path)
+        with contextlib.suppress(Exception):  # the run is over, and a raise would repeat it; vacuum removes what stays
+            storage.storage_of(path).delete(path)
     return result
 
 

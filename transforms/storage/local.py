@@ -50,7 +50,8 @@ class LocalStorage:
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
         try:
-            data = Path(path).read_bytes()
+            with _with_path(path):
+                data = Path(path).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
         return data, hashlib.sha256(data).hexdigest()
@@ -68,7 +69,7 @@ class LocalStorage:
                 raise
             os.rename(temporary, path)
         finally:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # the file has its name; what stays is what a crash leaves
                 os.unlink(temporary)
         _sync_folder(path)
         return True
@@ -102,7 +103,7 @@ class LocalStorage:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         temporary = f"{path}.tmp-{uuid.uuid4().hex}"
         try:
-            with open(temporary, "wb") as f:
+            with _with_path(path), open(temporary, "wb") as f:
                 f.write(data)
                 f.flush()
                 os.fsync(f.fileno())
@@ -212,6 +213,15 @@ def _named(path: str) -> Iterator[None]:
             f"{path} cannot be looked at ({error.strerror}), so what is there is unknown; mend its permissions or the "
             "mount, or name other files"
         ) from error
+
+
+@contextlib.contextmanager
+def _with_path(path: str) -> Iterator[None]:
+    """Errors of reading or writing with the path of the file, which the system leaves out once it is open."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 def _sync_folder(path: str) -> None:

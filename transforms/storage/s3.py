@@ -73,6 +73,10 @@ class S3Storage:
                 found = client.get_object(Bucket=bucket, Key=key)
             except client.exceptions.NoSuchKey:
                 return None
+            except ClientError as error:
+                if error.response["Error"]["Code"] == str(MISSING):  # the answer's body, which says what, was lost
+                    return None
+                raise
             return found["Body"].read(), found["ETag"]
 
     def put_if_absent(self, path: str, data: bytes) -> bool:

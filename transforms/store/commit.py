@@ -259,7 +259,8 @@ def finish(
         result = failed(run, error)
     with contextlib.suppress(storage.UnsyncedError):  # it stands; the manifest's own is said
         record_result(run.root, result)
-    lease.release(run.root, run.id)
+    with contextlib.suppress(Exception):  # the run has ended, and a raise would repeat it; a lease grows stale
+        lease.release(run.root, run.id)
     return result
 
 

@@ -1,0 +1,31 @@
+"""What the campaign shares: commands on a tiny model, how many cases there are to be, and a count of those that ran."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers.cases import TRIED
+from helpers.fixtures import model, one_model, run
+
+__all__ = ["model", "one_model", "run"]
+
+SIZE = "SENTENCE_BEAM_FAULTS"
+
+
+@pytest.fixture(scope="session")
+def size() -> float:
+    """By what the number of cases of the long form is multiplied."""
+    return float(os.environ.get(SIZE, "1"))
+
+
+@pytest.fixture
+def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Say what was tried, with which result; it is printed when all tests have run."""
+    return lambda line: request.node.user_properties.append((TRIED, line))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Where a store may be made."""
+    return tmp_path / "store"

@@ -1,0 +1,44 @@
+"""Fixtures of those who run commands on a tiny model."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models: threads would only wait for each other
+
+import pytest
+import torch
+from helpers.commands import Run, runner
+from helpers.tiny_models import save_tiny_model
+
+from transforms.steps import load_encoder
+from transforms.steps.job import EmbedJob
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process."""
+    return runner(capfd)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model."""
+    torch.set_num_threads(1)
+    return save_tiny_model("bert", tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture
+def one_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model of a space is loaded once for all runs of a test: what is tested is what happens around it."""
+    encoders: dict[str, Any] = {}
+    load = load_encoder.load_encoder
+
+    def loaded(job: EmbedJob) -> Any:
+        key = json.dumps(job.run.space, sort_keys=True)
+        if key not in encoders:
+            encoders[key] = load(job)
+        return encoders[key]
+
+    monkeypatch.setattr(load_encoder, "load_encoder", loaded)
