@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import os
 from collections.abc import Sequence
 
 from apache_beam.io.filesystems import FileSystems
@@ -61,7 +62,8 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
 
 def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
     if not flag.startswith("-"):
-        return f"unknown argument {flag} (a pattern needs quotes in the shell); see --help"
+        hint = " (a pattern that the shell took apart needs quotes)" if os.path.exists(flag) else ""
+        return f"unknown argument {flag}{hint}; see --help"
     known = [option for action in parser._actions for option in action.option_strings]
     near = difflib.get_close_matches(flag.split("=")[0], known, n=1)
     return f"unknown option {flag}" + (f"; did you mean {near[0]}?" if near else "; see --help")

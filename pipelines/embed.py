@@ -18,6 +18,7 @@ from pipelines.beam_flags import memory, parse, pipeline_options
 from pipelines.embed_options import parser
 from pipelines.progress import watched
 from pipelines.said import Said
+from pipelines.stdin import with_stdin
 from pipelines.summary import summary
 from pipelines.writing import Writer, recorded, result_of, submitted, writing
 from transforms import storage
@@ -114,12 +115,12 @@ def build(
 
 
 def _embed(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
-    options = EmbedOptions(**vars(args))
-    if options.dry_run:
-        from pipelines.plan import told
+    with with_stdin(EmbedOptions(**vars(args)), engines.in_process(beam_options)) as options:
+        if options.dry_run:
+            from pipelines.plan import told
 
-        return told(options, beam_options)
-    resolved, result = run(options, beam_options)
+            return told(options, beam_options)
+        resolved, result = run(options, beam_options)
     root = resolved.job.root
     if result is None:
         return submitted(root, resolved.job.run.id)

@@ -27,7 +27,7 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     """The options of `embed` (and of `plan`). None means "not given": the store's value, else the default."""
     p = options.command(name, WHAT[name], *EXAMPLES[name])
     what = p.add_argument_group("input (a store remembers format and columns)")
-    what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to embed; repeat for more")
+    options.add_input(what, "what to embed")
     what.add_argument(
         "--hidden",
         action=argparse.BooleanOptionalAction,

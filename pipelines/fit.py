@@ -11,6 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options, pictures
 from pipelines.said import Said
+from pipelines.stdin import with_stdin
 from transforms import storage
 from transforms.beam.fit import FitCalibration
 from transforms.beam.token_statistics import FitTokenStatistics
@@ -50,8 +51,7 @@ def parser() -> argparse.ArgumentParser:
         "sentence-beam fit --input 'corpus/*.parquet' --method tfidf --output idf",
     )
     options.add_store(p, help="the store, for a calibration", required=False)
-    what = "files of the corpus, for tfidf and token-counts; repeat for more"
-    p.add_argument("--input", action="append", metavar="GLOB", help=what)
+    options.add_input(p, "the corpus, for tfidf and token-counts", required=False)
     p.add_argument("--method", required=True, metavar="SPEC", help=", ".join([*CALIBRATIONS, *METHODS]))
     p.add_argument("--output", required=True, metavar="DIR", help="folder for the result; what is there is replaced")
     sample = f"of a store: fit on N rows, chosen by hash (default: all rows; flow: {FLOW_SAMPLE})"
@@ -75,7 +75,8 @@ def _fit(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
         _refuse(asked, "store", "sample")
         if asked.input is None:
             raise OptionError(f"--method {asked.method} counts the tokens of a corpus; name its files by --input")
-        return _fit_tokens(asked, asked.input, beam_options)
+        with with_stdin(asked, engines.in_process(beam_options)) as asked:
+            return _fit_tokens(asked, asked.input or (), beam_options)
     spec = _spec(asked.method)
     _refuse(asked, "model", "revision", "format", "delimiter", "text_column")
     return _fit_calibration(asked, spec, _store(asked), beam_options)

@@ -115,6 +115,18 @@ def add_store(
     group._option_string_actions.update(dict.fromkeys(aliases, store))
 
 
+def add_input(group: argparse._ActionsContainer, help: str, required: bool = True) -> None:
+    """Add the option `--input`; several names may follow one, as the shell makes them of a pattern without quotes."""
+    group.add_argument(
+        "--input",
+        action="extend",
+        nargs="+",
+        required=required,
+        metavar="PATH",
+        help=f"{help}: files, folders, patterns, or - for standard input, a line a text; several, or repeated",
+    )
+
+
 def add_metric(group: argparse._ActionsContainer) -> None:
     """Add the option `--metric` of an index; None means "not given"."""
     group.add_argument(

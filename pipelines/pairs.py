@@ -13,6 +13,7 @@ import numpy as np
 from pipelines import command, options
 from pipelines.output import aligned, check_output, excerpt, write_rows
 from pipelines.said import Said
+from pipelines.stdin import with_stdin
 from transforms import progress
 from transforms.corpus import Columns, match_inputs, plan_file, read_span
 from transforms.corpus.columns import kept_types
@@ -44,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
         "sentence-beam pairs --input 'corpus/*.parquet' --output pairs.parquet",
     )
     what = p.add_argument_group("input")
-    what.add_argument("--input", action="append", required=True, metavar="GLOB", help="files to read; repeat for more")
+    options.add_input(what, "what to read")
     what.add_argument("--format", choices=INPUT_FORMATS, default="auto", help=options.FORMAT)
     what.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=options.DELIMITER)
     what.add_argument("--text-column", default="text", metavar="NAME", help="column with the text (default: text)")
@@ -64,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
 def _pairs(args: argparse.Namespace) -> Said:
     asked = PairsOptions(**vars(args))
     check_output(asked.output)
-    with tempfile.TemporaryDirectory() as folder:
+    with with_stdin(asked, local=True) as asked, tempfile.TemporaryDirectory() as folder:
         collection = read(asked)
         vectors, collection = encode(asked, collection, Path(folder))
         pairs, how = find(vectors, collection, asked.k)

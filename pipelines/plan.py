@@ -15,6 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, embed_options, engines
 from pipelines.said import Said
+from pipelines.stdin import with_stdin
 from pipelines.summary import beside_lines
 from transforms import storage
 from transforms.corpus import InputFile, Span, UnitRows, read_span
@@ -260,7 +261,9 @@ def index_line(found: Prediction) -> str:
 
 def _plan(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
     store = args.store or storage.join(tempfile.gettempdir(), f"no-store-{uuid.uuid4().hex}")  # as a new one would be
-    return told(EmbedOptions(**{**vars(args), "store": store}), beam_options, store=args.store is not None)
+    asked = EmbedOptions(**{**vars(args), "store": store})
+    with with_stdin(asked, engines.in_process(beam_options)) as asked:
+        return told(asked, beam_options, store=args.store is not None)
 
 
 main = command.main(parser, _plan, beam_flags.parse)

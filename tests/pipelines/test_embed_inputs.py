@@ -1,5 +1,6 @@
 """Inputs as people have them: absent, empty, broken, doubled, oddly named. One line says which and what to do."""
 
+import io
 import os
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from helpers.corpora import (
     write_parquet,
 )
 
+from pipelines.stdin import with_stdin
+from transforms.errors import OptionError
+from transforms.steps.options import EmbedOptions
+
 pytestmark = pytest.mark.usefixtures("cached_beam_options")
 
 
@@ -37,10 +42,62 @@ def test_nothing_matches(embed: Run, inputs: Path, store: Path, pattern: str) ->
     assert manifest_of(store) is None
 
 
-def test_a_folder_is_no_input_and_the_pattern_is_given(embed: Run, inputs: Path, store: Path) -> None:
-    write_lines(inputs / "a.txt", sentences(3))
-    embed(inputs).failed(2, f"{inputs} is a folder", f"{inputs}/*")
-    assert manifest_of(store) is None
+def test_a_folder_stands_for_its_files_of_one_format(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    for name in ("a.txt", "below/b.txt.gz", "_temporary/c.txt", ".hidden.txt"):
+        write_lines(inputs / name, sentences(3))
+    write_bytes(inputs / "_SUCCESS", b"")
+    write_bytes(inputs / "read.me", b"")
+    said = embed(f"{inputs}/").ok().out
+    assert "2 taken" in said
+    assert "3 without an ending" not in said
+    assert {file["path"] for file in check_ledger(store, 6)["input"]["files"]} == {"a.txt", "below/b.txt.gz"}
+    embed(inputs / "**" / "*.txt*").ok()
+    check_ledger(store, 9)
+    write_bytes(inputs / "c.csv", b"text\nx\n")
+    embed(inputs).failed(2, inputs, "1 csv", "2 text", f"'{inputs}/**/*.csv'")
+    embed(inputs, "--format", "csv", "--max-deletes", 1).ok()
+    check_ledger(store, 1)
+    run("embed", "--input", inputs, "--store", inputs / "x" / "store").failed(2, "takes in the store")
+
+
+def test_a_folder_of_unknown_files(embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "part-0", sentences(3))
+    embed(inputs).failed(2, inputs, "known format", inputs / "part-0", "--format")
+    embed(inputs, "--format", "text").ok()
+    check_ledger(store, 3)
+
+
+def test_several_names_after_one_input(run: Run, inputs: Path, store: Path, model: Path) -> None:
+    names = [write_lines(inputs / f"{name}.txt", sentences(2)) for name in "abc"]
+    run("embed", "--input", *names[:2], "--store", store, "--model", model, "--input", names[2]).ok()
+    check_ledger(store, 6)
+
+
+def test_standard_input(run: Run, embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def typed(text: str) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf8"))
+
+    write_lines(inputs / "a.txt", ["three"])
+    typed("one\ntäxt\n")
+    embed(["-", inputs / "a.txt"], "--keep-columns", "text").ok()
+    check_ledger(store, 3)
+    assert {row["id"]: row["text"] for row in rows_of(store)} == {
+        "stdin.txt@0": "one",
+        "stdin.txt@4": "täxt",
+        "a.txt@0": "three",
+    }
+    typed("one\ntäxt\n")
+    embed(["-", inputs / "a.txt"]).ok()
+    check_ledger(store, 3, carried=3)
+    typed('{"text": "one"}\n')
+    embed("-", "--format", "jsonl", "--max-deletes", 1).ok()
+    check_ledger(store, 1)
+
+
+def test_standard_input_is_not_for_workers_elsewhere() -> None:
+    asked = EmbedOptions(input=("-",), store="store")
+    with pytest.raises(OptionError, match="--input - is read in this process alone"), with_stdin(asked, local=False):
+        pass
 
 
 def test_an_empty_folder_is_named_as_such(embed: Run, inputs: Path) -> None:

@@ -189,7 +189,7 @@ def test_a_second_writer_ends_with_one_line(embed_gs: Run, inputs: Path, gs: str
         (("--input", "gs://nowhere/*.txt", "--store", "{gs}/s"), 1, "there is no bucket gs://nowhere (404)"),
         (("--input", "{gs}/*.txt", "--store", "{gs}/s"), 2, "no file matches"),
         (("--input", "{gs}/in/*.txt", "--store", "gs://nowhere/s"), 1, "there is no bucket gs://nowhere (404)"),
-        (("--input", "{gs}/in", "--store", "{gs}/s"), 2, "is a folder"),
+        (("--input", "{gs}/in", "--store", "{gs}/in/s"), 2, "takes in the store"),
         (("--input", "{gs}/in/**", "--store", "{gs}/in/s"), 2, "takes in the store"),
     ],
 )

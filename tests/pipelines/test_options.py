@@ -133,8 +133,13 @@ def test_memory_that_is_no_amount(embed: Run, glob: Path) -> None:
     embed(glob, "--min-ram", "lots").failed(2, "--min-ram", "lots", "16GB")
 
 
-def test_a_pattern_that_the_shell_took_apart(embed: Run, glob: Path) -> None:
-    embed(glob, "b.txt", "c.txt").failed(2, "unknown argument b.txt", "quotes")
+def test_a_pattern_that_the_shell_took_apart(
+    embed: Run, glob: Path, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(inputs)
+    name = next(inputs.iterdir()).name
+    embed(glob, "--text-column", "text", name).failed(2, f"unknown argument {name}", "quotes")
+    assert "quotes" not in embed(glob, "--text-column", "text", "absent.txt").failed(2, "unknown argument absent.txt")
 
 
 def test_a_value_that_beam_cannot_read(embed: Run, glob: Path) -> None:

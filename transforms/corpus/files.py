@@ -14,7 +14,7 @@ import zstandard
 
 from transforms import storage
 from transforms.errors import InputChangedError, OptionError
-from transforms.storage.base import BLOCK
+from transforms.storage.base import BLOCK, Matched
 from transforms.storage.globs import Glob, folder_of, literal_part
 
 FORMATS = {
@@ -93,7 +93,8 @@ def match_inputs(
 ) -> list[InputFile]:
     """The files that one `--input` names, without checksums, sorted by path; `hidden` ones among them, if asked for.
 
-    Raises OptionError where nothing matches, a folder is named, or a file's format cannot be recognised.
+    A folder stands for the files in it that have a known format. Raises OptionError where nothing matches, a folder
+    holds several formats, or a file's format cannot be recognised.
     """
     return find_inputs(pattern, file_format, hidden, delimiter).files
 
@@ -106,19 +107,58 @@ def find_inputs(pattern: str, file_format: str, hidden: bool, delimiter: str | N
     literal = None if entries else store.stat(pattern)
     if literal is not None:  # a name that looks like a pattern
         entries, root = [literal], folder_of(pattern)
+    if not entries and literal_part(pattern) == pattern:
+        (entries, beside), root = _of_folder(pattern, file_format, hidden), pattern + "/"
     if not entries:
         raise OptionError(_nothing_matches(pattern))
     files = [_input_file(entry, entry.path.removeprefix(root), file_format) for entry in entries]
     return Inputs([replace(file, delimiter=delimiter) for file in files] if delimiter else files, beside)
 
 
+def _of_folder(folder: str, file_format: str, hidden: bool) -> Matched:
+    """The files of one known format in a folder and below it, and what else lies there.
+
+    With a format given: the files whose names say it, or all where none does. Names that begin with `_`, of files and
+    folders, are left to other tools, as `_SUCCESS` is. Raises OptionError for files of several formats.
+    """
+    found, beside = storage.storage_of(folder).match(f"{folder}/**", hidden)
+    named: dict[str, list[storage.Entry]] = {}
+    for entry in found:
+        below = entry.path.removeprefix(folder)
+        named.setdefault("_" if "/_" in below else format_of(below), []).append(entry)
+    kinds = sorted(set(named) - {"", "_"})
+    if file_format != "auto":
+        taken = named.get(file_format) or [entry for kind, some in named.items() if kind != "_" for entry in some]
+    elif len(kinds) > 1:
+        counts = " and ".join(f"{len(named[kind]):,} {kind} (as {named[kind][0].path})" for kind in kinds)
+        raise OptionError(
+            f"--input {folder} is a folder of several formats, {counts}; name one kind by a pattern, as in "
+            f"--input '{folder}/**/*{_ending(named[kinds[0]][0].path)}'"
+        )
+    else:
+        taken = [entry for kind in kinds for entry in named[kind]]
+    if found and not taken:
+        raise OptionError(
+            f"--input {folder} is a folder without a file of a known format, as {found[0].path}; say --format, or name "
+            "other files"
+        )
+    paths = {entry.path for entry in taken}
+    others = [entry.path for entry in found if entry.path not in paths]
+    return Matched(sorted(taken, key=lambda entry: entry.path), sorted([*beside, *others]))
+
+
+def _ending(path: str) -> str:
+    """The ending of a file's name, that of a compression included."""
+    stem = path.removesuffix(_suffix(path))
+    return "." + stem.rpartition(".")[2] + _suffix(path)
+
+
 def _nothing_matches(pattern: str) -> str:
-    store = storage.storage_of(pattern)
-    if literal_part(pattern) == pattern and store.match(pattern + "/*", hidden=True).files:
-        return f"--input {pattern} is a folder: name its files, as in {pattern}/*.parquet"
-    if store.match(pattern, hidden=True).files:
+    if storage.storage_of(pattern).match(pattern, hidden=True).files:
         return f"--input {pattern}: no file matches but hidden ones; write their dot, or say embed --hidden"
-    return f"--input {pattern}: no file matches; check the path (a pattern needs quotes in the shell)"
+    if literal_part(pattern) != pattern:
+        return f"--input {pattern}: no file matches; check the pattern"
+    return f"--input {pattern}: no file matches, and it is no folder with files; check the path"
 
 
 def _input_file(entry: storage.Entry, relative: str, file_format: str) -> InputFile:
@@ -167,13 +207,15 @@ def check_distinct(files: list[InputFile]) -> None:
         if other != file.path:
             raise OptionError(
                 f"--input: {other} and {file.path} both give the relative path {file.relative}; "
-                "use one --input whose fixed part is above both"
+                "use one --input whose fixed part is above both (a pattern that the shell leaves alone, in quotes)"
             )
 
 
 def overlaps(pattern: str, folder: str, hidden: bool = False) -> bool:
     """Whether a pattern names files inside a folder now, or would once a store writes there."""
     pattern, folder = storage.absolute(pattern), storage.absolute(folder) + "/"
+    if literal_part(pattern) == pattern and storage.storage_of(pattern).stat(pattern) is None:
+        pattern += "/**"  # a folder
     glob = Glob(pattern, hidden)
     if not folder.startswith(fixed_part(pattern)) and not pattern.startswith(folder):
         return False

@@ -1,0 +1,37 @@
+"""Standard input as an input file: `--input -`."""
+
+import contextlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from transforms.errors import OptionError
+from transforms.steps.options import EmbedOptions, FitOptions, PairsOptions
+
+STDIN, NAME = "-", "stdin"
+Asked = TypeVar("Asked", EmbedOptions, FitOptions, PairsOptions)
+
+
+@contextlib.contextmanager
+def with_stdin(asked: Asked, local: bool) -> Iterator[Asked]:
+    """The options with a file in place of `-`, which holds what standard input does as long as the block lasts.
+
+    Its name is always the same, so that ids and units are. `local` says that this process does the work; OptionError
+    is raised where it does not.
+    """
+    if asked.input is None or STDIN not in asked.input:
+        yield asked
+        return
+    if not local:
+        raise OptionError("--input - is read in this process alone; write a file that the workers see, and name that")
+    with tempfile.TemporaryDirectory() as folder:
+        kind = asked.format or "auto"
+        path = Path(folder) / f"{NAME}.{'txt' if kind in ('auto', 'text') else kind}"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        named = [str(path) if name == STDIN else name for name in dict.fromkeys(asked.input)]
+        yield replace(asked, input=tuple(named))
