@@ -12,6 +12,7 @@ from transforms.errors import MissingExtraError
 LOGISTIC, MLP = "logistic", "mlp"
 CLASSIFIERS = (LOGISTIC, MLP)
 FOLDS, SEED = 10, 1111
+ROUGH, FINE = 1e-4, 1e-5  # where fits end: those by which a strength is chosen, and those whose labels count
 STRENGTHS = {LOGISTIC: (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0), MLP: (1e-5, 1e-4, 1e-3, 1e-2)}
 
 
@@ -72,7 +73,7 @@ def _chosen(features: np.ndarray, labels: np.ndarray, classifier: str) -> float:
 def _right(
     train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray], classifier: str, strength: float
 ) -> int:
-    return int((_fit(*train, classifier, strength).predict(test[0]) == test[1]).sum())
+    return int((_fit(*train, classifier, strength, ROUGH).predict(test[0]) == test[1]).sum())
 
 
 def _folds(labels: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -88,7 +89,7 @@ def _folds(labels: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield from kind(min(FOLDS, parts), shuffle=True, random_state=SEED).split(np.zeros(len(labels)), labels)
 
 
-def _fit(features: np.ndarray, labels: np.ndarray, classifier: str, strength: float) -> Any:
+def _fit(features: np.ndarray, labels: np.ndarray, classifier: str, strength: float, end: float = FINE) -> Any:
     from sklearn.dummy import DummyClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.neural_network import MLPClassifier
@@ -96,7 +97,7 @@ def _fit(features: np.ndarray, labels: np.ndarray, classifier: str, strength: fl
     if len(np.unique(labels)) < 2:  # a part may have lost a rare label
         return DummyClassifier().fit(features, labels)
     if classifier == LOGISTIC:
-        return LogisticRegression(C=strength, max_iter=1000).fit(features, labels)
+        return LogisticRegression(C=strength, max_iter=1000, tol=end).fit(features, labels)
     model = MLPClassifier(
         (50,), activation="logistic", alpha=strength, batch_size=min(64, len(labels)), max_iter=200, random_state=SEED
     )
