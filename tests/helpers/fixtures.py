@@ -1,6 +1,5 @@
 """Fixtures of those who run commands on a tiny model."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ def one_model(monkeypatch: pytest.MonkeyPatch) -> None:
     load = load_encoder.load_encoder
 
     def loaded(job: EmbedJob) -> Any:
-        key = json.dumps(job.run.space, sort_keys=True)
+        key = repr(job.run.space)
         if key not in encoders:
             encoders[key] = load(job)
         return encoders[key]
