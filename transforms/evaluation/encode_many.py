@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from transforms.calibration import load_calibration
 from transforms.space import PoolerSpec, Space, parse_pooler, resolve_dtype, resolve_model, resolve_space
 from transforms.space.recipe import Machine, Recipe
 from transforms.space.st_modules import DOCUMENT, QUERY
@@ -33,7 +34,7 @@ class ModelOptions:
     route: str = DOCUMENT
 
     def recipe(self, pooler: str) -> Recipe:
-        """The recipe of this pooler's vectors, which are not normalised and not calibrated."""
+        """The recipe of this pooler's vectors, not normalised; those of an exported store are calibrated by `auto`."""
         prompt = "" if self.prompt and _has_template(pooler) else self.prompt
         return Recipe(
             model=self.model,
@@ -52,13 +53,14 @@ class ModelOptions:
         from transforms.encoder.devices import resolve_device
 
         dtype = resolve_dtype(self.dtype, resolve_device(self.device).type, files.family)
-        return replace(said, dtype=dtype).space(files)
+        fitted = load_calibration(said.calibration) if said.calibration else None
+        return replace(said, dtype=dtype).space(files, *((fitted.digest, fitted.dim) if fitted else ()))
 
     def encoder(self, pooler: str) -> "Encoder":
         """An encoder with this pooler."""
         from transforms.encoder import Encoder
 
-        return Encoder.of(replace(self.recipe(pooler), calibration=""), Machine(device=self.device), route=self.route)
+        return Encoder.of(self.recipe(pooler), Machine(device=self.device), route=self.route)
 
     def of_queries(self) -> "ModelOptions | None":
         """The options for queries; None where the model takes queries as it takes rows."""
