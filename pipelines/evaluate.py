@@ -13,6 +13,7 @@ from pipelines.said import Said
 from transforms.errors import OptionError
 from transforms.evaluation import EvaluateOptions
 from transforms.evaluation.classifier import CLASSIFIERS, LOGISTIC
+from transforms.evaluation.options import AVERAGE
 from transforms.space import DEFAULT_MODEL
 
 EVERY_HEAD = "ditto:*"
@@ -71,7 +72,7 @@ def _evaluate(args: argparse.Namespace) -> Said:
     if args.output:
         write(args.output, found.rows)
         if found.grid:
-            tasks = dict.fromkeys(row["task"] for row in found.rows if "spearman" in row)
+            tasks = dict.fromkeys(row["task"] for row in found.rows if row["kind"] == "sts" and row["task"] != AVERAGE)
             pictures.draw_heads(args.output, found.rows, list(tasks), found.grid)
     if args.report:
         from transforms.evaluation.page import page

@@ -246,6 +246,7 @@ def test_average_and_the_best_by_dev(run: Run, model: Path, tasks: tuple[Path, P
     for pooler in ("mean", "cls", "max"):
         expected = (of_all["one", pooler] + of_all["two", pooler]) / 2
         assert of_all["Avg.", pooler] == pytest.approx(expected, abs=1e-5)
+    assert all(row["spearman"] == row["score"] for row in rows)
     best = max(("mean", "cls", "max"), key=lambda pooler: of_all["dev", pooler])
     line = next(line for line in said.splitlines() if "best by dev" in line)
     assert line == (

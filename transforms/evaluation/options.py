@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from transforms.evaluation.classifier import LOGISTIC
 from transforms.space import DEFAULT_MODEL
 
+AVERAGE = "Avg."  # in the place of a task's name: the average of several
+
 
 @dataclass(frozen=True)
 class EvaluateOptions:

@@ -11,8 +11,8 @@ from transforms.evaluation.correlations import Correlations
 from transforms.evaluation.evidence import ALL, MEAN, WMEAN, Evidence
 from transforms.evaluation.intervals import Belief, Draws, average, beliefs, draw
 from transforms.evaluation.methods import Method
+from transforms.evaluation.options import AVERAGE
 from transforms.evaluation.task import Predictions
-from transforms.evaluation.tasks import AVERAGE
 
 Row = dict[str, Any]
 DEV = "dev"
@@ -32,8 +32,6 @@ def scored(
                 row = _row(
                     name, kind, metric, subset, method, sizes[subset], believed[subset], place, list(predictions)
                 )
-                if kind == "sts":
-                    row["spearman"] = row["score"]
                 rows.append(row | _figures(predicted, subset))
     return rows, draws[next(iter(evidence))][ALL]
 
@@ -93,7 +91,8 @@ def _row(
     belief = vars(believed[place])
     row |= {key: belief[key] for key in ("score", "low", "high")}
     row["against"] = str(methods[0]) if place else None
-    return row | {key: belief[key] for key in ("diff", "diff_low", "diff_high", "p", "p_holm")}
+    row |= {key: belief[key] for key in ("diff", "diff_low", "diff_high", "p", "p_holm")}
+    return row | ({"spearman": belief["score"]} if kind == "sts" else {})
 
 
 def _sizes(evidence: Evidence) -> dict[str, int]:

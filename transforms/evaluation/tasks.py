@@ -6,6 +6,7 @@ from transforms.errors import OptionError
 from transforms.evaluation.classification import Classification, Inference
 from transforms.evaluation.clustering import Clustering
 from transforms.evaluation.duplicates import Duplicates
+from transforms.evaluation.options import AVERAGE
 from transforms.evaluation.probing import make
 from transforms.evaluation.relatedness import Relatedness
 from transforms.evaluation.retrieval import Retrieval
@@ -18,7 +19,6 @@ FORM = "[KIND:]NAME=PATH[,PATH]"
 KINDS = (
     "sts", "relatedness", "retrieval", "classification", "nli", "pairs", "triplets", "clustering", "probing"
 )  # fmt: skip
-AVERAGE = "Avg."
 
 
 def read_tasks(words: Sequence[str], made: Sequence[str], classifier: str) -> list[Task | StoreRetrieval]:
