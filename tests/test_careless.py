@@ -1,0 +1,183 @@
+"""Command lines as people mistype them: the exit status and the one line that says what was meant."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from helpers.commands import Run, runner
+
+from pipelines import beam_flags
+from pipelines.cli import COMMANDS, parser_of
+from pipelines.options import EXAMPLES
+
+EMBED = "embed --input x.txt --store s"
+# A command line, its exit status, and what its line holds.
+CARELESS = """
+embedd --input x                      | 2 | did you mean embed?
+emebd                                 | 2 | did you mean embed?
+serach                                | 2 | did you mean search?
+encode                                | 2 | did you mean embed?
+query                                 | 2 | did you mean search?
+gc                                    | 2 | did you mean vacuum?
+log                                   | 2 | did you mean history?
+eval                                  | 2 | did you mean evaluate?
+undo                                  | 2 | did you mean rollback?
+idnex                                 | 2 | did you mean index?
+histroy                               | 2 | did you mean history?
+xyzzy                                 | 2 | there are embed
+--store s embed                       | 2 | a command comes before its options
+help embedd                           | 2 | did you mean embed?
+completion                            | 2 | name one shell of bash, zsh, fish
+completion tcsh                       | 2 | name one shell of bash, zsh, fish
+embed                                 | 2 | required: --input, --store
+embed --input x                       | 2 | required: --store
+embed --store s                       | 2 | required: --input
+embed --imput x --store s             | 2 | did you mean --input?
+embed --input x --stroe s             | 2 | did you mean --store?
+EMBED --batch-size 32                 | 2 | did you mean --tokens-per-batch (tokens, not rows)?
+EMBED --batch_size=32                 | 2 | did you mean --tokens-per-batch
+EMBED --workers 4                     | 2 | did you mean --direct_num_workers
+EMBED --num-workers 4                 | 2 | did you mean --direct_num_workers
+EMBED --fp16                          | 2 | did you mean --dtype float16?
+EMBED --bf16                          | 2 | did you mean --dtype bfloat16?
+EMBED --gpu                           | 2 | did you mean --device cuda?
+EMBED --cpu                           | 2 | did you mean --device cpu?
+EMBED --poler mean                    | 2 | did you mean --pooler?
+EMBED --pooling mean                  | 2 | did you mean --pooler?
+EMBED --model-name m                  | 2 | did you mean --model?
+EMBED --max-length 5                  | 2 | did you mean --max-tokens?
+EMBED --max-seq-length 5              | 2 | did you mean --max-tokens?
+EMBED --max-token 5                   | 2 | did you mean --max-tokens?
+EMBED --min-tokens 5                  | 2 | unknown option --min-tokens; see --help
+EMBED --dim 5                         | 2 | did you mean --truncate-dim?
+EMBED --force                         | 2 | did you mean --reembed?
+EMBED --quantize int8                 | 2 | did you mean --precision?
+EMBED --normalise                     | 2 | did you mean --normalize?
+EMBED --no-normalise                  | 2 | did you mean --no-normalize?
+EMBED --dryrun                        | 2 | did you mean --dry-run?
+EMBED --quite                         | 2 | did you mean --quiet?
+EMBED --jsno                          | 2 | did you mean --json?
+EMBED --xyzzy                         | 2 | unknown option --xyzzy; see --help
+EMBED y.txt                           | 2 | unknown argument y.txt
+EMBED --dtype fp16                    | 2 | did you mean float16?
+EMBED --dtype bf16                    | 2 | did you mean bfloat16?
+EMBED --dtype half                    | 2 | did you mean float16?
+EMBED --dtype fp32                    | 2 | did you mean float32?
+EMBED --dtype float23                 | 2 | did you mean float32?
+EMBED --dtype Float32                 | 2 | did you mean float32?
+EMBED --dtype int8                    | 2 | choose from 'auto', 'float32'
+EMBED --device gpu                    | 2 | did you mean cuda?
+EMBED --device gpu:1                  | 2 | did you mean cuda:1?
+EMBED --device 0                      | 2 | did you mean cuda:0?
+EMBED --device mps                    | 2 | of accelerators those of CUDA alone are used
+EMBED --device tpu                    | 2 | of accelerators those of CUDA alone are used
+EMBED --device CPU                    | 2 | did you mean cpu?
+EMBED --device cdua                   | 2 | did you mean cuda?
+EMBED --metric cos                    | 2 | did you mean cosine?
+EMBED --metric dot                    | 2 | did you mean ip?
+EMBED --metric euclidean              | 2 | did you mean l2?
+EMBED --partition files               | 2 | did you mean file?
+EMBED --format jsonlines              | 2 | did you mean jsonl?
+EMBED --format txt                    | 2 | did you mean text?
+EMBED --limit 0                       | 2 | --limit
+EMBED --limit ten                     | 2 | whole number above zero
+EMBED --max-rejects 2                 | 2 | number from 0 to 1
+EMBED --max-rejects 1%                | 2 | number from 0 to 1
+EMBED --unit-tokens 1.5k              | 2 | 256k
+EMBED --price-per-hour free           | 2 | amount of money
+EMBED --min-ram lots                  | 2 | 16GB
+EMBED --store ''                      | 2 | is empty
+EMBED --store t                       | 2 | name one
+EMBED --prompt a --prompt-name b      | 2 | not allowed with
+EMBED --pooler                        | 2 | expected one argument
+EMBED --runner=SparkleRunner          | 2 | SparkleRunner
+EMBED --config nowhere.toml           | 2 | nowhere.toml
+plan                                  | 2 | required: --input
+fit --store s --output o              | 2 | required: --method
+fit --store s --method tfdf --output o | 2 | tfdf
+search --store s                      | 2 | one of the arguments --query --queries is required
+search --query x                      | 2 | required: --store
+search --store s --querry x           | 2 | did you mean --query?
+search --store s --query x --top-k 5  | 2 | did you mean -k?
+search --store s --query x -k 0       | 2 | -k
+search --store nowhere --query x      | 2 | holds no store
+search --store s --query x --output o.csvv | 2 | must end in
+index --store nowhere                 | 2 | holds no store
+verify --store nowhere                | 2 | holds no store
+files --store nowhere                 | 2 | holds no store
+history --store nowhere               | 2 | holds no store
+diff --store nowhere                  | 2 | holds no store
+diff --store s --output o.txt         | 2 | .parquet
+rollback --store s                    | 2 | required: RUN
+vacuum --store nowhere                | 2 | holds no store
+vacuum --store s --older-than week    | 2 | span of time
+report --store nowhere                | 2 | holds no store
+"""
+ROWS = [[cell.strip() for cell in row.split("|")] for row in CARELESS.strip().splitlines()]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return runner(capfd)
+
+
+def test_the_table_is_long() -> None:
+    assert len(ROWS) >= 80
+
+
+@pytest.mark.parametrize(("line", "status", "said"), ROWS, ids=[row[0] for row in ROWS])
+def test_a_careless_command_is_one_line(run: Run, tmp_path: Path, line: str, status: str, said: str) -> None:
+    outcome = run(*shlex.split(line.replace("EMBED", EMBED)))
+    assert outcome.status == int(status), outcome
+    assert outcome.err.count("\n") == 1, outcome.err
+    assert said in outcome.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_examples_of_every_help_are_understood(run: Run, command: str) -> None:
+    shown = run("help", command).ok().out
+    assert "--runner" not in shown
+    examples = [line.strip() for line in shown.partition(f"{EXAMPLES}\n")[2].splitlines()]
+    assert len(examples) == 2
+    for example in examples:
+        program, named, *arguments = shlex.split(example)
+        assert (program, named) == ("sentence-beam", command)
+        assert beam_flags.parse(parser_of(command), arguments)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_and_options(run: Run, shell: str) -> None:
+    script = run("completion", shell).ok().out
+    assert "recalibrate" in script
+    assert "keep-columns" in script
+
+
+def test_the_version_is_said(run: Run) -> None:
+    assert run("--version").ok().out.startswith("sentence-beam 0.")
+
+
+def test_flags_of_beam_have_a_help_of_their_own(run: Run) -> None:
+    assert "--runner" in run("embed", "--help-beam").ok().out
+
+
+def test_a_file_of_options_gives_way_to_flags(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "o.toml").write_text('store = "a"\n[search]\nquery = ["x"]\nk = 3\n[embed]\nlimit = 2\n')
+    run("search", "--config", "o.toml").failed(2, f"{tmp_path}/a holds no store")
+    run("search", "--config=o.toml", "--store", "b").failed(2, f"{tmp_path}/b holds no store")
+    (tmp_path / "o.toml").write_text('[search]\nstroe = "a"\n')
+    run("search", "--config", "o.toml", "--query", "x").failed(2, "stroe is no option of search", "did you mean store?")
+    (tmp_path / "o.toml").write_text("[serach]\nk = 3\n")
+    run("search", "--config", "o.toml", "--query", "x").failed(2, "[serach] is no command; did you mean search?")
+    (tmp_path / "o.toml").write_text("k = ")
+    run("search", "--config", "o.toml").failed(2, "o.toml cannot be read as TOML")
+
+
+def test_a_plan_needs_no_store_and_is_json_where_asked(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("a dog\n")
+    found = json.loads(run("plan", "--input", "x.txt", "--model", "all-MiniLM-L6-v2", "--json").ok().out)
+    assert (found["command"], found["files"], found["store"], found["dim"]) == ("plan", 1, None, 384)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.txt"]
