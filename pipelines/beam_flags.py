@@ -82,7 +82,7 @@ def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
     meant = MEANT.get(name.replace("_", "-"))
     if meant is not None and meant.split()[0] in known:
         return f"unknown option {flag}; did you mean {meant}?"
-    near = nearest(name, known)
+    near = nearest(name, known) if name.startswith("--") else None
     return f"unknown option {flag}" + (f"; did you mean {near}?" if near else "; see --help")
 
 

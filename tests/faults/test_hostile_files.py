@@ -384,7 +384,7 @@ def test_a_few(name: str, tmp_path: Path) -> None:
         pytest.param(
             name,
             marks=[pytest.mark.xfail(reason="Arrow ends the process at some damaged footers, instead of raising")]
-            if name in ("parquet", "shard", "locator", "plan", "canary and ranges")
+            if name == "parquet"
             else [],
         )
         for name in KINDS

@@ -31,7 +31,7 @@ def pace():
 
 def watch(module):
     encoder = module.Encoder
-    load, tokenize, embed = encoder.load, encoder.tokenize, encoder.embed
+    load, tokenize, embed = encoder.of, encoder.tokenize, encoder.embed
 
     def watched_load(*args, **kwargs):
         seen("loads")
@@ -49,7 +49,7 @@ def watch(module):
         drifted = os.path.exists(os.path.join(FOLDER, "drift"))
         return dataclasses.replace(made, vectors=-made.vectors) if drifted else made
 
-    encoder.load, encoder.tokenize, encoder.embed = staticmethod(watched_load), watched_tokenize, watched_embed
+    encoder.of, encoder.tokenize, encoder.embed = staticmethod(watched_load), watched_tokenize, watched_embed
 
 
 def other_version(module):

@@ -8,6 +8,7 @@ import pytest
 
 from transforms.errors import SentenceBeamError
 from transforms.store.canary import TEXTS, Canary, CanaryFile
+from transforms.store.entries import CanaryEntry
 
 POOLED = np.random.default_rng(0).standard_normal((len(TEXTS), 6)).astype(np.float32)
 
@@ -49,7 +50,7 @@ def test_the_first_one_kept_stands(file: CanaryFile) -> None:
     assert other.texts == TEXTS
     assert np.array_equal(other.pooled, POOLED)
     data = Path(file.full_path).read_bytes()
-    assert file.entry() == {"path": "canary/0123456789abcdef-2.parquet", "sha256": hashlib.sha256(data).hexdigest()}
+    assert file.entry() == CanaryEntry("canary/0123456789abcdef-2.parquet", hashlib.sha256(data).hexdigest())
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing"])
