@@ -5,13 +5,11 @@ python -m benchmarks.evaluation [--methods 20] [--pairs 1379] [--runs 3] [--outp
 
 import argparse
 import statistics
-import sys
 import time
 
 import numpy as np
 
 from benchmarks.common import report
-from pipelines import command
 from transforms.evaluation.correlations import Correlations
 from transforms.evaluation.intervals import PERMUTATIONS, RESAMPLES, beliefs, draw
 
@@ -46,7 +44,5 @@ def measure(args: argparse.Namespace) -> None:
     report("Intervals", rows, args.output, {"seconds": took})
 
 
-main = command.main(parser, measure)
-
 if __name__ == "__main__":
-    sys.exit(main())
+    measure(parser().parse_args())
