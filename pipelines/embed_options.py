@@ -35,7 +35,13 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     )
     what.add_argument("--format", choices=INPUT_FORMATS, help=options.FORMAT)
     what.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=options.DELIMITER)
-    what.add_argument("--text-column", metavar="NAME", help="column with the text (default: text)")
+    text = what.add_mutually_exclusive_group()
+    text.add_argument("--text-column", metavar="NAME", help="column with the text (default: text)")
+    text.add_argument(
+        "--text-template",
+        metavar="STR",
+        help=r"text made of several columns, as in '{title}\n\n{body}'; one that a row lacks is empty (default: none)",
+    )
     what.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
     what.add_argument(
         "--keep-columns", type=options.names, metavar="A,B", help="columns to carry into the store (default: none)"

@@ -15,9 +15,13 @@ from transforms.corpus.spans import footer_of
 from transforms.corpus.tables import table_schema
 from transforms.errors import OptionError
 
+TEXT = "text"  # the column that plain text has
 
-def kept_types(file: InputFile, text: str, id_column: str | None, keep: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Name and type of each kept column.
+
+def kept_types(
+    file: InputFile, text: str | None, id_column: str | None, keep: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Name and type of each kept column; `text` is None where a template makes the text, which asks for no column.
 
     Raises OptionError where the file lacks a named column or has it in a wrong type. A kept key of JSON may come later
     in a file than its first rows, or never: see `keys_found`.
@@ -29,24 +33,23 @@ def kept_types(file: InputFile, text: str, id_column: str | None, keep: tuple[st
     elif file.format != "text":
         schema = check_columns(file, text, id_column, keep)
         return tuple((name, str(type_at(schema, name))) for name in keep)
-    elif set(keep) - {text} or id_column:
+    elif set(keep) - {text or TEXT} or id_column:
         option, name = ("--id-column", id_column) if id_column else ("--keep-columns", ",".join(keep))
         raise OptionError(f"{file.path} is plain text and has no column {name} ({option}); leave the option out")
     return tuple((name, "string") for name in keep)
 
 
-def check_columns(file: InputFile, text: str, id_column: str | None, keep: tuple[str, ...]) -> pa.Schema:
+def check_columns(file: InputFile, text: str | None, id_column: str | None, keep: tuple[str, ...]) -> pa.Schema:
     """The schema of Parquet and of other tables, once the named columns are in it with types that can be used.
 
     Raises OptionError naming the file, the column, what was found and the option that mends it.
     """
-    schema = footer_of(file).schema.to_arrow_schema() if file.format == "parquet" else table_schema(file)
+    schema = schema_of(file)
     for option, name in _named(text, id_column, keep):
         if type_at(schema, name) is None:
             columns = ", ".join(all_names(schema)) or "none"
             raise OptionError(f"{file.path} has no column {name} ({option}); its columns: {columns}")
-    found = type_at(schema, text)
-    if not is_string(found):
+    if text is not None and not is_string(found := type_at(schema, text)):
         raise OptionError(f"{file.path}: column {text} is {found}, not string; name another --text-column or cast it")
     if id_column is not None and not is_id(found := type_at(schema, id_column)):
         raise OptionError(
@@ -73,13 +76,13 @@ def is_id(found: pa.DataType | None) -> bool:
     )
 
 
-def _named(text: str, id_column: str | None, keep: tuple[str, ...]) -> list[tuple[str, str]]:
+def _named(text: str | None, id_column: str | None, keep: tuple[str, ...]) -> list[tuple[str, str]]:
     """The columns that options name, each with its option."""
     named = [("--text-column", text), ("--id-column", id_column), *(("--keep-columns", name) for name in keep)]
     return [(option, name) for option, name in named if name is not None]
 
 
-def _check_header(file: InputFile, text: str, id_column: str | None, keep: tuple[str, ...]) -> None:
+def _check_header(file: InputFile, text: str | None, id_column: str | None, keep: tuple[str, ...]) -> None:
     """Raise OptionError where the header of CSV or TSV lacks a named column, or has it twice."""
     dialect = dialect_of(file)
     for option, name in _named(text, id_column, keep) if dialect.header else ():
@@ -99,10 +102,41 @@ def keys_found(file: InputFile, names: tuple[str, ...]) -> tuple[str, ...] | Non
     return tuple(name for name in names if any(has_value(row, name) for row in rows)) if rows else None
 
 
+def template_names_found(file: InputFile, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
+    """Those names of a template that the file has, which need not be all; None where it has no rows to tell.
+
+    Raises OptionError for a column of bytes, which is no text.
+    """
+    if file.format in JSON:
+        return keys_found(file, names)
+    if file.format in SEPARATED:
+        header = dialect_of(file).header
+        return tuple(name for name in names if name in header) if header else None
+    if file.format == "text":
+        return tuple(name for name in names if name == TEXT)
+    schema = schema_of(file)
+    types = {name: kind for name in names if (kind := type_at(schema, name)) is not None}
+    for name, kind in types.items():
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+            raise OptionError(f"{file.path}: column {name} is {kind}, not text ({option}); cast it or leave it out")
+    return tuple(types)
+
+
 def no_column(file: InputFile, name: str, option: str) -> OptionError:
-    """The error for a key that none of a file's first rows has."""
-    found = ascii(", ".join(keys_of(first_json_rows(file))))[1:-1] or "none"
-    return OptionError(f"{file.path} has no column {name} ({option}); keys of its first rows: {found}")
+    """The error for a column that a file has not, in JSON a key that none of its first rows has."""
+    if file.format in JSON:
+        said, names = "keys of its first rows", keys_of(first_json_rows(file))
+    elif file.format in SEPARATED:
+        said, names = "its columns, by its first row", list(dialect_of(file).header)
+    else:
+        said, names = "its columns", [TEXT] if file.format == "text" else all_names(schema_of(file))
+    found = ascii(", ".join(names))[1:-1] or "none"
+    return OptionError(f"{file.path} has no column {name} ({option}); {said}: {found}")
+
+
+def schema_of(file: InputFile) -> pa.Schema:
+    """The columns of Parquet and of other tables."""
+    return footer_of(file).schema.to_arrow_schema() if file.format == "parquet" else table_schema(file)
 
 
 def keys_of(rows: list[dict[str, Any]]) -> list[str]:
@@ -125,13 +159,13 @@ def _parsed(line: bytes) -> Any:
         return None
 
 
-def _check_keys(file: InputFile, text: str, id_column: str | None) -> None:
+def _check_keys(file: InputFile, text: str | None, id_column: str | None) -> None:
     """Raise OptionError where none of the first rows has text or id, or none has a value there that can be used."""
     rows = first_json_rows(file)
     for option, name in (("--text-column", text), ("--id-column", id_column)):
         if rows and name is not None and not any(has_value(row, name) for row in rows):
             raise no_column(file, name, option)
-    kinds = _kinds(rows, text)
+    kinds = _kinds(rows, text) if text is not None else set()
     if kinds and "str" not in kinds:
         raise OptionError(
             f"{file.path}: column {text} is {_listed(kinds)} in the first rows, not string; name another --text-column"

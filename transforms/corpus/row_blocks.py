@@ -15,9 +15,10 @@ from transforms.corpus.csv_rows import dialect_of, read_csv
 from transforms.corpus.files import BY_LINE, SEPARATED, InputFile, check_unchanged, is_utf8
 from transforms.corpus.json_values import read_json
 from transforms.corpus.lines import read_lines
-from transforms.corpus.nested import column_at, roots, value_at
+from transforms.corpus.nested import column_at, roots, type_at, value_at
 from transforms.corpus.spans import Span, parquet_file
 from transforms.corpus.tables import read_table, table_schema
+from transforms.corpus.template import Template, parse
 from transforms.errors import SentenceBeamError, first_line
 
 READ_ROWS = 8192
@@ -36,16 +37,30 @@ OTHER_WIDTH = "not as many values as the header has names"
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of the input with text and id (None: made from path and position), and those carried along."""
+    """The columns of the input with text and id (None: made from path and position), and those carried along.
+
+    Where a `template` is given, the text is made of the columns that it names, which a file or a row may lack.
+    """
 
     text: str = "text"
     id: str | None = None
     keep: tuple[str, ...] = ()
+    template: str | None = None
+
+    @property
+    def of_text(self) -> Template | None:
+        """The template, None where a column is the text."""
+        return parse(self.template) if self.template is not None else None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns that make the text."""
+        return self.of_text.names if self.of_text else (self.text,)
 
     @property
     def wanted(self) -> list[str]:
         """The names of all these columns, each once."""
-        return list(dict.fromkeys([self.text, *([self.id] if self.id else []), *self.keep]))
+        return list(dict.fromkeys([*self.texts, *([self.id] if self.id else []), *self.keep]))
 
 
 @dataclass
@@ -115,11 +130,9 @@ def _parquet_blocks(span: Span, columns: Columns) -> Iterator[Block]:
 
 
 def _batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, position: int) -> Block:
-    text = column_at(batch, columns.text)
-    text = text.cast(pa.large_string()) if not pa.types.is_large_string(text.type) else text
     n = batch.num_rows
     positions = list(range(position, position + n))
-    texts, reasons = _decoded(text)
+    texts, reasons, sizes = _texts(batch, columns)
     if columns.id:
         ids, id_reasons = _decoded(_as_strings(column_at(batch, columns.id)))
         reasons = _first(reasons, id_reasons)
@@ -128,9 +141,38 @@ def _batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, positi
     carried = [column_at(batch, name) for name in columns.keep]
     for column in carried:
         reasons = _first(reasons, _kept_faults(column))
-    sizes = pc.fill_null(pc.binary_length(text), 0).to_numpy(zero_copy_only=False)
     kept = [_without_views(pa.RecordBatch.from_arrays(carried, list(columns.keep)))] if columns.keep else []
     return Rows(list(positions), texts, ids, reasons or [None] * n, kept), sizes
+
+
+def _texts(batch: pa.RecordBatch, columns: Columns) -> tuple[list[str | None], "_Reasons", np.ndarray]:
+    """Texts, reasons against them, and sizes in bytes."""
+    if columns.of_text is None:
+        text = _large(column_at(batch, columns.text))
+        return *_decoded(text), pc.fill_null(pc.binary_length(text), 0).to_numpy(zero_copy_only=False)
+    values: dict[str, list[str | None]] = {}
+    reasons: _Reasons = None
+    for name in columns.of_text.names:
+        if type_at(batch.schema, name) is not None:
+            values[name], others = _values_as_text(column_at(batch, name))
+            reasons = _first(reasons, others)
+    rows = [{name: column[row] for name, column in values.items()} for row in range(batch.num_rows)]
+    texts = [columns.of_text.fill(row.get) for row in rows]
+    return list(texts), reasons, np.array([len(text.encode()) for text in texts], np.int64)
+
+
+def _large(text: pa.Array) -> pa.Array:
+    return text if pa.types.is_large_string(text.type) else text.cast(pa.large_string())
+
+
+def _values_as_text(column: pa.Array) -> tuple[list[str | None], "_Reasons"]:
+    """Values for a template, and reasons against them: lists and structs as JSON, all else as ids are."""
+    if not pa.types.is_nested(column.type):
+        return _decoded(_as_strings(column))
+    faults = _kept_faults(column)
+    bad = faults or [None] * len(column)
+    texts = [None if fault else _as_text(value.as_py()) for value, fault in zip(column, bad, strict=True)]
+    return texts, [fault and NOT_UTF8 for fault in bad] if faults else None
 
 
 def _as_strings(ids: pa.Array) -> pa.Array:
@@ -146,7 +188,9 @@ def _as_strings(ids: pa.Array) -> pa.Array:
 
 def _table_blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
     position = 0
-    for batch in read_table(file, roots(table_schema(file), columns.wanted)):
+    schema = table_schema(file)
+    there = [name for name in columns.wanted if type_at(schema, name) is not None]
+    for batch in read_table(file, roots(schema, there)):
         if batch.num_rows:
             yield _batch_rows(file, columns, batch, position)
             position += batch.num_rows
@@ -220,7 +264,7 @@ def _json_blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
 
 def _csv_blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
     dialect, position = dialect_of(file), 0
-    places = {name: dialect.header.index(name) for name in columns.wanted} if dialect.header else {}
+    places = {name: dialect.header.index(name) for name in columns.wanted if name in dialect.header}
     for rows in read_csv(file):
         parsed = []
         for number, row in enumerate(rows, position):
@@ -257,8 +301,9 @@ def _string_table(names: tuple[str, ...], rows: list[dict[str, Any]]) -> pa.Tabl
 
 
 def _text_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _Parsed:
-    text, reason = _decode(line)
-    return text, f"{file.relative}@{offset}", reason, {columns.text: text}
+    line_text, reason = _decode(line)
+    text = line_text if columns.of_text is None else columns.of_text.fill({columns.text: line_text}.get)
+    return text, f"{file.relative}@{offset}", reason, {columns.text: line_text}
 
 
 def _jsonl_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _Parsed:
@@ -282,7 +327,7 @@ def _object_row(columns: Columns, row: Any, default: str | None, source: str | N
     if not isinstance(row, dict):
         return rejected(default, NOT_JSON)
     row_id, reason = _json_id(value_at(row, columns.id)) if columns.id else (default, None)
-    text = value_at(row, columns.text)
+    text = _object_text(columns, row)
     if text is not None and not isinstance(text, str):
         return rejected(row_id, TEXT_NOT_STRING)
     if not is_utf8(text) or not is_utf8(row_id):
@@ -293,9 +338,20 @@ def _object_row(columns: Columns, row: Any, default: str | None, source: str | N
     return text, row_id, reason, kept
 
 
+def _object_text(columns: Columns, row: dict[str, Any]) -> Any:
+    """The text of a JSON object, of any type where a column has it."""
+    if columns.of_text is None:
+        return value_at(row, columns.text)
+    return columns.of_text.fill(lambda name: _as_text(value_at(row, name)))
+
+
 def _csv_row(columns: Columns, places: dict[str, int], row: list[str], default: str | None) -> _Parsed:
     """The row of CSV values; an empty one is null."""
-    text, kept = row[places[columns.text]] or None, {name: row[places[name]] or None for name in columns.keep}
+    kept = {name: row[places[name]] or None for name in columns.keep}
+    if columns.of_text is None:
+        text = row[places[columns.text]] or None
+    else:
+        text = columns.of_text.fill(lambda name: row[places[name]] if name in places else None)
     row_id = row[places[columns.id]] or None if columns.id else default
     if not is_utf8(text) or not is_utf8(row_id):
         return _readable((text or "")[:EXCERPT]), default, NOT_UTF8, {}
@@ -323,4 +379,4 @@ def _as_text(value: Any) -> str | None:
     """A kept JSON value: strings as they are, anything else as compact JSON."""
     if value is None or isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

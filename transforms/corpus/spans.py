@@ -49,10 +49,13 @@ def estimated_tokens(text_bytes: int, rows: int) -> int:
     return text_bytes // BYTES_PER_TOKEN + TOKENS_PER_ROW * rows
 
 
-def plan_file(file: InputFile, text_column: str, unit_tokens: int) -> list[Span]:
-    """Spans of about `unit_tokens`, in order. Raises SentenceBeamError for a file that cannot be read."""
+def plan_file(file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
+    """Spans of about `unit_tokens`, in order; `text` names the column with the text, or several that make it.
+
+    Raises SentenceBeamError for a file that cannot be read.
+    """
     if file.format == "parquet":
-        return list(_parquet_spans(file, text_column, unit_tokens))
+        return list(_parquet_spans(file, text, unit_tokens))
     if file.format == "orc":
         rows = orc_rows(file)
         return [Span(file, 0, 0, rows, (), rows, PACKS * file.size // BYTES_PER_TOKEN)] if rows else []
@@ -71,14 +74,15 @@ def _byte_ranges(file: InputFile, unit_tokens: int) -> Iterator[Span]:
         yield Span(file, start, start, stop, tokens=(stop - start) // TEXT_BYTES_PER_TOKEN)
 
 
-def _parquet_spans(file: InputFile, text_column: str, unit_tokens: int) -> Iterator[Span]:
+def _parquet_spans(file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> Iterator[Span]:
     footer = footer_of(file)
-    column = _leaf(footer, text_column)
+    columns = [_leaf(footer, text)] if isinstance(text, str) else _leaves(footer, text)
     groups: list[int] = []
     first_row = rows = tokens = 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
-        estimate = estimated_tokens(group.column(column).total_uncompressed_size, group.num_rows)
+        size = sum(group.column(column).total_uncompressed_size for column in columns)
+        estimate = estimated_tokens(size, group.num_rows)
         if groups and tokens + estimate > unit_tokens:
             yield Span(file, groups[0], first_row, first_row + rows, tuple(groups), rows, tokens)
             groups, first_row, rows, tokens = [], first_row + rows, 0, 0
@@ -100,6 +104,12 @@ def _leaf(footer: pq.FileMetaData, name: str) -> int:
         if footer.schema.column(i).path == name:
             return i
     raise OptionError(f"column {name} is nested; --text-column needs a plain string column")
+
+
+def _leaves(footer: pq.FileMetaData, names: tuple[str, ...]) -> list[int]:
+    """The columns of these names, and those inside of them; none of a name that the file has not."""
+    paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
+    return [i for i, path in enumerate(paths) if any(f"{path}.".startswith(f"{name}.") for name in names)]
 
 
 def parquet_file(file: InputFile) -> pq.ParquetFile:

@@ -14,8 +14,8 @@ from transforms.store.entries import IndexRequest, Options
 from transforms.store.manifest import Manifest
 
 CONTENT = (
-    ("format", "delimiter", "text_column", "id_column", "keep_columns", "model", "revision", "pooler")
-    + ("prompt", "max_tokens", "normalize", "truncate_dim", "precision", "limit")
+    ("format", "delimiter", "text_column", "text_template", "id_column", "keep_columns", "model", "revision")
+    + ("pooler", "prompt", "max_tokens", "normalize", "truncate_dim", "precision", "limit")
 )  # fmt: skip
 # Remembered too, but units that are carried over are the same whatever they say.
 GATES = (
@@ -99,6 +99,10 @@ def _chosen(asked: EmbedOptions, remembered: Options, name: str) -> Any:
         return None  # a trial run must not shrink every later one
     if name == "prompt" and asked.prompt_name is not None:
         return None
+    if name == "text_template" and asked.text_column is not None:
+        return None
+    if name == "text_column" and asked.text_template is not None:
+        return Options.text_column
     return getattr(remembered, name)
 
 

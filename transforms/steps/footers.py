@@ -11,19 +11,25 @@ from transforms.steps.job import EmbedJob
 from transforms.store.plan import PlannedFile
 
 FILES_AT_ONCE = 16
+TEMPLATE = "--text-template"
 
 
 def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
     """Type of each kept column; raises OptionError where the file lacks a named column or has it in a wrong type."""
     columns = job.columns
-    return corpus_columns.kept_types(file, columns.text, columns.id, columns.keep)
+    text = columns.text if columns.of_text is None else None
+    return corpus_columns.kept_types(file, text, columns.id, columns.keep)
 
 
 def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
     """The file opened: the types of its kept columns, and its spans."""
     kept = kept_types(item.file, job)
-    spans = plan_file(item.file, job.columns.text, job.run.unit_tokens)
-    keys = corpus_columns.keys_found(item.file, job.columns.keep) if job.columns.keep else None
+    columns = job.columns
+    spans = plan_file(item.file, columns.text if columns.of_text is None else columns.texts, job.run.unit_tokens)
+    keys = corpus_columns.keys_found(item.file, columns.keep) if columns.keep or columns.of_text else None
+    if columns.of_text is not None:
+        named = corpus_columns.template_names_found(item.file, columns.texts, TEMPLATE)
+        keys = None if named is None or keys is None else (*keys, *named)
     return replace(item, carried=(), spans=tuple(spans), kept=kept, keys=keys)
 
 
@@ -35,14 +41,17 @@ def read_footers(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
 
 
 def check_types(planned: Iterable[PlannedFile], job: EmbedJob) -> None:
-    """Raise OptionError where kept columns differ or no file has them; of the files not opened, which agree, one is."""
-    if not job.columns.keep:
+    """Raise OptionError where kept columns differ, or no file has them or those of a template.
+
+    Of the files not opened, which agree, one is.
+    """
+    if not job.columns.keep and job.columns.of_text is None:
         return
     items = list(planned)
     known = [item for item in items if item.kept is not None]
     other = next((item for item in items if item.kept is None), None)
     if not any(item.carried or item.kept is None for item in items):  # files that stay as they are have had them
-        _check_keys(known)
+        _check_keys(known, job)
     if known and other is not None:
         known.insert(0, replace(other, kept=kept_types(other.file, job)))
     for item in known[1:]:
@@ -53,12 +62,14 @@ def check_types(planned: Iterable[PlannedFile], job: EmbedJob) -> None:
             )
 
 
-def _check_keys(opened: list[PlannedFile]) -> None:
-    """Raise OptionError for a kept column that no file has, as far as its first rows tell."""
+def _check_keys(opened: list[PlannedFile], job: EmbedJob) -> None:
+    """Raise OptionError for a kept column, or one of a template, that no file has, as far as its first rows tell."""
     told = [item for item in opened if item.keys is not None]
-    for name, _ in (told[0].kept or ()) if told else ():
+    named = [(name, "--keep-columns") for name in job.columns.keep]
+    named += [(name, TEMPLATE) for name in (job.columns.texts if job.columns.of_text else ())]
+    for name, option in named if told else ():
         if not any(name in (item.keys or ()) for item in told):
-            raise corpus_columns.no_column(told[0].file, name, "--keep-columns")
+            raise corpus_columns.no_column(told[0].file, name, option)
 
 
 def _types(item: PlannedFile) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from transforms import values
 from transforms.corpus.files import INPUT_FORMATS
+from transforms.corpus.template import text_template
 from transforms.errors import OptionError
 from transforms.space.dtypes import DTYPES
 from transforms.space.identity import PRECISIONS
@@ -20,6 +21,7 @@ KINDS: Mapping[str, values.Kind] = {
     "store": values.filled,
     "format": values.one_of(*INPUT_FORMATS),
     "delimiter": values.delimiter,
+    "text_template": text_template,
     "limit": values.positive,
     "model": values.filled,
     "max_tokens": values.positive,
@@ -55,6 +57,7 @@ class EmbedOptions:
     format: str | None = None
     delimiter: str | None = None
     text_column: str | None = None
+    text_template: str | None = None
     id_column: str | None = None
     keep_columns: tuple[str, ...] | None = None
     limit: int | None = None
@@ -97,6 +100,8 @@ class EmbedOptions:
             object.__setattr__(self, "keep_columns", values.names(",".join(_several(self.keep_columns))))
         if self.prompt is not None and self.prompt_name is not None:
             raise OptionError("argument --prompt-name: not allowed with argument --prompt")
+        if self.text_template is not None and self.text_column is not None:
+            raise OptionError("argument --text-template: not allowed with argument --text-column")
         _check(self)
 
 

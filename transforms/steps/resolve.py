@@ -88,7 +88,7 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
     chosen, calibration, reuse = choice.options, choice.calibration, previous is not None and not asked.reembed
     return EmbedJob(
         run=run,
-        columns=Columns(chosen.text_column, chosen.id_column, chosen.keep_columns),
+        columns=Columns(chosen.text_column, chosen.id_column, chosen.keep_columns, chosen.text_template),
         recipe=replace(choice.recipe, model=asked.worker_model or choice.recipe.model),
         machine=Machine(asked.device, asked.tokens_per_batch, chosen.deterministic),
         input_format=chosen.format,

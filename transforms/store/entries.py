@@ -58,6 +58,7 @@ class Options(Entry):
     format: str = "auto"
     delimiter: str | None = None
     text_column: str = "text"
+    text_template: str | None = None
     id_column: str | None = None
     keep_columns: tuple[str, ...] = ()
     model: str = DEFAULT_MODEL
