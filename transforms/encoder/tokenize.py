@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -112,6 +113,19 @@ class TextTokenizer:
         ids = np.arange(min(rows, len(self.special_ids) + 100))
         plain = np.setdiff1d(ids, self.special_ids)
         return plain if len(plain) else ids
+
+    @cached_property
+    def whole(self) -> Tokenizer:
+        """A copy of the tokenizer that cuts nothing off."""
+        return _untruncated(self._tokenizer)
+
+    @cached_property
+    def room(self) -> int | None:
+        """How many tokens of its own a text may have, beside special tokens and prompt; None for any number."""
+        if self._limit is None:
+            return None
+        around = self([""])
+        return self._limit - int(around.counts[0]) - (0 if self.template is None else 1)  # it adds a full stop
 
     @property
     def pieces(self) -> tuple[str, ...]:
