@@ -1,14 +1,29 @@
-"""The input side: files, cut into spans, which are read into rows."""
+"""The input side: files, cut into spans, which are read into rows; documents, cut into pieces.
 
-from transforms.corpus.chunks import Chunks, Cutter, Pieces, chunk
+What cuts documents is loaded when it is first used: it takes as long to import as all the rest.
+"""
+
+from typing import TYPE_CHECKING
+
 from transforms.corpus.counting import limit_spans
 from transforms.corpus.files import InputFile, match_inputs
 from transforms.corpus.row_blocks import Columns
 from transforms.corpus.rows import Rejected, UnitRows, read_span
 from transforms.corpus.spans import Span, plan_file
 
+if TYPE_CHECKING:
+    from transforms.corpus.chunks.cut import Cutter, Pieces, chunk
+else:  # a checker that saw this function would take every name for one of the package's
+
+    def __getattr__(name):
+        if name not in ("Cutter", "Pieces", "chunk"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import importlib
+
+        return getattr(importlib.import_module("transforms.corpus.chunks.cut"), name)
+
+
 __all__ = [
-    "Chunks",
     "Columns",
     "Cutter",
     "InputFile",

@@ -1,16 +1,15 @@
 """Documents to pieces: the places at which each may be cut, their tokens counted, packed up to a budget."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from transforms.corpus.chunks.counting import TokenCounter
-from transforms.corpus.chunks.ends import BLOCK, Ends, Level, text_ends
+from transforms.corpus.chunks.ends import Ends, text_ends
 from transforms.corpus.chunks.graphemes import is_boundary, skip_blanks
-from transforms.errors import OptionError
 from transforms.space.chunks import Chunks
 
 Prefix = Callable[[int, str], str]
