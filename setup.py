@@ -30,6 +30,7 @@ setup(
         "zstandard>=0.22",  # .zst text shards
         "jinja2>=3.1",  # the report's page
         "shtab>=1.7",  # scripts with which shells complete commands and options
+        "tqdm>=4.60",  # bars of progress; tokenizers and transformers bring it
         "xxhash>=3",  # hashes of ids: a call takes a third of blake2b's time
         "nupunkt>=0.8,<1",  # ends of sentences with exact offsets: pure Python, its model inside, nothing else needed
         "regex>=2024.5",  # what a reader takes for one character; transformers brings it

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipelines import command, options
 from pipelines.said import Said
-from transforms import storage
+from transforms import progress, storage
 from transforms.errors import OptionError
 from transforms.space import Recipe
 from transforms.space.exported import EXPORTED
@@ -41,7 +41,8 @@ def _export(args: argparse.Namespace) -> Said:
     temporary = output.with_name(f"{output.name}.tmp-{uuid.uuid4().hex}")
     temporary.mkdir(parents=True)
     try:
-        unfit = export(store, temporary)
+        with progress.stage("writing the encoder"):
+            unfit = export(store, temporary)
         if output.exists():
             shutil.rmtree(output)
         os.replace(temporary, output)

@@ -66,7 +66,8 @@ def _pairs(args: argparse.Namespace) -> Said:
     asked = PairsOptions(**vars(args))
     check_output(asked.output)
     with with_stdin(asked, local=True) as asked, tempfile.TemporaryDirectory() as folder:
-        collection = read(asked)
+        with progress.stage("reading", things="rows"):
+            collection = read(asked)
         vectors, collection = encode(asked, collection, Path(folder))
         pairs, how = find(vectors, collection, asked.k)
     rows = described(pairs, collection)
@@ -84,6 +85,7 @@ def read(asked: PairsOptions) -> Collection:
     columns, ids, number, of, rejected = Columns(asked.text_column, asked.id_column or None), [], {}, [], 0
     texts: list[str] = []
     for rows in _units(asked, columns):
+        progress.step(len(rows.ids))
         ids += rows.ids
         rejected += len(rows.rejects)
         for text, row_hash in zip(rows.texts, row_hashes(rows.texts), strict=True):
@@ -106,9 +108,10 @@ def _units(asked: PairsOptions, columns: Columns) -> Iterator[Any]:
 
 def encode(asked: PairsOptions, collection: Collection, folder: Path) -> tuple[np.ndarray, Collection]:
     """Vectors of length 1, float32 [texts, d], mapped from a file, and the collection without texts that have none."""
-    from transforms.encoder import Encoder
+    with progress.stage(progress.LOADING):
+        from transforms.encoder import Encoder
 
-    encoder = Encoder.of(Recipe.of(vars(asked)), Machine(asked.device, asked.tokens_per_batch))
+        encoder = Encoder.of(Recipe.of(vars(asked)), Machine(asked.device, asked.tokens_per_batch))
     texts = collection.texts
     progress.planned(estimated_tokens(sum(len(text.encode()) for text in texts), len(texts)))
     vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=(max(1, len(texts)), encoder.dim))[: len(texts)]

@@ -17,7 +17,7 @@ from pipelines import beam_flags, command, embed_options, engines
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
 from pipelines.summary import beside_lines
-from transforms import storage
+from transforms import progress, storage
 from transforms.corpus import InputFile, Span, UnitRows, read_span
 from transforms.corpus.beside import Beside, merged
 from transforms.corpus.spans import estimated_tokens
@@ -180,16 +180,19 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
     from transforms.steps.load_encoder import load_encoder
 
     began = time.monotonic()
-    encoder = load_encoder(job)
+    with progress.stage(progress.LOADING):
+        encoder = load_encoder(job)
     pace = Pace(time.monotonic() - began)
-    for span, texts in samples(job, spans, CALIBRATION_BATCHES * encoder.tokens_per_batch):
-        if not pace.rows:
-            encoder.encode(texts[:32])
-        began = time.monotonic()
-        stats = encoder.embed(encoder.tokenize(texts)).stats
-        pace = pace.after(time.monotonic() - began, len(texts), planned_tokens(span, texts), stats.real)
-        if pace.seconds > CALIBRATION_SECONDS:
-            break
+    with progress.stage("measuring how fast this machine embeds", things="rows"):
+        for span, texts in samples(job, spans, CALIBRATION_BATCHES * encoder.tokens_per_batch):
+            if not pace.rows:
+                encoder.encode(texts[:32])
+            began = time.monotonic()
+            stats = encoder.embed(encoder.tokenize(texts)).stats
+            pace = pace.after(time.monotonic() - began, len(texts), planned_tokens(span, texts), stats.real)
+            progress.step(len(texts))
+            if pace.seconds > CALIBRATION_SECONDS:
+                break
     return pace if pace.rows else None
 
 

@@ -1,4 +1,4 @@
-"""How far a run is: a line that moves on a terminal, and a line a minute where the output is none."""
+"""How far a run is: a bar or a clock where a line can move, and else a line a minute."""
 
 import contextlib
 import os
@@ -9,60 +9,89 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from transforms import progress
-from transforms.progress import duration
+from transforms.progress import Progress, duration
 
 SECONDS = 0.5
-SECONDS_APART = 60.0  # where the output is no terminal
-_ERASE = "\r\033[K"
+SECONDS_APART = 60.0  # where nobody sees a line that moves
 
 
 @contextlib.contextmanager
-def watched(out: TextIO) -> Iterator[None]:
-    """Show what is under way while the body runs: rows, tokens a second and the time left, or what is waited for."""
+def watched(out: TextIO | None) -> Iterator[None]:
+    """Show what is under way while the body runs; `out` is None where the process has no such stream."""
     stop = threading.Event()
     progress.clear()
     thread = threading.Thread(target=_show, args=(out, stop), daemon=True)
-    thread.start()
+    if out is not None:
+        thread.start()
     try:
         yield
     finally:
         stop.set()
-        thread.join()
-        if out.isatty():
-            out.write(_ERASE)
-            out.flush()
+        if out is not None:
+            thread.join()
+            _write(out, _erased(out))
 
 
 def aside(text: str) -> None:
     """Print a line on stderr while a run is watched there."""
-    print(f"{_ERASE if sys.stderr.isatty() else ''}{text}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"{_erased(sys.stderr)}{text}", file=sys.stderr)
 
 
 def _show(out: TextIO, stop: threading.Event) -> None:
-    moves, started = out.isatty(), 0.0
+    moves, first_batch = _moves(out), 0.0
     while not stop.wait(SECONDS if moves else SECONDS_APART):
-        state = progress.current()
-        if state.tokens and not started:
-            started = time.monotonic()
-        text = line(state, time.monotonic() - (started or state.since) if not state.stage else waited(state))
-        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
-            out.write(f"{_ERASE}{text[: columns(out) - 1]}" if moves else f"{text}\n")
-            out.flush()
+        state, now = progress.current(), time.monotonic()
+        if not state.tokens:
+            first_batch = 0.0
+        elif not first_batch:
+            first_batch = now
+        seconds = now - (state.since if state.stage else first_batch or state.since)
+        width = columns(out) - 1
+        _write(
+            out,
+            f"\r{bar(state, seconds, width, _blocks(out)):{width}.{width}}" if moves else f"{line(state, seconds)}\n",
+        )
 
 
-def waited(state: progress.Progress) -> float:
-    """Seconds since the stage under way began."""
-    return time.monotonic() - state.since
+def _write(out: TextIO, text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+        out.write(text)
+        out.flush()
 
 
-def line(state: progress.Progress, seconds: float) -> str:
+def bar(state: Progress, seconds: float, width: int, blocks: bool = True) -> str:
+    """The line of a terminal of `width` characters: a bar where it is known how much there is to do, else a clock.
+
+    >>> bar(Progress(stage="verifying", done=20, total=60, things="shards"), 10.0, 66, blocks=False)
+    'verifying:  33%|####3        | 20/60 [00:10<00:20,  2.00 shards/s]'
+    >>> bar(Progress(stage="loading the model"), 3.0, 66)
+    'loading the model, 3s'
+    """
+    from tqdm.std import tqdm
+
+    if state.message or not (state.total or (state.expected and state.tokens and not state.stage)):
+        return line(state, seconds)
+    if state.stage:
+        done, total, unit, rows = state.done, state.total, state.things, None
+    else:
+        done, total, unit, rows = state.tokens, max(state.tokens, state.expected), "tokens", f"{state.rows:,} rows"
+    named = state.stage or "embedding"
+    shown = tqdm.format_meter(
+        done, total, seconds, ncols=width, prefix=named, ascii=not blocks, unit=f" {unit}", unit_scale=total >= 10_000,
+        postfix=rows,
+    )  # fmt: skip
+    return str(shown)
+
+
+def line(state: Progress, seconds: float) -> str:
     """The line after so many seconds of encoding, or of the stage under way.
 
-    >>> line(progress.Progress(rows=1200, tokens=30000, expected=90000), 10.0)
+    >>> line(Progress(rows=1200, tokens=30000, expected=90000), 10.0)
     '1,200 rows, 3,000 tokens/s, about 20s left'
-    >>> line(progress.Progress(stage="verifying", done=20, total=60, things="shards"), 10.0)
+    >>> line(Progress(stage="verifying", done=20, total=60, things="shards"), 10.0)
     'verifying: 20 of 60 shards, about 20s left'
-    >>> line(progress.Progress(stage="loading the model"), 3.0)
+    >>> line(Progress(stage="loading the model"), 3.0)
     'loading the model, 3s'
     """
     if state.message:
@@ -78,6 +107,25 @@ def line(state: progress.Progress, seconds: float) -> str:
     speed = state.tokens / seconds
     left = max(state.expected - state.tokens, 0) / speed
     return f"{state.rows:,} rows, {speed:,.0f} tokens/s, about {duration(left)} left"
+
+
+def _moves(out: TextIO) -> bool:
+    """Whether a line can be written over: on a terminal, and in a notebook, which says that it is none."""
+    return out.isatty() or type(out).__module__.startswith("ipykernel.")
+
+
+def _erased(out: TextIO) -> str:
+    """What takes the moving line away."""
+    return f"\r{'':{columns(out) - 1}}\r" if _moves(out) else ""
+
+
+def _blocks(out: TextIO) -> bool:
+    """Whether the terminal's encoding has the characters of which a smooth bar is made."""
+    try:
+        "█▏".encode(out.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def columns(out: TextIO) -> int:

@@ -75,7 +75,7 @@ def recalibrated(manifest: Manifest, run_id: str, calibration: Calibration) -> R
 def build(pipeline: beam.Pipeline, manifest: Manifest, run: Run, raises: bool = False) -> beam.PCollection:
     """The whole graph, up to the PCollection of the one Result. An index is built again as the store has it."""
     units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(units_of, manifest.root)
-    made = units | "Recalibrate" >> Recalibrate(RecalibrateJob(run, manifest.space))
+    made = units | "Recalibrate" >> Recalibrate(RecalibrateJob(run, manifest.space, len(manifest.units)))
     known = [made.units, made.problems, *([made.ranges] if made.ranges else [])]
     if manifest.index:
         known.append((made.units, made.problems) | "Index" >> BuildIndex(run, manifest.index.request, remembered=True))

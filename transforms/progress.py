@@ -7,10 +7,13 @@ count too, but nobody looks.
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+LOADING = "loading the model"
 _lock = threading.Lock()
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -33,16 +36,17 @@ class Progress:
 
 
 _state = Progress()
+_ended = Progress()  # the state in which the last stage ended
 
 
 def clear() -> None:
     """Start from nothing."""
-    _set(Progress(since=time.monotonic()))
+    _begin(Progress(since=time.monotonic()))
 
 
 def planned(tokens: int) -> None:
     """Start from nothing, with so many tokens to come."""
-    _set(Progress(expected=tokens, since=time.monotonic()))
+    _begin(Progress(expected=tokens, since=time.monotonic()))
 
 
 def advance(rows: int, tokens: int) -> None:
@@ -54,16 +58,30 @@ def advance(rows: int, tokens: int) -> None:
 
 @contextlib.contextmanager
 def stage(what: str, total: int = 0, things: str = "") -> Iterator[None]:
-    """Say what is under way inside, with so many things to do (0: not known); afterwards the work around it goes on."""
-    global _state
+    """Say what is under way inside, with so many things to do (0: not known); afterwards the work around it goes on.
+
+    One that follows another of the same name and total goes on where that ended: a pipeline does its work in pieces.
+    """
+    global _state, _ended
     before = _state
     with _lock:
-        _state = replace(_state, stage=what, since=time.monotonic(), done=0, total=total, things=things, message="")
+        same = (_ended.stage, _ended.total) == (what, total)
+        since, done = (_ended.since, _ended.done) if same else (time.monotonic(), 0)
+        _state = replace(_state, stage=what, since=since, done=done, total=total, things=things, message="")
     try:
         yield
     finally:
         with _lock:
+            _ended = _state
             _state = replace(before, rows=_state.rows, tokens=_state.tokens, expected=_state.expected)
+
+
+def over(items: Collection[Item], what: str, things: str) -> Iterator[Item]:
+    """The items, each counted when the next one is asked for, as a stage."""
+    with stage(what, len(items), things):
+        for item in items:
+            yield item
+            step()
 
 
 def step(done: int = 1) -> None:
@@ -95,7 +113,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
-def _set(state: Progress) -> None:
-    global _state
+def _begin(state: Progress) -> None:
+    global _state, _ended
     with _lock:
-        _state = state
+        _state, _ended = state, Progress()

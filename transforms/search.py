@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
+from transforms import progress, storage
 from transforms.arrow import as_matrix
 from transforms.errors import DamagedIndexError, SentenceBeamError
 from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, exact_search, rerank
@@ -63,9 +63,11 @@ class Searcher:
         """The snapshot's encoder, with the prompt for queries."""
         space, model = self._manifest.space, self._recipe.model
         kept = kept_calibration(self._manifest.root, space.calibration) if space.calibration else None
-        from transforms.encoder import Encoder
+        with progress.stage(progress.LOADING):
+            from transforms.encoder import Encoder
 
-        encoder = Encoder.of(replace(self._recipe, prompt=self.query_prompt or "", calibration=""), calibration=kept)
+            recipe = replace(self._recipe, prompt=self.query_prompt or "", calibration="")
+            encoder = Encoder.of(recipe, calibration=kept)
         what = f"{model} is not the model of {self._manifest.root}"
         space.check(encoder.space, what, "name the same one with --model", ignoring=("prompt", "precision"))
         return encoder
@@ -93,7 +95,10 @@ class Searcher:
             return [[] for _ in texts]
         if self.lacks_query_prompt:
             _LOGGER.warning("%s: %s", self._manifest.root, NO_QUERY_PROMPT)
-        hits = self.nearest(self._encoder.encode(texts, route=QUERY), k, exact=exact)
+        encoder = self._encoder
+        with progress.stage("embedding the queries"):
+            queries = encoder.encode(texts, route=QUERY)
+        hits = self.nearest(queries, k, exact=exact)
         return self._described(hits)
 
     def nearest(self, queries: np.ndarray, k: int, *, exact: bool = False) -> Hits:
@@ -120,7 +125,8 @@ class Searcher:
         return Hits(scores, np.where(positions >= 0, positions >> 32, -1), positions & 0xFFFFFFFF)
 
     def _vectors(self) -> Iterator[tuple[np.ndarray, int]]:
-        for number, path in enumerate(self._manifest.shard_paths):
+        paths = self._manifest.shard_paths
+        for number, path in enumerate(progress.over(paths, "comparing with every row", "shards")):
             start = number << 32
             for batch in read_shard(path, ["embedding"]):
                 yield prepared(as_matrix(batch.column(0)), self._manifest.metric), start
@@ -151,7 +157,10 @@ class Searcher:
         return storage.join(self._manifest.root, relative)
 
     def _indexed(self, index: IndexEntry, queries: np.ndarray, k: int) -> Hits:
-        found = self._index.search(queries, max(k, index.rerank), nprobe=index.nprobe or None)
+        with progress.stage("opening the index"):
+            opened = self._index
+        with progress.stage("searching the index"):
+            found = opened.search(queries, max(k, index.rerank), nprobe=index.nprobe or None)
         if index.rerank:
             found = rerank(queries, found, k, self._stored, scored_by(self._manifest.metric))
         shard, row = self._located(found.segment, found.row)

@@ -7,6 +7,7 @@ from itertools import repeat
 
 import numpy as np
 
+from transforms import progress
 from transforms.calibration import Calibration
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.evaluation.cache import Cache, key_of
@@ -56,7 +57,8 @@ def evaluate(options: EvaluateOptions) -> Evaluation:
     Rows have task, kind, metric, subset, pooler, calibration, dim, n; score, low, high (x100, with a 95 % interval);
     against, diff, diff_low, diff_high, p, p_holm (the difference from the first method); sentences_s and bytes_row.
     """
-    found = read_tasks(options.tasks, options.make, options.classifier)
+    with progress.stage("reading the tasks"):
+        found = read_tasks(options.tasks, options.make, options.classifier)
     if not found:
         raise OptionError("no task is given; say --task NAME=PATH")
     tasks: list[Task] = [task for task in found if not isinstance(task, StoreRetrieval)]
@@ -211,7 +213,8 @@ def _rows_of_tasks(tasks: Sequence[Task], predictions: Sequence[Mapping[Method, 
     """The rows of all tasks, and of the average of each kind that has several besides `dev`."""
     rows: list[Row] = []
     draws: dict[tuple[str, str], list[tuple[Draws, int]]] = {}
-    for task, found in zip(tasks, predictions, strict=True):
+    paired = list(zip(tasks, predictions, strict=True))
+    for task, found in progress.over(paired, "intervals and tests", "tasks"):
         evidence = task.evidence(list(found.values()))
         more, drawn = scored(task.name, task.kind, evidence, found)
         rows += [{**row, "bytes_row": 4 * row["dim"]} for row in more]

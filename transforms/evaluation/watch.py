@@ -2,7 +2,7 @@
 
 import time
 
-from transforms.progress import duration, tell
+from transforms.progress import LOADING, duration, tell
 
 
 class Watch:
@@ -19,7 +19,7 @@ class Watch:
 
     def __enter__(self) -> "Watch":
         self._last = time.monotonic()
-        tell("reading tasks and model")
+        tell(LOADING)
         return self
 
     def __exit__(self, *_: object) -> None:

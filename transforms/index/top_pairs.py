@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from transforms import progress
 from transforms.index.choose import IndexPlan, choose_index
 from transforms.index.search import SegmentedIndex
 from transforms.index.segment import SegmentFile, SegmentWriter
@@ -41,15 +42,18 @@ def exact_pairs(vectors: np.ndarray, k: int, *, block: int = BLOCK) -> TopPairs:
     Memory beside the vectors: one block of scores, and the pairs. `vectors` may be mapped from a file.
     """
     best, n = _Best(vectors, k), len(vectors)
-    for start in range(0, n, block):
-        left = np.ascontiguousarray(vectors[start : start + block])
-        for other in range(start, n, block):
-            right = left if other == start else np.ascontiguousarray(vectors[other : other + block])
-            scores = left @ right.T
-            if other == start:
-                scores[np.tri(len(left), dtype=bool)] = -np.inf
-            rows, columns = _above(scores, best.low, _rounding(left, right), k)
-            best.offer(rows + start, columns + other)
+    starts = range(0, n, block)
+    blocks = [(start, other) for start in starts for other in starts if other >= start]
+    left = vectors[:0]
+    for start, other in progress.over(blocks, "comparing", "blocks of pairs"):
+        if other == start:
+            left = np.ascontiguousarray(vectors[start : start + block])
+        right = left if other == start else np.ascontiguousarray(vectors[other : other + block])
+        scores = left @ right.T
+        if other == start:
+            scores[np.tri(len(left), dtype=bool)] = -np.inf
+        rows, columns = _above(scores, best.low, _rounding(left, right), k)
+        best.offer(rows + start, columns + other)
     return best.pairs()
 
 
@@ -121,7 +125,7 @@ def indexed_pairs(vectors: np.ndarray, k: int, *, threads: int | None = None) ->
     best, depth = _Best(vectors, k), min(k, NEIGHBOURS) + 1
     with tempfile.TemporaryDirectory() as folder:
         index = _built(plan, vectors, Path(folder) / "segment", threads)
-        for start, block in _blocks(vectors):
+        for start, block in progress.over(list(_blocks(vectors)), "searching the index", "blocks of rows"):
             found = index.search(block, depth, nprobe=plan.nprobe or None, threads=threads)
             row = np.broadcast_to(np.arange(start, start + len(block))[:, None], found.row.shape)
             near = (found.row >= 0) & (found.row != row) & (found.scores >= best.low - _ROUGH)

@@ -1,4 +1,4 @@
-"""Digests of texts, files and JSON values. Standard library only."""
+"""Digests of texts, files and JSON values."""
 
 import hashlib
 import json
@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from transforms import progress
 
 ROW_HASH_BYTES = 16
 _ROW_HASH = hashlib.blake2b(digest_size=ROW_HASH_BYTES)
@@ -32,7 +34,7 @@ def sha256_file(path: str | Path) -> str:
 @lru_cache(64)
 def _sha256_file(path: str, _identity: tuple[int, ...]) -> str:
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
+    with progress.stage("reading the model's files for their hashes"), open(path, "rb") as file:
         while block := file.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from transforms import storage
+from transforms import progress, storage
 from transforms.report import report
 from transforms.steps.changes import DuplicateIds, UnknownChanges, previous_duplicate_ids, total
 from transforms.steps.index_files import IndexRecord
@@ -18,6 +18,11 @@ from transforms.store.runs import COMMITTED, Result
 
 def commit_run(found: list[Any], run: Run, changes: Iterable[Changes | UnknownChanges] = ()) -> Result:
     """Commit what was found out about a run, units, problems and records; the result is on record then."""
+    with progress.stage("committing"):
+        return _committed(found, run, changes)
+
+
+def _committed(found: list[Any], run: Run, changes: Iterable[Changes | UnknownChanges]) -> Result:
     index = next((item for item in found if isinstance(item, IndexRecord)), None)
     for item in found:
         if isinstance(item, RangesRecord):

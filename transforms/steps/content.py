@@ -118,7 +118,10 @@ def unchanged(planned: list[PlannedFile], job: EmbedJob, shards: CarriedShards) 
 def count_rows(item: ToCount, job: EmbedJob) -> Span | Problem:
     """The span of an item with its rows counted, or why it cannot be read."""
     try:
-        return counted(item.span, job.columns, job.run.unit_tokens) if item.exact else with_rows(item.span)
+        with progress.stage("counting rows", things="pieces of the input"):
+            found = counted(item.span, job.columns, job.run.unit_tokens) if item.exact else with_rows(item.span)
+            progress.step()
+        return found
     except SentenceBeamError as error:
         return Problem.of(error)
 
@@ -191,14 +194,16 @@ def readings(spans: list[Span], buckets: Buckets) -> Iterator[ToRead]:
 
 
 def read_rows(
-    work: ToRead, columns: Columns, unit_tokens: int, progress: Callable[[], None]
+    work: ToRead, columns: Columns, unit_tokens: int, renew: Callable[[], None]
 ) -> Iterator[tuple[int, PackedRows]]:
-    """(group of buckets, block) for all rows of an element; `progress` is called for each unit that was read."""
+    """(group of buckets, block) for all rows of an element; `renew` is called for each unit that was read."""
     packer = Packer(work.buckets)
     units = (rows for span in work.spans for rows in read_span(span, columns, unit_tokens))
     for rows, waited in with_waits(units):
-        progress()  # no unit is finished before all rows are read
-        packer.add(rows)
+        renew()  # no unit is finished before all rows are read
+        with progress.stage("reading text", things="rows"):
+            packer.add(rows)
+            progress.step(rows.read)
         packer.read_ms += waited
         if packer.size > BLOCK_BYTES:
             yield from packer.flush()

@@ -57,7 +57,8 @@ def fit(gathered: Gathered, job: FitJob) -> FitResult:
 
 def _fitted(gathered: Gathered, job: FitJob) -> Outcome:
     spec, rows = parse_calibration(job.method), take_sample(gathered, job.gather.want)
-    return fit_calibration(spec, gathered.moments, rows, job.fitted_on, narrow=job.narrow, progress=_tell)
+    with progress.stage(f"fitting {job.method}"):
+        return fit_calibration(spec, gathered.moments, rows, job.fitted_on, narrow=job.narrow, progress=_tell)
 
 
 def _tell(step: int, steps: int, loss: float) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transforms import storage
+from transforms import progress, storage
 from transforms.arrow import as_hashes
 from transforms.calibration.moments import Moments
 from transforms.errors import SentenceBeamError
@@ -66,12 +66,14 @@ def gather(part: tuple[int, tuple[str, ...]], job: GatherJob) -> Gathered:
     moments: Moments | None = None
     sampled: list[tuple[np.ndarray, np.ndarray]] = []
     try:
-        for keys, rows in _blocks(shards, job):
-            chosen = select(keys, job.below)
-            sampled.append((keys[chosen], rows[chosen]))
-            if job.whole:
-                found = Moments.of(rows)
-                moments = found if moments is None else moments.merge(found)
+        with progress.stage("reading the store", job.rows, "rows"):
+            for keys, rows in _blocks(shards, job):
+                chosen = select(keys, job.below)
+                sampled.append((keys[chosen], rows[chosen]))
+                if job.whole:
+                    found = Moments.of(rows)
+                    moments = found if moments is None else moments.merge(found)
+                progress.step(len(rows))
     except SentenceBeamError as error:
         return Gathered(problem=Problem.of(error))
     return Gathered(moments, _left(sampled, job, number))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from transforms import progress
 from transforms.arrow import as_hashes, as_keys
 from transforms.errors import SentenceBeamError
 from transforms.index import (
@@ -164,7 +165,7 @@ def sample(work: TrainingGroup) -> TrainingGroup | Problem:
     Where a shard is missing or is not what was written, a Problem naming it.
     """
     try:
-        with kept_alive(work.job.root, work.job.run):
+        with kept_alive(work.job.root, work.job.run), progress.stage("index: sampling", work.job.rows, "rows"):
             sample_group(work.job, work.group)
     except SentenceBeamError as error:
         return Problem.of(error)
@@ -182,6 +183,7 @@ def sample_group(job: IndexJob, group: ShardGroup) -> None:
         sample.append(block.vectors[chosen])
         queries.append(block.vectors[held])
         locate(locator, block, np.flatnonzero(held))
+        progress.step(len(block.vectors))
     job.folder.leave(f"sample-{group.number}.npy", stack(sample, job.plan.dim))
     job.folder.leave(f"held-out-{group.number}.npy", stack(queries, job.plan.dim))
     job.folder.put(f"held-out-{group.number}.parquet", locators.to_bytes(locator.table()))
@@ -195,7 +197,7 @@ def train_groups(sampled: list[TrainingGroup | Problem]) -> Iterator[BuildWork |
         yield min(problems, key=lambda problem: problem.message)
         return
     job, groups = works[0].job, [work.group for work in works]
-    with kept_alive(job.root, job.run):
+    with kept_alive(job.root, job.run), progress.stage("index: training"):
         trained = train_all(job, groups)
     yield from (BuildWork(job, trained, group) for group in groups)
 
@@ -233,7 +235,7 @@ def _held_out(job: IndexJob, ordered: list[ShardGroup]) -> tuple[np.ndarray, pa.
 
 def build(work: BuildWork) -> tuple[BuildWork, SegmentEntry | None]:
     """Build and write the segment of a group; None where all of its rows are held out."""
-    with kept_alive(work.job.root, work.job.run):
+    with kept_alive(work.job.root, work.job.run), progress.stage("index: adding rows", work.job.rows, "rows"):
         return work, build_group(work.job, work.trained, work.group)
 
 
@@ -249,6 +251,7 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEn
         exact.add(vectors, base + writer.rows)
         locate(locator, block, rows)
         writer.add(vectors)
+        progress.step(len(block.vectors))
     if not writer.rows:
         return None
     segment = folder.segment(group.number, "base", writer.finish(), locator.table())
@@ -261,7 +264,7 @@ def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> IndexRecord:
     first, groups = built[0][0], [work.group for work, _ in built]
     segments = [segment for _, segment in built if segment is not None]
     scratch = scratch_files(first.job, groups)
-    with kept_alive(first.job.root, first.job.run):
+    with kept_alive(first.job.root, first.job.run), progress.stage("index: measuring recall"):
         return IndexRecord(index_entry(first.job, first.trained, segments), tuple(scratch))
 
 

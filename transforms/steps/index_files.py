@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
+from transforms import progress, storage
 from transforms.arrow import as_hashes, as_matrix
 from transforms.errors import SentenceBeamError
 from transforms.index import Candidates, ExactNeighbours, IndexPlan, SegmentedIndex, SegmentFile, WrittenSegment
@@ -36,15 +36,21 @@ RECALL_FILES = ("exact", "found", "lists")  # what every segment leaves for the 
 Item = TypeVar("Item")
 
 
-def renews_lease(step: Step) -> Step:
-    """A step of a job (its first argument) that keeps the lease of the job's run while it works: that may take long."""
+def renews_lease(stage: str) -> Callable[[Step], Step]:
+    """A step of a job (its first argument) that keeps the lease of the job's run while it works: that may take long.
 
-    @functools.wraps(step)
-    def renewing(job: Any, *arguments: Any) -> Any:
-        with kept_alive(job.root, job.run):
-            return step(job, *arguments)
+    `stage` is what it does, for whoever watches.
+    """
 
-    return cast(Step, renewing)
+    def decorated(step: Step) -> Step:
+        @functools.wraps(step)
+        def renewing(job: Any, *arguments: Any) -> Any:
+            with kept_alive(job.root, job.run), progress.stage(stage):
+                return step(job, *arguments)
+
+        return cast(Step, renewing)
+
+    return decorated
 
 
 @dataclass(frozen=True)

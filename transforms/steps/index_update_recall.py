@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from transforms import progress
 from transforms.arrow import as_hashes, as_keys
 from transforms.index import Candidates, ExactNeighbours
 from transforms.index.recall import recall_among, recall_of
@@ -138,7 +139,7 @@ def conclude(found: list[tuple[IndexUpdateJob, BuiltSegment | str]]) -> Iterator
     if damaged:
         yield from retrain(job, damaged[0])
         return
-    with kept_alive(job.root, job.run):
+    with kept_alive(job.root, job.run), progress.stage("index: measuring recall"):
         entry, why = measure(job, built)
     if why:
         yield from retrain(job, why)

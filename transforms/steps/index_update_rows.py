@@ -30,7 +30,7 @@ class BucketMatch:
     crowded: tuple[str, ...]
 
 
-@renews_lease
+@renews_lease("index: reading what has changed")
 def read(job: IndexUpdateJob, kind: str, number: int) -> str | Problem | None:
     """Leave the texts and ids of a group or a segment by bucket.
 
@@ -77,7 +77,7 @@ def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, number: int) -> p
     return found.append_column("local", pa.array(rows)).cast(matching.REMOVED)
 
 
-@renews_lease
+@renews_lease("index: matching rows")
 def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
     """Match one bucket's rows; leave by segment the rows that moved or are deleted, and by group those that are new."""
     update, folder = job.update(), job.folder

@@ -117,7 +117,7 @@ def _compaction(update: IndexUpdate, parts: list[SegmentRows], new_rows: int) ->
     return replace(due, numbers=everything, with_new=True) if due.why and update.request.merge else due
 
 
-@renews_lease
+@renews_lease("index: writing segments")
 def build(job: IndexUpdateJob, target: TargetSegment) -> BuiltSegment | str:
     """Write what has changed of a segment, and leave its part of the recall measurement.
 

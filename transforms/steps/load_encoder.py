@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from transforms import progress
 from transforms.errors import DataGateError
 from transforms.steps.embed_units import calibration_of, encoded
 from transforms.steps.job import EmbedJob
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 def load_checked_encoder(job: EmbedJob) -> "Encoder":
     """The run's encoder, whose vectors of the store's canary are those that the store has."""
-    encoder = load_encoder(job)
-    check_canary(job, encoder)
+    with progress.stage(progress.LOADING):
+        encoder = load_encoder(job)
+        check_canary(job, encoder)
     return encoder
 
 

@@ -32,7 +32,8 @@ SPANS_FOR_ONE_PROCESS = 64
 def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Problem]:
     """The files that a glob names and what lies beside them, or why it cannot be used."""
     try:
-        found = find_inputs(pattern, job.input_format, job.hidden, job.delimiter)
+        with progress.stage("listing the input"):
+            found = find_inputs(pattern, job.input_format, job.hidden, job.delimiter)
         yield from found.files
         if found.beside:
             yield Beside.of(found.beside, frozenset(job.run.globs), job.hidden)
@@ -54,8 +55,9 @@ class FilePlanner:
     def plan(self, file: InputFile) -> PlannedFile:
         """The file's units to carry over, or its spans. Raises OptionError where it cannot be read."""
         watch = Stopwatch()
-        with watch.time("file_ms"):
+        with progress.stage("planning", things="files"), watch.time("file_ms"):
             planned = self._planned(file)
+            progress.step()
         return replace(planned, figures=watch.figures)
 
     def _planned(self, file: InputFile) -> PlannedFile:

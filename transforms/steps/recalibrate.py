@@ -5,7 +5,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from transforms import storage
+from transforms import progress, storage
 from transforms.errors import DataGateError
 from transforms.space import Space
 from transforms.steps.finish import Finisher
@@ -20,17 +20,18 @@ from transforms.store.units import UnitCounts, UnitStore, read_written
 
 @dataclass(frozen=True)
 class RecalibrateJob:
-    """One run of `recalibrate`, and the space of the snapshot before it."""
+    """One run of `recalibrate`, and the space of the snapshot before it, which has so many units."""
 
     run: Run
     old: Space
+    units: int
 
 
 class Recalibration:
     """The units of one run, each written again from its pooled vectors."""
 
     def __init__(self, job: RecalibrateJob):
-        self._run, self._old = job.run, job.old
+        self._run, self._old, self._units = job.run, job.old, job.units
         space = job.run.first_space
         ranges = kept_ranges(job.run.root, job.run.ranges) if job.run.ranges else None
         self._store = UnitStore(job.run.root, space, ranges, job.run.id)
@@ -38,6 +39,12 @@ class Recalibration:
 
     def recalibrate(self, unit: UnitRecord) -> UnitRecord:
         """Write a unit under the new calibration. Raises DataGateError for a row that gets no vector."""
+        with progress.stage("recalibrating", self._units, "units"):
+            made = self._recalibrated(unit)
+            progress.step()
+        return made
+
+    def _recalibrated(self, unit: UnitRecord) -> UnitRecord:
         if not unit.path:
             return carried(unit)
         prepared, rows = read_written(self._run.root, unit, self._store, self._run.generation)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms import storage
+from transforms import progress, storage
 from transforms.corpus import Columns, InputFile, Span, plan_file, read_span
 from transforms.corpus.columns import kept_types
 from transforms.corpus.spans import UNIT_TOKENS
@@ -79,7 +79,10 @@ class SpanCounter:
             return
         try:
             for unit in read_span(span, Columns(self._job.text_column), UNIT_TOKENS):
-                yield Counted(self._statistics(unit.texts), len(unit.rejects))
+                with progress.stage("counting tokens", things="rows"):
+                    counted = self._statistics(unit.texts)
+                    progress.step(len(unit.texts))
+                yield Counted(counted, len(unit.rejects))
         except SentenceBeamError as error:
             yield Counted(problem=Problem.of(error))
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest
 
-from transforms import storage
+from transforms import progress, storage
 from transforms.arrow import as_hashes, hash_prefixes
 from transforms.corpus.buckets import in_buckets
 from transforms.store.manifest import Manifest
@@ -139,7 +139,7 @@ def diff(old: Manifest, new: Manifest) -> Iterator[pa.Table]:
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.join(folder, f"{bucket}.arrow") for bucket in range(buckets)]
         _spill(sides, paths)
-        for path in paths:
+        for path in progress.over(paths, "comparing", "parts"):
             with pa.memory_map(path) as source:
                 yield _compare(pa.ipc.open_file(source).read_all())
             os.unlink(path)
@@ -148,7 +148,7 @@ def diff(old: Manifest, new: Manifest) -> Iterator[pa.Table]:
 def _spill(sides: list[tuple[str, UnitRecord, int]], paths: list[str]) -> None:
     """Write every row into the file of its bucket."""
     writers = [pa.ipc.new_file(path, _ROWS) for path in paths]
-    for root, unit, sign in sides:
+    for root, unit, sign in progress.over(sides, "reading", "shards"):
         for batch in read_shard(storage.join(root, unit.path or ""), ["id", "row_hash"], unit.bytes):
             signs = pa.array(np.full(batch.num_rows, sign, np.int8))
             rows = pa.record_batch([*batch.columns, signs], schema=_ROWS)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from transforms import storage
+from transforms import progress, storage
 from transforms.corpus.buckets import parse_name
 from transforms.errors import SentenceBeamError
 from transforms.storage.base import Entry
@@ -53,7 +53,8 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
     a run that another one will take up. What a run that began within a day and did not end has planned stays too.
     Raises SentenceBeamError where a manifest that has to be kept cannot be read.
     """
-    entries = {_relative(root, entry): entry for entry in storage.storage_of(root).below(root)}
+    with progress.stage("listing the store's files"):
+        entries = {_relative(root, entry): entry for entry in storage.storage_of(root).below(root)}
     current = read_manifest(root)
     if current is None:
         raise SentenceBeamError(f"{root} holds no snapshot; nothing was removed")
@@ -95,7 +96,9 @@ def remove(rubbish: Rubbish) -> None:
                 f"{rubbish.root}: a run committed meanwhile; {start} of {len(paths)} files were removed, run vacuum "
                 "again"
             )
-        store.delete(*paths[start : start + BATCH])
+        with progress.stage("removing", len(paths), "files"):
+            store.delete(*paths[start : start + BATCH])
+            progress.step(len(paths[start : start + BATCH]))
 
 
 def _is_fenced(root: str, fence: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
+from transforms import progress, storage
 from transforms.calibration.calibration import INFO, TENSORS
 from transforms.errors import LedgerError, SentenceBeamError
 from transforms.store import layout, locators, shards
@@ -23,7 +23,7 @@ from transforms.store.records import UnitRecord
 
 def faults(manifest: Manifest) -> Iterator[str]:
     """A line for every fault of a snapshot, with its place; no line for a sound one."""
-    for unit in manifest.units:
+    for unit in progress.over(manifest.units, "verifying", "units"):
         yield from _unit_faults(manifest, unit)
     yield from _ledger_faults(manifest)
     if manifest.ranges:
@@ -140,7 +140,7 @@ def _reading_fault(read: Callable[..., object], *arguments: Any) -> Iterator[str
 
 def _index_faults(manifest: Manifest, index: IndexEntry) -> Iterator[str]:
     broken = False
-    for relative, sha256 in index.files:
+    for relative, sha256 in progress.over(index.files, "verifying the index", "files"):
         path = storage.join(manifest.root, relative)
         if storage.storage_of(path).stat(path) is None:
             yield f"{path}: the index file is missing"
@@ -156,7 +156,7 @@ def _coverage_faults(manifest: Manifest, index: IndexEntry) -> Iterator[str]:
     """Every row of every shard must be in exactly one segment, under its id and its text's hash."""
     rows = {unit.path: unit.rows for unit in manifest.units if unit.path}
     count = {path: np.zeros(n, np.int32) for path, n in rows.items()}
-    for segment in index.segments:
+    for segment in progress.over(index.segments, "verifying what the index names", "segments"):
         try:
             table = locators.from_bytes(storage.read_bytes(storage.join(manifest.root, segment.locator)))
         except SentenceBeamError as error:

@@ -34,7 +34,7 @@ def job_of(nights: Nights, calibration: Calibration) -> RecalibrateJob:
     keep_calibration(str(nights.root), calibration)
     run, _ = nights.begin(FILES)
     space = nights.space.calibrated(calibration.digest, calibration.dim)
-    return RecalibrateJob(replace(run, space=space), nights.space)
+    return RecalibrateJob(replace(run, space=space), nights.space, units=1)
 
 
 def fitted(nights: Nights, method: str) -> Calibration:
