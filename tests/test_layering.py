@@ -30,6 +30,7 @@ LAYERS = [
     "search",
     "report",
     "evaluation",
+    "training",
     "steps",
     "beam",
 ]
@@ -53,6 +54,7 @@ THIRD_PARTY = {
     "search": {"numpy", "pyarrow"},
     "report": {"jinja2"},
     "evaluation": {"numpy", "pyarrow", "safetensors", "mteb", "jinja2"},
+    "training": {"torch", "sentence_transformers"},
     "steps": {"numpy", "pyarrow"},
     "beam": {"apache_beam", "numpy", "pyarrow"},
 }

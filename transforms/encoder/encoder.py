@@ -17,20 +17,19 @@ from transforms.encoder.batches import Batch, BatchStats, plan_alike, plan_batch
 from transforms.encoder.devices import Devices, resolve_devices
 from transforms.encoder.forward import Forward, PooledBatch, Replica
 from transforms.encoder.layer_hooks import TIME_FIRST
-from transforms.encoder.load import load_layers, load_mix, load_model, load_tables
+from transforms.encoder.load import load_layers, load_model, load_tables
 from transforms.encoder.output import finish
+from transforms.encoder.pooler import load_pooler
 from transforms.encoder.probe import BatchSharing
 from transforms.encoder.tokenize import TextTokenizer, Tokenized
 from transforms.errors import OptionError, UnfitModelError
-from transforms.pooling.build import Lexicon, build_pooler
-from transforms.pooling.pooler import MixedLayers, Pooler
-from transforms.pooling.states import ModelShape, Status
+from transforms.pooling.states import Status
 from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.identity import Space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles
 from transforms.space.recipe import Machine, Recipe
-from transforms.space.spec import PoolerSpec, parse_pooler
+from transforms.space.spec import parse_pooler
 from transforms.space.st_modules import DOCUMENT, QUERY, StModules
 
 Progress = Callable[[int, int], None]
@@ -76,13 +75,8 @@ class Encoder:
         self._calibration = calibration
         self.device = devices[0]
         self._tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, space.pooler["parts"][0])
-        shape = ModelShape(files.layers, files.hidden, files.embedding, files.has_pooler_head, files.heads)
-        spec = PoolerSpec.from_json(space.pooler)
-        self._pooler: Pooler = build_pooler(spec, shape, self._lexicon(spec, tables or {}))
-        if "mix" in space.pooler and files.modules.mix is not None:
-            mix = files.modules.mix
-            self._pooler = MixedLayers(self._pooler, mix.parameters["start"], files.layers, load_mix(mix))
-        replicas = [self._replica(files, device) for device in devices]
+        replicas = [self._replica(files, device, tables or {}) for device in devices]
+        self._pooler = replicas[0].pooler
         self._together = replicas[0].forward.together
         self.deterministic = machine.deterministic
         self.tokens_per_batch = _budget(machine.tokens_per_batch, self.device, self._together)
@@ -246,14 +240,11 @@ class Encoder:
         budget = _spread(self.tokens_per_batch, len(tokenized.ids)) if self._spreads else self.tokens_per_batch
         return plan_batches(tokenized, budget, equal=self._together is BatchSharing.EQUAL)
 
-    def _replica(self, files: ModelFiles, device: torch.device) -> Replica:
+    def _replica(self, files: ModelFiles, device: torch.device, tables: Mapping[str, TokenStatistics]) -> Replica:
         model = load_model(files, self.space.dtype, device)
         layers = load_layers(files.modules.layers if "then" in self.space.pooler else (), device)
-        return Replica(device, Forward(files, model, self._tokenizer, self._pooler.needs), self._pooler, layers)
-
-    def _lexicon(self, spec: PoolerSpec, tables: Mapping[str, TokenStatistics]) -> Lexicon:
-        reads_pieces = any(part.name == "remove-biases" for part in spec.parts)
-        return Lexicon(self._tokenizer.pieces if reads_pieces else (), self._tokenizer.around, tables)
+        pooler = load_pooler(files, self.space, self._tokenizer, tables, device)
+        return Replica(device, Forward(files, model, self._tokenizer, pooler.needs), pooler, layers)
 
     def _pooled_dim(self) -> int:
         then = self.space.pooler.get("then")

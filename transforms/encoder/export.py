@@ -58,7 +58,7 @@ def write_export(export: Export, folder: Path) -> str | None:
 def why_not_sentence_transformers(export: Export) -> str | None:
     """The reason for which sentence-transformers cannot make these vectors; None where it can."""
     modules = export.files.modules
-    if modules.routes or modules.static or "mix" in export.space.pooler:
+    if modules.routes or modules.static or any(layers in export.space.pooler for layers in ("mix", "tokens", "cnn")):
         return "its modules are more than a transformer and a pooling; the folder in `model` is the model's own"
     for part in PoolerSpec.from_json(export.space.pooler).parts:
         options = dict(part.options)
@@ -75,7 +75,10 @@ def _copy_model(export: Export, folder: Path) -> None:
     """Copy the model's directory, with float32 and the space's number of tokens in its configuration."""
 
     def unwanted(_: str, names: list[str]) -> set[str]:
-        return {name for name in names if "." in name and not name.endswith(_COPIED)}
+        return {name for name in names if "." in name and not name.endswith(_COPIED) and name not in own_code}
+
+    # of the CNN head, for sentence-transformers; nothing here runs it
+    own_code = ("modeling_cnn.py",) if export.files.has_cnn_head else ()
 
     shutil.copytree(export.files.root, folder, ignore=unwanted)
     transformer = folder / export.files.modules.transformer

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -15,12 +15,15 @@ from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoConfig, AutoModel,
 from transformers.utils import logging
 
 from transforms.errors import OptionError, first_line
+from transforms.pooling.cnn import CnnNetwork
+from transforms.pooling.token_layers import Convolutions, Recurrent
 from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.model_files import STATIC_KEYS, ModelFiles, find_safetensors
 from transforms.space.spec import PoolerSpec
 from transforms.space.st_modules import StLayer
 from transforms.space.token_table import read_table
 
+_Module = TypeVar("_Module", bound=nn.Module)
 _TORCH_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # Encoder-decoders that want a text to decode beside the one they encode: of these the encoder alone is run.
 _WITH_DECODER = frozenset(
@@ -159,15 +162,33 @@ def _load_layer(layer: StLayer, device: torch.device) -> Callable[[Tensor], Tens
     if layer.kind == "normalize":
         return lambda x: F.normalize(x, dim=1)
     if layer.kind == "layer-norm":
-        return _with_weights(nn.LayerNorm(layer.parameters["dim"]), "norm.", layer, device)
+        return _with_weights(nn.LayerNorm(layer.parameters["dim"]), "norm.", layer.folder, device)
     sizes = (layer.parameters[key] for key in ("in_features", "out_features", "bias"))
-    linear = _with_weights(nn.Linear(*sizes), "linear.", layer, device)
+    linear = _with_weights(nn.Linear(*sizes), "linear.", layer.folder, device)
     activation = _ACTIVATIONS[layer.parameters["activation"]]
     return lambda x: activation(linear(x))
 
 
-def _with_weights(module: nn.Module, prefix: str, layer: StLayer, device: torch.device) -> nn.Module:
-    path = find_safetensors(layer.folder)[0]
+def load_token_layers(layers: tuple[StLayer, ...], device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:
+    """A function of packed states [N, H] float32 and offsets [B + 1] that applies the layers before a pooling."""
+    kinds = {"st-cnn": Convolutions, "st-lstm": Recurrent}
+    steps = [_with_weights(kinds[layer.kind](layer.parameters), "", layer.folder, device) for layer in layers]
+
+    def apply(states: Tensor, offsets: Tensor) -> Tensor:
+        for step in steps:
+            states = step(states, offsets)
+        return states
+
+    return apply
+
+
+def load_cnn(folder: Path, device: torch.device) -> CnnNetwork:
+    """The network of the CNN head in a folder."""
+    return _with_weights(CnnNetwork(), "network.", folder, device)
+
+
+def _with_weights(module: _Module, prefix: str, folder: Path, device: torch.device) -> _Module:
+    path = find_safetensors(folder)[0]
     try:
         state = {key.removeprefix(prefix): value.float() for key, value in load_file(path).items()}
         module.load_state_dict(state)

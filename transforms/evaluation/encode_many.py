@@ -135,7 +135,8 @@ def _joinable(options: ModelOptions, pooler: str) -> str | None:
     if files.exported:
         return None
     space = resolve_space(files)
-    return None if "then" in space.pooler or "mix" in space.pooler else str(PoolerSpec.from_json(space.pooler))
+    alone = any(layers in space.pooler for layers in ("mix", "tokens", "then"))
+    return None if alone else str(PoolerSpec.from_json(space.pooler))
 
 
 def _has_template(pooler: str) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from transforms.errors import OptionError
+from transforms.pooling.cnn import Cnn, CnnNetwork
 from transforms.pooling.ditto import Ditto
 from transforms.pooling.pooler import Concat, Pooler
 from transforms.pooling.remove_biases import (
@@ -40,15 +41,16 @@ from transforms.space.spec import PoolerPart, PoolerSpec
 
 @dataclass(frozen=True)
 class Lexicon:
-    """The vocabulary and statistics that poolers of token ids are built from.
+    """What some poolers are built from beside the sizes of the model.
 
     `pieces`: the vocabulary by id; `around`: ids that the tokenizer puts around a text; `tables`: token statistics by
-    digest.
+    digest; `cnn`: the trained network of the model's CNN head.
     """
 
     pieces: tuple[str, ...] = ()
     around: frozenset[int] = frozenset()
     tables: Mapping[str, TokenStatistics] = field(default_factory=dict)
+    cnn: CnnNetwork | None = None
 
 
 def build_pooler(spec: PoolerSpec, shape: ModelShape, lexicon: Lexicon | None = None) -> Pooler:
@@ -151,6 +153,12 @@ def _remove_biases(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Poo
     return RemoveBiases(torch.from_numpy(dropped), torch.from_numpy(inside), shape.embedding)
 
 
+def _cnn(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
+    if lexicon.cnn is None:
+        raise OptionError(f"pooler '{part}': the trained network was not given")
+    return Cnn(shape.layers, shape.hidden, network=lexicon.cnn)
+
+
 def _table(part: PoolerPart, lexicon: Lexicon) -> TokenStatistics:
     if part.table is None or part.table not in lexicon.tables:
         raise OptionError(f"pooler '{part}': its token statistics were not given; name the folder they are in")
@@ -160,6 +168,7 @@ def _table(part: PoolerPart, lexicon: Lexicon) -> TokenStatistics:
 _WITH_LEXICON: dict[str, Callable[[PoolerPart, ModelShape, Lexicon], Pooler]] = {
     "tfidf": _tfidf,
     "remove-biases": _remove_biases,
+    "cnn": _cnn,
 }
 _BUILDERS: dict[str, Callable[[PoolerPart, ModelShape], Pooler]] = {
     "mean": _of_one_layer(Mean),

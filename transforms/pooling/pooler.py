@@ -1,10 +1,11 @@
 """What every pooler offers, what it may need, and several poolers side by side."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from transforms.pooling.states import Pooled, Status, TokenStates, graded
 
@@ -101,3 +102,24 @@ class MixedLayers:
         weights = torch.tensor(self.weights, device=layers[0].device)
         mixed = torch.tensordot(weights / weights.sum(), torch.stack(layers), dims=1)
         return self.pooler(replace(states, hidden={**states.hidden, self.last: mixed}))
+
+
+@dataclass(frozen=True)
+class OverTokenLayers:
+    """A pooler of the last layer's states as `layers` change them: packed [N, H] and offsets [B + 1] to [N, D]."""
+
+    pooler: Pooler
+    last: int
+    layers: Callable[[Tensor, Tensor], Tensor]
+
+    @property
+    def dim(self) -> int:
+        return self.pooler.dim
+
+    @property
+    def needs(self) -> Needs:
+        return self.pooler.needs
+
+    def __call__(self, states: TokenStates) -> Pooled:
+        changed = self.layers(states.hidden[self.last].float(), states.offsets)
+        return self.pooler(replace(states, hidden={**states.hidden, self.last: changed}))

@@ -24,7 +24,8 @@ class ModelShape:
     """The sizes of a model that poolers depend on.
 
     `layers`: its blocks; `hidden`, `embedding`: the widths of a hidden state and of an embedding row;
-    `has_pooler_head`: whether the checkpoint has a tanh pooler; `heads`: those of a block, None where unknown.
+    `has_pooler_head`: whether the checkpoint has a tanh pooler; `heads`: those of a block, None where unknown;
+    `has_cnn_head`: whether a CNN head was trained with the model.
     """
 
     layers: int
@@ -32,6 +33,7 @@ class ModelShape:
     embedding: int
     has_pooler_head: bool = False
     heads: int | None = None
+    has_cnn_head: bool = False
 
 
 @dataclass(frozen=True)

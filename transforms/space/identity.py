@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any
 
 from transforms.entries import hex_digest, one_of
@@ -138,9 +139,8 @@ def resolve_space(
     prompt = _resolve_prompt(files, prompt, prompt_name)
     if prompt and spec.parts[0].name == "prompt":
         raise OptionError(f"pooler prompt has its own template, prompt {prompt!r} has no place in it; give --prompt ''")
-    described, weights = _describe_pooler(files, spec, auto)
-    full = described["then"][-1]["dim"] if described.get("then") else spec.dim(files.hidden, files.embedding)
-    full = calibrated_dim or full
+    described, weights, width = _describe_pooler(files, spec, auto)
+    full = calibrated_dim or width
     own = files.modules.truncate_dim if auto and truncate_dim is None else None
     truncate_dim = _resolve_truncate_dim(min(own, full) if own else truncate_dim, full)
     return Space(
@@ -180,22 +180,32 @@ def _is_corrected(files: ModelFiles) -> bool:
     return files.family in _CORRECTED or (left and files.family in _CORRECTED_ON_THE_LEFT)
 
 
-def _describe_pooler(files: ModelFiles, spec: PoolerSpec, auto: bool) -> tuple[dict[str, Any], str]:
-    """The pooler as JSON with the layers after it, and the digest of all weights the pooled vector depends on."""
-    described, digests, width = spec.to_json(), [sha256_file(path) for path in files.weights], 0
-    width = spec.dim(files.hidden, files.embedding)
-    mix = files.modules.mix if auto else None
-    if mix is not None:
-        digests.append(sha256_file(find_safetensors(mix.folder)[0]))
-        described["mix"] = {"name": mix.kind, **mix.parameters, "weights": digests[-1]}
-    for layer in files.modules.layers if auto else ():
+def _describe_pooler(files: ModelFiles, spec: PoolerSpec, auto: bool) -> tuple[dict[str, Any], str, int]:
+    """The pooler as JSON with the layers around it, the digest of all weights it depends on, and the vector's width."""
+    described, digests = spec.to_json(), [sha256_file(path) for path in files.weights]
+
+    def weights(folder: Path) -> str:
+        digests.append(sha256_file(find_safetensors(folder)[0]))
+        return digests[-1]
+
+    modules, hidden = files.modules, files.hidden
+    if auto and modules.mix is not None:
+        mix = modules.mix
+        described["mix"] = {"name": mix.kind, **mix.parameters, "weights": weights(mix.folder)}
+    for layer in modules.tokens if auto else ():
+        hidden = layer.parameters["dim"]
+        entry = {"name": layer.kind, **layer.parameters, "weights": weights(layer.folder)}
+        described.setdefault("tokens", []).append(entry)
+    if modules.cnn is not None and any(part.name == "cnn" for part in spec.parts):
+        described["cnn"] = {"weights": weights(modules.cnn)}
+    width = spec.dim(hidden, files.embedding)
+    for layer in modules.layers if auto else ():
         width = layer.parameters.get("out_features", width)
         entry = {"name": layer.kind, **layer.parameters, "dim": width}
         if layer.kind != "normalize":
-            entry["weights"] = sha256_file(find_safetensors(layer.folder)[0])
-            digests.append(entry["weights"])
+            entry["weights"] = weights(layer.folder)
         described.setdefault("then", []).append(entry)
-    return described, digests[0] if len(digests) == 1 else sha256_text(canonical_json(digests))
+    return described, digests[0] if len(digests) == 1 else sha256_text(canonical_json(digests)), width
 
 
 def _resolve_prompt(files: ModelFiles, prompt: str | None, name: str | None) -> str:

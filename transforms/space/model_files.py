@@ -102,6 +102,11 @@ class ModelFiles:
         """Whether the safetensors hold the weights of the architecture's tanh pooler."""
         return any(_POOLER_WEIGHT.search(key) for path in self.weights for key in safetensors_keys(path))
 
+    @property
+    def has_cnn_head(self) -> bool:
+        """Whether there is a CNN head beside the transformer."""
+        return self.modules.cnn is not None
+
     def mask_token(self) -> str | None:
         """The tokenizer's mask token; None where its files name none."""
         for said in (self.tokenizer_config, read_json(self.folder / "special_tokens_map.json")):

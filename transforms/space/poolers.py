@@ -57,17 +57,23 @@ class ModelSizes(Protocol):
     def has_pooler_head(self) -> bool:
         """Whether the checkpoint has a tanh pooler."""
 
+    @property
+    def has_cnn_head(self) -> bool:
+        """Whether a CNN head was trained with the model."""
+
 
 def fit_part(part: PoolerPart, sizes: ModelSizes, model: object) -> PoolerPart:
     """The part with numbers for words, as it works on a model of these sizes.
 
-    Raises `OptionError`, which names the `model`, where the model has no such layer, head or tanh pooler.
+    Raises `OptionError`, which names the `model`, where the model has no such layer, head, tanh pooler or CNN head.
     """
     layer = dict(part.options).get("layer", "last")
     if layer != "last" and int(layer) > sizes.layers:
         raise OptionError(f"pooler '{part}': layer {layer} is not there; {model} has layers 0 to {sizes.layers}")
     if part.name == "cls-tanh" and not sizes.has_pooler_head:
         raise OptionError(f"pooler 'cls-tanh': {model} holds no pooler weights; use cls or another pooler")
+    if part.name == "cnn" and not sizes.has_cnn_head:
+        raise OptionError(f"pooler 'cnn': {model} holds no CNN head; train one with it, or use another pooler")
     if part.name == "last2" and sizes.layers < 2:
         raise OptionError(f"pooler 'last2': {model} has {sizes.layers} block; use mean")
     if part.name == "ditto":

@@ -91,6 +91,7 @@ POOLERS: dict[str, dict[str, Option]] = {
         "punctuation": Option(("remove", "keep"), "remove"),
         "case": Option(("lower", "keep", "drop"), "lower"),
     },
+    "cnn": {},
     "prompt": {
         "denoise": Option(("no", "yes"), "no"),
         "template": Option((), None, form="TEXT", pattern=".+"),

@@ -14,8 +14,11 @@ _TRANSFORMER_CONFIGS = tuple(
 )
 _ROUTERS = ("Router", "Asym")
 _FIRST = ("Transformer", "StaticEmbedding")
+_BETWEEN = ("WeightedLayerPooling", "CNN", "LSTM")
+_CNN_HEAD = "CNN003"  # ours, by its name alone: the code beside it is for sentence-transformers and is never run here
+_POOLED = ("Pooling", _CNN_HEAD)
 _AFTER = ("Dense", "LayerNorm", "Normalize", "Dropout")
-_KNOWN = (*_FIRST, *_ROUTERS, "WeightedLayerPooling", "Pooling", *_AFTER)
+_KNOWN = (*_FIRST, *_ROUTERS, *_BETWEEN, "Pooling", *_AFTER)
 DOCUMENT, QUERY = "document", "query"
 _ALSO = {DOCUMENT: ("doc", "passage")}  # what older models call the route
 POOLING_MODES = {
@@ -43,7 +46,7 @@ ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "Sigmoid", "SiLU")
 @dataclass(frozen=True)
 class StLayer:
     """One module with its parameters and its folder: `dense`, `layer-norm` or `normalize`, which follow the pooling,
-    or `weighted-layers`, which goes before it."""
+    or `weighted-layers`, `st-cnn` or `st-lstm`, which go before it; of these two `dim` is the width they give."""
 
     kind: str
     folder: Path
@@ -55,13 +58,16 @@ class StModules:
     """The modules of a sentence-transformers directory; the defaults are those of a plain transformers directory.
 
     `pooling` is None where the directory names no pooling; `normalize` is whether the last step normalises. `static`:
-    in place of a transformer there is a table of token embeddings. `mix` is what goes before the pooling; `routes` are
-    the ways that texts can take, `route` the one that these modules are of.
+    in place of a transformer there is a table of token embeddings. `mix` and then `tokens` go before the pooling;
+    `cnn` is the folder of the CNN head; `routes` are the ways that texts can take, `route` the one that these modules
+    are of.
     """
 
     transformer: str = ""
     static: bool = False
     mix: StLayer | None = None
+    tokens: tuple[StLayer, ...] = ()
+    cnn: Path | None = None
     routes: tuple[str, ...] = ()
     route: str | None = None
     pooling: tuple[str, ...] | None = None
@@ -110,7 +116,7 @@ def read_modules(root: Path, route: str = DOCUMENT) -> StModules:
         transformer=folder.relative_to(root).as_posix() if folder != root else "",
         **routed,
         **settings,
-        **({"pooling": ("static",)} if static else _pooling(modules)),
+        **({"pooling": ("static",)} if static else _pooling(root, modules)),
         **_layers(root, modules),
         **_prompts(root),
     )
@@ -154,12 +160,18 @@ def _load(path: Path, default: Any) -> Any:
 
 def _kind(root: Path, name: Any) -> str:
     package, _, kind = str(name).rpartition(".")
-    if kind not in _KNOWN or not package.startswith("sentence_transformers"):
+    ours = (package, kind) == ("modeling_cnn", _CNN_HEAD)
+    if not ours and (kind not in _KNOWN or not package.startswith("sentence_transformers")):
         raise OptionError(f"{root / 'modules.json'}: module {name!r} is none of {', '.join(_KNOWN)}")
     return kind
 
 
-def _pooling(modules: list[tuple[str, Path]]) -> dict[str, Any]:
+def _pooling(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
+    kinds = [kind for kind, _ in modules]
+    if _CNN_HEAD in kinds:
+        if kinds.index(_CNN_HEAD) != 1 or "Pooling" in kinds:
+            raise OptionError(f"{root / 'modules.json'}: {_CNN_HEAD} is supported behind Transformer alone")
+        return {"pooling": ("cnn",), "cnn": modules[1][1]}
     folders = [folder for kind, folder in modules if kind == "Pooling"]
     if not folders:
         return {}
@@ -177,15 +189,25 @@ def _pooling(modules: list[tuple[str, Path]]) -> dict[str, Any]:
 
 def _layers(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
     """What goes before and what follows the pooling; a last Normalize is the output's own normalisation."""
-    kinds = [kind for kind, _ in modules]
-    pooled = kinds.index("Pooling") if "Pooling" in kinds else 0
+    pooled = next((place for place, (kind, _) in enumerate(modules) if kind in _POOLED), 0)
     before = [module for module in modules[1:pooled] if module[0] != "Dropout"]
     layers = [_layer(kind, folder) for kind, folder in modules[pooled + 1 :] if kind != "Dropout"]
-    if [kind for kind, _ in before] not in ([], ["WeightedLayerPooling"]):
-        raise OptionError(f"{root / 'modules.json'}: {before[0][0]} between Transformer and Pooling is not supported")
+    mix = None
+    if before and before[0][0] == "WeightedLayerPooling":
+        mix = _mix(modules[0][1], before.pop(0)[1])
+    wrong = next((kind for kind, _ in before if kind not in _TOKEN_LAYERS), None)
+    if wrong is not None or (before and modules[0][0] == "StaticEmbedding"):
+        raise OptionError(
+            f"{root / 'modules.json'}: {wrong or before[0][0]} between {modules[0][0]} and Pooling is not supported"
+        )
     normalize = bool(layers) and layers[-1].kind == "normalize"
-    mix = _mix(modules[0][1], before[0][1]) if before else None
-    return {"layers": tuple(layers[:-1] if normalize else layers), "normalize": normalize, "mix": mix}
+    tokens = tuple(_TOKEN_LAYERS[kind](folder) for kind, folder in before)
+    return {
+        "layers": tuple(layers[:-1] if normalize else layers),
+        "normalize": normalize,
+        "mix": mix,
+        "tokens": tokens,
+    }
 
 
 def _mix(transformer: Path, folder: Path) -> StLayer | None:
@@ -193,6 +215,43 @@ def _mix(transformer: Path, folder: Path) -> StLayer | None:
     if not _load(transformer / "config.json", {}).get("output_hidden_states"):
         return None
     return StLayer("weighted-layers", folder, {"start": _load(folder / "config.json", {}).get("layer_start", 4)})
+
+
+def _cnn(folder: Path) -> StLayer:
+    """Convolutions over tokens that keep their number, so that a text has them without its batch's padding."""
+    path = folder / "cnn_config.json"
+    config: dict[str, Any] = _load(path, {})
+    kernels, strides = config.get("kernel_sizes"), config.get("stride_sizes")
+    if not isinstance(kernels, list) or not kernels or any(size not in range(1, 100, 2) for size in kernels):
+        raise OptionError(f"{path}: CNN is supported with kernel_sizes that are odd, which give one state a token")
+    if strides not in (None, [1] * len(kernels)):
+        raise OptionError(f"{path}: CNN is supported with stride_sizes of 1, which give one state a token")
+    width = _whole(path, config, "in_embedding_dimension", "in_word_embedding_dimension")
+    channels = _whole(path, config, "out_channels")
+    sizes = {"width": width, "channels": channels, "kernels": kernels}
+    return StLayer("st-cnn", folder, {**sizes, "dim": channels * len(kernels)})
+
+
+def _lstm(folder: Path) -> StLayer:
+    """An LSTM over the tokens of a text."""
+    path = folder / "lstm_config.json"
+    config: dict[str, Any] = _load(path, {})
+    width = _whole(path, config, "embedding_dimension", "word_embedding_dimension")
+    hidden, depth = _whole(path, config, "hidden_dim"), _whole(path, {"num_layers": 1, **config}, "num_layers")
+    both = bool(config.get("bidirectional", True))
+    sizes = {"width": width, "hidden": hidden, "depth": depth, "both": both}
+    return StLayer("st-lstm", folder, {**sizes, "dim": hidden * (2 if both else 1)})
+
+
+def _whole(path: Path, config: Mapping[str, Any], *names: str) -> int:
+    """The number that a file has under one of these names."""
+    found = next((config[name] for name in names if name in config), None)
+    if not isinstance(found, int) or found < 1:
+        raise OptionError(f"{path}: {names[0]} is {found!r}, not a whole number from 1; fetch the model again")
+    return found
+
+
+_TOKEN_LAYERS = {"CNN": _cnn, "LSTM": _lstm}
 
 
 def _layer(kind: str, folder: Path) -> StLayer:

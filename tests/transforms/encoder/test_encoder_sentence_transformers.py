@@ -224,12 +224,9 @@ def test_weighted_layers_where_the_transformer_puts_them_out(tiny, tmp_path, mod
     assert resolve_space(resolve_model(str(folder))).pooled_id == resolve_space(resolve_model(str(plain))).pooled_id
 
 
-@pytest.mark.parametrize("module", [lambda: st.BoW(["dog", "cat"]), lambda: st.CNN(HIDDEN, 8)])
-def test_modules_that_cannot_be_are_refused_by_name(tiny, tmp_path, module):
-    made = module()
-    modules = [made] if isinstance(made, st.BoW) else [st.Transformer(str(tiny["bert"])), made, st.Pooling(24)]
-    SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path))
-    with pytest.raises(OptionError, match=f"{type(made).__name__}.*none of Transformer"):
+def test_modules_that_cannot_be_are_refused_by_name(tmp_path):
+    SentenceTransformer(modules=[st.BoW(["dog", "cat"])], device="cpu").save(str(tmp_path))
+    with pytest.raises(OptionError, match="BoW.*none of Transformer"):
         Encoder.load(str(tmp_path))
 
 

@@ -1,0 +1,64 @@
+"""The CNN head as a module of sentence-transformers, which loads it with `trust_remote_code=True`.
+
+A model's folder holds its settings and weights in `1_CNN003`, and beside that this file, the network in it, as
+`modeling_cnn.py`. sentence-beam reads the weights alone.
+"""
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers.base.modules.module import Module
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from transforms.pooling.cnn import CnnNetwork
+
+_ = torch, nn, F  # for the network, where this is `modeling_cnn.py`
+
+
+class CNN003(Module):
+    """A text's vector from its token states by the network of CNN-SBERT (arXiv:2101.10642, figure 2)."""
+
+    __module__ = "modeling_cnn"  # what modules.json is to call it
+
+    config_keys: list[str] = ["embedding_dimension"]  # noqa: RUF012 (sentence-transformers' own form)
+
+    def __init__(self, embedding_dimension: int) -> None:
+        super().__init__()
+        self.embedding_dimension = embedding_dimension
+        self.network = CnnNetwork()
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """The features with the `sentence_embedding` [B, H] of their tokens."""
+        states: Tensor = features["token_embeddings"]
+        mask: Tensor = features["attention_mask"].bool()
+        vectors = self.network(states.to(next(self.network.parameters()).dtype), mask)
+        return {**features, "sentence_embedding": vectors}
+
+    def get_embedding_dimension(self) -> int:
+        """The width of the vectors: that of the token states."""
+        return self.embedding_dimension
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        """Write settings and weights into the module's folder, and this code beside it."""
+        self.save_config(output_path)
+        self.save_torch_weights(output_path, safe_serialization=True)
+        (Path(output_path).parent / "modeling_cnn.py").write_text(_source(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, model_name_or_path: str, *args: Any, **kwargs: Any) -> "CNN003":
+        """The module in the folder `subfolder` of a model."""
+        names = ("subfolder", "token", "cache_folder", "revision", "local_files_only")
+        where = {name: kwargs[name] for name in names if name in kwargs}
+        module = cls(**cls.load_config(model_name_or_path, **where))
+        return cls.load_torch_weights(model_name_or_path, model=module, **where)
+
+
+def _source() -> str:
+    """This file with the network in the place of its import, so that it needs nothing of sentence-beam."""
+    own = Path(__file__).read_text(encoding="utf-8")
+    imported = re.compile(r"^from transforms\.pooling\.cnn import CnnNetwork\n(\n_ = .*\n)?", re.MULTILINE)
+    return imported.sub(lambda _: f"\n{inspect.getsource(CnnNetwork)}", own)
