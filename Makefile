@@ -10,7 +10,7 @@ ARGS ?=
 demo: $(VENV)/cpu.stamp
 	@$(BIN)/python deploy/demo/docstrings.py demo/corpus
 	@echo "--- embed"
-	@$(BIN)/sentence-beam embed --input 'demo/corpus/*.parquet' --id-column id --keep-columns text,module \
+	@$(BIN)/sentence-beam embed --input 'demo/corpus/*.parquet' --id-column id --keep-columns module \
 	    --store demo/store --index auto
 	@echo "--- search"
 	@$(BIN)/sentence-beam search --store demo/store -k 3 \

@@ -36,6 +36,7 @@ OPTIONS = {
     "--hidden": "inputs.md#patterns",
     "--id-column": "inputs.md",
     "--keep-columns": "inputs.md",
+    "--keep-text": "embedding.md#the-text-in-the-store",
     "--model MODEL": "poolers.md#models",
     "--pooler": "poolers.md#poolers",
     "--method": "calibration.md#methods",

@@ -47,6 +47,11 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
         "--keep-columns", type=options.names, metavar="A,B", help="columns to carry into the store (default: none)"
     )
     what.add_argument(
+        "--keep-text",
+        action=argparse.BooleanOptionalAction,
+        help="keep each row's text in the store, as its column text, for search to show (default: yes in a new store)",
+    )
+    what.add_argument(
         "--limit", type=options.positive, metavar="N", help="only the first N rows; not remembered (default: all)"
     )
     vectors = p.add_argument_group("vectors (a store remembers them)")

@@ -53,7 +53,7 @@ def _search(args: argparse.Namespace) -> Said:
         found = sum(map(len, results))
         values = {"output": asked.output, "rows": found, "queries": len(queries)}
         return Said([f"{found} rows for {len(queries)} queries in {asked.output}"], values)
-    text = store.manifest.options.text_column
+    text = store.manifest.options.kept_text
     tables = "\n\n".join(table(query, rows, text) for query, rows in zip(queries, results, strict=True))
     each = [{"query": query, "rows": rows} for query, rows in zip(queries, results, strict=True)]
     return Said([tables], {"store": store.root, "results": each}, asked=True)
@@ -75,9 +75,9 @@ def read_queries(path: str) -> list[str]:
     return queries
 
 
-def table(query: str, rows: list[dict[str, Any]], text: str = "text") -> str:
-    """The hits of a query as text: rank, score, id in full, and the column `text` cut to the line, if it was kept."""
-    shown = [(str(row["rank"]), f"{row['score']:.4f}", row["id"], excerpt(row.get(text))) for row in rows]
+def table(query: str, rows: list[dict[str, Any]], text: str | None = "text") -> str:
+    """The hits of a query as text: rank, score, id in full, and the column `text` cut to the line, if there is one."""
+    shown = [(str(row["rank"]), f"{row['score']:.4f}", row["id"], excerpt(row.get(text or ""))) for row in rows]
     heads = ("rank", "score", "id", "text" if any(line[3] for line in shown) else "")
     return "\n".join([f"query: {query}", *aligned(heads, shown), *([] if shown else ["no rows"])])
 

@@ -95,7 +95,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     module = ["shop.goods" if "goods" in name else "shop" for name in texts]
     columns = {"id": list(texts), "text": list(texts.values()), "module": module}
     write(folder / "demo" / "corpus" / "a.parquet", columns)
-    options = ["--id-column", "id", "--keep-columns", "text,module", "--index", "auto"]
+    options = ["--id-column", "id", "--keep-columns", "module", "--index", "auto"]
     embed(folder, "demo/corpus/*.parquet", "demo/store", *options)
     for runs in (1, 2):
         reviews = {"review_id": list(range(20)), "body": [f"Review {i}, written {runs} times." for i in range(20)]}
@@ -314,9 +314,9 @@ def test_a_store_holds_what_the_tables_say(made: Path) -> None:
     data = open_store(str(store)).manifest.data
     assert {name for row in fields for name in names(row[0]) if "." not in name} == {*data, "fence"}
     listed = {name for row in columns for name in names(row[0])}
-    assert listed == set(OWN_COLUMNS) - RESERVED
+    assert listed - {"text"} == set(OWN_COLUMNS) - RESERVED
     found = set(open_store(str(store)).dataset().schema.names)
-    assert found <= listed | {"text", "module"}
+    assert found <= listed | {"module"}
     known = {name.split("/")[0] for row in layout for name in names(row[0])}
     assert {path.name for path in store.iterdir() if not path.name.startswith(".")} <= known
     for group in ("rows", "work", "tokens"):

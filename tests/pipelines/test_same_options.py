@@ -24,6 +24,7 @@ GIVEN: dict[str, Any] = {
     "text_column": "body",
     "id_column": "key",
     "keep_columns": ("a", "b"),
+    "keep_text": False,
     "limit": 3,
     "pooler": "max",
     "prompt": "passage: ",

@@ -6,14 +6,14 @@ from transforms.errors import OptionError, SpaceMismatchError
 from transforms.steps.choose import Choice
 from transforms.steps.options import EmbedOptions
 from transforms.store.manifest import Manifest
-from transforms.store.shards import check_keep_columns
+from transforms.store.shards import check_kept
 
 
 def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
     """Raise `OptionError` for options that do not fit each other or the store."""
     if choice.options.deterministic and asked.tokens_per_batch is not None:
         raise OptionError("--tokens-per-batch: deterministic batches have a size of their own; leave it out")
-    check_keep_columns(choice.options.keep_columns)
+    check_kept(choice.options)
     _check_inputs(asked, choice)
     _check_limit(asked, previous)
     _check_required(asked, choice)

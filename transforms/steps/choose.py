@@ -14,8 +14,8 @@ from transforms.store.entries import IndexRequest, Options
 from transforms.store.manifest import Manifest
 
 CONTENT = (
-    ("format", "delimiter", "text_column", "text_template", "id_column", "keep_columns", "model", "revision")
-    + ("pooler", "prompt", "max_tokens", "normalize", "truncate_dim", "precision", "limit")
+    ("format", "delimiter", "text_column", "text_template", "id_column", "keep_columns", "keep_text", "model")
+    + ("revision", "pooler", "prompt", "max_tokens", "normalize", "truncate_dim", "precision", "limit")
 )  # fmt: skip
 # Remembered too, but units that are carried over are the same whatever they say.
 GATES = (
@@ -38,7 +38,7 @@ class Choice:
 
 def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:
     """What the options come to, beside a store's last snapshot; `local` says that this process does the work."""
-    asked, remembered = _as_exported(asked), previous.options if previous else Options()
+    asked, remembered = _as_exported(asked), previous.options if previous else Options.of_a_new_store()
     chosen = {name: _chosen(asked, remembered, name) for name in (*CONTENT, *GATES)}
     chosen["keep_columns"] = tuple(chosen["keep_columns"])
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place

@@ -21,7 +21,7 @@ from transforms.store.calibrations import read_calibration
 from transforms.store.precision import kept_ranges
 from transforms.store.records import UnitRecord, reused
 from transforms.store.reuse import Found, LastSnapshot
-from transforms.store.shards import Vectors, unit_digest
+from transforms.store.shards import Vectors, unit_digest, with_text
 from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class UnitEmbedder:
 
     `encoder` loads the model on first use, so that a run with nothing to embed loads none. `on_batch` is called with
     the rows and tokens of each batch. `last` is the snapshot whose vectors are reused, `finisher` makes final vectors
-    of those that are pooled only.
+    of those that are pooled only. `keep_text` says that shards have the texts too.
     """
 
     generation: int
@@ -62,6 +62,7 @@ class UnitEmbedder:
     on_batch: Callable[[int, int], None]
     last: LastSnapshot
     finisher: Finisher
+    keep_text: bool = False
 
     @classmethod
     def of_job(
@@ -72,7 +73,8 @@ class UnitEmbedder:
         ranges = kept_ranges(job.root, run.ranges) if run.ranges else None
         store = UnitStore(job.root, space, ranges, run.id)
         last = LastSnapshot(job.root, run.previous if job.reuse else None, space, run.previous_digest)
-        return cls(run.generation, store, encoder, on_batch, last, Finisher(space, partial(calibration_of, job)))
+        finisher = Finisher(space, partial(calibration_of, job))
+        return cls(run.generation, store, encoder, on_batch, last, finisher, job.keep_text)
 
     def embed(self, units: Iterator[UnitRows], read_ms: float = 0.0) -> Iterator[UnitRecord]:
         """The record of every unit, each as soon as it is written, in order.
@@ -96,6 +98,7 @@ class UnitEmbedder:
                 yield writing.popleft().result()
 
     def _prepare(self, rows: UnitRows, watch: Stopwatch) -> UnitRecord | Work:
+        rows = with_text(rows) if self.keep_text else rows
         with watch.time("reuse_ms"):
             hashes = row_hashes(rows.texts)
             digest = unit_digest(self.store.space, rows, hashes, self.generation, self.store.ranges)

@@ -12,7 +12,8 @@ from transforms.store.commit import Run
 class EmbedJob:
     """One run of `embed`.
 
-    `recipe` names the model where workers have it, `machine` says how they run it. `carry` says that unchanged files
+    `keep_text` says that shards have the text in a column of its own, which no kept one is. `recipe` names the model
+    where workers have it, `machine` says how they run it. `carry` says that unchanged files
     are taken over unread from the last snapshot, `append` that its other files are taken over too, `reuse` that texts
     which it holds take their vectors from it. `calibration` is the folder of the one to apply, `max_drift` the cosine
     distance by which the canary's vectors may have moved. `buckets` are the last snapshot's where they are to be kept,
@@ -24,6 +25,7 @@ class EmbedJob:
     run: Run
     columns: Columns
     recipe: Recipe
+    keep_text: bool = False
     machine: Machine = field(default_factory=Machine)
     input_format: str = "auto"
     delimiter: str | None = None

@@ -60,6 +60,7 @@ class EmbedOptions:
     text_template: str | None = None
     id_column: str | None = None
     keep_columns: tuple[str, ...] | None = None
+    keep_text: bool | None = None
     limit: int | None = None
     model: str | None = None
     revision: str | None = None

@@ -89,6 +89,7 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
     return EmbedJob(
         run=run,
         columns=Columns(chosen.text_column, chosen.id_column, chosen.keep_columns, chosen.text_template),
+        keep_text=chosen.keep_text and not chosen.keeps_text_column,
         recipe=replace(choice.recipe, model=asked.worker_model or choice.recipe.model),
         machine=Machine(asked.device, asked.tokens_per_batch, chosen.deterministic),
         input_format=chosen.format,

@@ -18,6 +18,7 @@ def _run(value: Any, where: str) -> str:
 
 
 RunName = Annotated[str, _run]  # part of paths
+TEXT = "text"  # the column of a shard with the text of its rows
 Digest = Annotated[str, hex_digest]  # in hex, part of paths
 IndexPath = Annotated[str, stored("index")]
 
@@ -53,7 +54,7 @@ class Tokens(Entry):
 
 @dataclass(frozen=True)
 class Options(Entry):
-    """The options that a store remembers; the defaults are those of a new store."""
+    """The options that a store remembers; the defaults are those of a new store, but for `keep_text`."""
 
     format: str = "auto"
     delimiter: str | None = None
@@ -61,6 +62,7 @@ class Options(Entry):
     text_template: str | None = None
     id_column: str | None = None
     keep_columns: tuple[str, ...] = ()
+    keep_text: bool = False  # of a store by a version that knew of none
     model: str = DEFAULT_MODEL
     revision: str | None = None
     pooler: str = "auto"
@@ -79,6 +81,23 @@ class Options(Entry):
     hidden: bool = False
     dtype: str = "auto"
     metric: str | None = None
+
+    @classmethod
+    def of_a_new_store(cls) -> Self:
+        """What a store remembers before its first run."""
+        return cls(keep_text=True)
+
+    @property
+    def kept_text(self) -> str | None:
+        """The column of a shard that has the rows' text: the kept column itself, else `text`; None where none has."""
+        if self.keeps_text_column:
+            return self.text_column
+        return TEXT if self.keep_text else None
+
+    @property
+    def keeps_text_column(self) -> bool:
+        """Whether the text is one of the kept columns."""
+        return self.text_template is None and self.text_column in self.keep_columns
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from transforms.arrow import as_matrix, fixed_size, parquet_bytes, table_of
 from transforms.corpus import Rejected, UnitRows
 from transforms.errors import OptionError, SentenceBeamError, first_line
 from transforms.space import Space
+from transforms.store.entries import TEXT, Options
 from transforms.store.precision import Coding, Ranges, embedding_type
 from transforms.store.records import COUNTS
 
@@ -73,13 +74,26 @@ def pooled_of(vectors: Vectors, normalized: bool) -> np.ndarray:
     return vectors.embedding * vectors.norm[:, None] if normalized else vectors.embedding
 
 
-def check_keep_columns(keep: tuple[str, ...]) -> None:
-    """Refuse kept columns that a shard already has under that name."""
-    for name in keep:
+def check_kept(options: Options) -> None:
+    """Raise OptionError for kept columns that a shard already has under that name."""
+    for name in options.keep_columns:
         if name in OWN_COLUMNS:
             raise OptionError(
                 f"--keep-columns {name}: every shard has a column {name} of its own; rename it in the input"
             )
+    if TEXT in options.keep_columns and options.keep_text and not options.keeps_text_column:
+        raise OptionError(
+            f"--keep-columns {TEXT}: the store keeps what is embedded under that name, which is another text; say "
+            "--no-keep-text, or rename the column in the input"
+        )
+
+
+def with_text(rows: UnitRows) -> UnitRows:
+    """The rows with their texts among what is kept of them, as the first column."""
+    text = pa.table({TEXT: pa.array(rows.texts, pa.string())})
+    for field, column in zip(rows.kept.schema, rows.kept.columns, strict=True) if rows.kept is not None else ():
+        text = text.append_column(field, column)
+    return replace(rows, kept=text)
 
 
 def schema_of(space: Space, kept: pa.Schema) -> pa.Schema:
