@@ -37,7 +37,7 @@ from transforms.store.run_ids import new_run
 from transforms.store.runs import now
 from transforms.store.shards import is_narrow
 
-POOLERS = {"tfidf": "tfidf", "token-counts": "remove-biases"}
+POOLERS = {"tfidf": ("tfidf",), "token-counts": ("remove-biases", "sif")}
 FLOW_SAMPLE = 200_000
 PICTURE = "fit.png"
 
@@ -109,7 +109,7 @@ def _fit_tokens(asked: FitOptions, globs: Sequence[str], beam_options: PipelineO
         f"rows        {found['documents']:,} in {len(files):,} files{rejected}",
         f"tokens      {found['distinct']:,} of the vocabulary were seen",
         f"statistics  {output} ({found['digest'][:16]})",
-        f"use         --pooler {POOLERS[asked.method]}:{output}",
+        f"use         {' or '.join(f'--pooler {name}:{output}' for name in POOLERS[asked.method])}",
     ]
     return Said(lines, {"output": output, "method": asked.method, "files": len(files), **found})
 

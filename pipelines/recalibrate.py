@@ -9,7 +9,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options
 from pipelines.said import Said
-from pipelines.summary import index_lines
+from pipelines.summary import index_lines, moved_lines
 from pipelines.writing import recorded, result_of, submitted, writing
 from transforms.beam import BuildIndex, Commit
 from transforms.beam.recalibrate import Recalibrate
@@ -87,6 +87,7 @@ def summary(result: Result, calibration: Calibration, root: str) -> list[str]:
     return [
         f"rows        {result.ledger['written']:,} with other vectors",
         f"calibration {calibration.info['method']} ({calibration.digest[:16]}), {calibration.dim} dimensions",
+        *moved_lines(result),
         *index_lines(result.index, None),
         f"store       {root} (snapshot {result.run})",
     ]

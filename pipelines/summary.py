@@ -33,6 +33,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
     lines += [f"changes     {changes_line(result.changes)}"] if result.previous and result.changes else []
     lines += [f"checked     {checked_line(result.checked)}"] if result.checked and result.checked["shards"] else []
     lines += [f"{what:<11} {text}" for what, text in [*_reembedded(resolved), *_rare(result)]]
+    lines += moved_lines(result)
     lines += index_lines(result.index, resolved.previous.index if resolved.previous else None)
     lines += [f"store       {root} (snapshot {result.run})"]
     lines += [f"rejects     {storage.join(root, 'rejects')}"] if n["rejected"] else []
@@ -56,6 +57,17 @@ def beside_lines(beside: dict[str, int]) -> list[str]:
     rest = sum(list(beside.values())[REASONS:])
     shown += [f"{rest:,} others"] if rest else []
     return [f"beside      not taken: {', '.join(shown)}"] if shown else []
+
+
+def moved_lines(result: Result) -> list[str]:
+    """The line about how far a run's rows lie from those that its calibration was fitted on; none where unknown."""
+    found = result.moved
+    if found is None:
+        return []
+    text = f"{found['distance']:.2f} deviations between the means of {found['rows']:,.0f} rows of this run and of "
+    text += f"those that the calibration was fitted on; a row lies {found['reach']:.2f} from that mean, not 1"
+    far = f"; above {found['far']:g} they do not resemble them: fit it anew, then recalibrate"
+    return [f"fitted      {text}{far if found['distance'] > found['far'] else ''}"]
 
 
 def resumed_line(result: Result) -> str:

@@ -299,3 +299,29 @@ def test_the_encoder_refuses_a_calibration_of_another_model(plain: Outcome, stor
     other = save_tiny_model("bert", tmp_path / "model", num_hidden_layers=2)
     with pytest.raises(Exception, match="weights"):
         Encoder.load(str(other), dtype="float32", calibration=folder)
+
+
+def test_rows_that_a_calibration_was_not_fitted_for_are_named(
+    run: Run, embed: Run, plain: Outcome, inputs: Path, store: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "fitted"
+    run("fit", "--store", store, "--method", "standardize", "--output", folder).ok()
+    everything = run("recalibrate", "--store", store, "--calibration", folder, "--json").ok()
+    moved = json.loads(everything.out)["moved"]
+    assert (moved["rows"], moved["reach"]) == (60, pytest.approx(1, abs=1e-3))
+    assert moved["distance"] < 0.05
+    same = write_lines(inputs / "c.txt", sentences(60, 60))
+    assert "fit it anew" not in embed(inputs / "*").ok().out
+    same.unlink()
+    write_lines(inputs / "d.txt", [f"{'0 ' * (10 + i)}?" for i in range(60)])
+    out = embed(inputs / "*", "--max-deletes", "1").ok().out
+    (line,) = (line for line in out.splitlines() if line.startswith("fitted"))
+    assert "60 rows of this run" in line
+    assert "above 0.3 they do not resemble them: fit it anew" in line
+    result = json.loads((store / "runs" / manifest_of(store)["run"] / "result.json").read_text())
+    assert result["moved"]["distance"] > result["moved"]["far"] == 0.3
+
+
+def test_of_an_earlier_fit_nothing_is_said(embed: Run, plain: Outcome, glob: Path, store: Path, tmp_path: Path) -> None:
+    out = embed(glob, "--calibration", fit_on(store, "standardize", tmp_path / "fitted")).ok().out
+    assert not [line for line in out.splitlines() if line.startswith("fitted")]

@@ -67,7 +67,7 @@ def eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fit_standardize(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
-    """Every component to mean 0 and variance 1, constant ones to 0 (Li et al., arXiv:2011.05864, section 5)."""
+    """Every component to mean 0 and variance 1, constant ones to 0 (Li et al., arXiv:2011.05864, section 4.3)."""
     _check_rows(moments, "standardize")
     scale = _scale(moments, parameters)
     spread, alive = np.diag(moments.covariance()), scale > 0

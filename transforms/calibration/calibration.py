@@ -34,7 +34,7 @@ class Calibration:
 
     `info` is the content of `calibration.json`: `format`, `method` (canonical SPEC), `parameters`, `input_dim`, `dim`,
     `tensors` (sha256 over names, types, shapes and bytes), `digest`, `fitted_on` {store, run, manifest, space, n,
-    date}, `summary` (spectrum and figures of the fit). `tensors` are what it computes with.
+    moments, date}, `summary` (spectrum and figures of the fit). `tensors` are what it computes with.
     """
 
     info: Mapping[str, Any]
@@ -53,7 +53,7 @@ class Calibration:
         info: dict[str, Any] = {
             "format": FORMAT,
             "method": str(spec),
-            "parameters": dict(spec.parameters),
+            "parameters": spec.to_json(),
             "input_dim": widths[0],
             "dim": widths[1],
             "tensors": tensors_digest(tensors),

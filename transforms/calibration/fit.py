@@ -11,6 +11,7 @@ from transforms.calibration.calibration import Calibration
 from transforms.calibration.figures import Shape
 from transforms.calibration.methods import AFFINE, fit_affine
 from transforms.calibration.moments import Moments
+from transforms.calibration.moved import FittedMoments
 from transforms.calibration.spec import CalibrationSpec
 
 Progress = Callable[[int, int, float], None]
@@ -42,11 +43,11 @@ def fit_calibration(
     """
     if spec.name not in AFFINE or moments is None:
         moments = Moments.of(sample)
+    spec = spec.fitted_to(moments.width)
+    fitted_on = {**fitted_on, "n": moments.n, "moments": FittedMoments.of(moments).to_json()}
     fitted = fit_affine(spec, moments, narrow) if spec.name in AFFINE else _fit_flow(spec, sample, moments, progress)
     width = moments.width
-    calibration = Calibration.make(
-        spec, fitted.tensors, (width, _output_width(fitted, width)), {**fitted_on, "n": moments.n}, {}
-    )
+    calibration = Calibration.make(spec, fitted.tensors, (width, _output_width(fitted, width)), fitted_on, {})
     shown = sample[:SHOWN_ROWS]
     calibrated = calibration.apply(shown)
     before = Shape.of(shown, moments.covariance())

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from transforms.errors import OptionError
-from transforms.space.spec import Option, Value
+from transforms.space.spec import Option, Value, without_added_defaults
 
 _VARIANCE = Option(("population", "sample"), "population")
 
 # What may be said of each calibration, defaults from the papers; see the functions that fit them.
 CALIBRATIONS: dict[str, dict[str, Option]] = {
     "standardize": {"variance": _VARIANCE},
-    "remove-top": {"top": Option((), 10, number=True), "centred": Option(("yes", "no"), "yes")},
-    "standardize+remove-top": {"variance": _VARIANCE, "top": Option((), 6, number=True)},
+    "remove-top": {"top": Option(("auto",), "auto", number=True), "centred": Option(("yes", "no"), "yes")},
+    "standardize+remove-top": {"variance": _VARIANCE, "top": Option(("auto",), "auto", number=True)},
     "whitening": {
         "width": Option(("all",), "all", number=True),
         "covariance": Option(("sample", "population"), "sample"),
@@ -29,12 +29,17 @@ CALIBRATIONS: dict[str, dict[str, Option]] = {
         "lr": Option((), 0.001, decimal=True),
         "epochs": Option((), 1.0, decimal=True),
         "variant": Option(("reference", "paper"), "reference"),
+        "seed": Option((), 1234, number=True, added=True),
     },
 }
 # The key that an item without `key=` is the value of.
 POSITIONAL = {"remove-top": "top", "whitening": "width"}
 _ABOVE_ZERO = frozenset(("width", "levels", "depth"))
 _BELOW_ONE = frozenset(("floor", "shrinkage"))
+_COMPONENTS_A_DIRECTION = 100  # Mu & Viswanath, arXiv:1702.01417, section 2: about C / 100 of C components
+
+
+_WORDS = frozenset(("all", "auto"))
 
 
 @dataclass(frozen=True)
@@ -48,9 +53,21 @@ class CalibrationSpec:
         """The canonical SPEC: keys in one order, defaults left out (a number of directions or components stays)."""
         return "+".join(self._part(name) for name in self.name.split("+"))
 
+    def fitted_to(self, width: int) -> "CalibrationSpec":
+        """The same for vectors of so many components: one of each hundred is the direction to remove, one at least."""
+        if self.parameters.get("top") != "auto":
+            return self
+        return CalibrationSpec(
+            self.name, {**self.parameters, "top": min(max(1, round(width / _COMPONENTS_A_DIRECTION)), width - 1)}
+        )
+
+    def to_json(self) -> dict[str, Value]:
+        """The parameters by key, the defaults of those that were added later left out."""
+        return without_added_defaults(CALIBRATIONS[self.name], self.parameters)
+
     def _part(self, name: str) -> str:
         schema, position = CALIBRATIONS[self.name], POSITIONAL.get(name)
-        items = [str(self.parameters[position])] if position and self.parameters[position] != "all" else []
+        items = [str(self.parameters[position])] if position and self.parameters[position] not in _WORDS else []
         keys = [key for key in CALIBRATIONS[name] if key in schema and key != position]
         items += [f"{key}={self.parameters[key]}" for key in keys if self.parameters[key] != schema[key].default]
         return f"{name}:{','.join(items)}" if items else name

@@ -20,6 +20,7 @@ from transforms.pooling.remove_biases import (
     word_insides,
 )
 from transforms.pooling.sbert_wk import SbertWk
+from transforms.pooling.sif import Sif, smooth_inverse_frequencies
 from transforms.pooling.simple import (
     FirstToken,
     LastToken,
@@ -116,6 +117,8 @@ def _sbert_wk(part: PoolerPart, shape: ModelShape) -> Pooler:
         variant=str(part.option("variant")),
         importance=str(part.option("importance")),
         count=_count(part),
+        mix=float(part.option("mix")),
+        tokens=str(part.option("tokens")),
     )
 
 
@@ -133,6 +136,12 @@ def _tfidf(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
         count=_count(part),
         weight=str(part.option("weight")),
     )
+
+
+def _sif(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
+    layers = (shape.layers,) if part.option("states") == "last" else ()
+    weights = smooth_inverse_frequencies(_table(part, lexicon), float(part.option("a")))
+    return Sif(weights, layers, shape.hidden if layers else shape.embedding, _count(part))
 
 
 def _remove_biases(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
@@ -167,6 +176,7 @@ def _table(part: PoolerPart, lexicon: Lexicon) -> TokenStatistics:
 
 _WITH_LEXICON: dict[str, Callable[[PoolerPart, ModelShape, Lexicon], Pooler]] = {
     "tfidf": _tfidf,
+    "sif": _sif,
     "remove-biases": _remove_biases,
     "cnn": _cnn,
 }

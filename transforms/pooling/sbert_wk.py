@@ -23,12 +23,13 @@ _SMALLEST_ALIGNMENT = 1e-2
 
 @dataclass(frozen=True)
 class SbertWk:
-    """SBERT-WK (arXiv:2002.06652, section III) over the layers `start` to `last`.
+    """SBERT-WK (arXiv:2002.06652, section IV) over the layers `start` to `last`.
 
-    `weights` of the layers within a token: `combined` (mean of both), `alignment` or `novelty`; `variant`: `reference`
-    as the authors' code computes them, `paper` as printed; `importance` of a token from the cosines of neighbouring
-    layers among the `selected` ones or `all`. A sentence of several tokens without any variance weighs them equally
-    and is a fallback.
+    `weights` of the layers within a token: `combined` (`mix` times the alignment's weights and 1 - mix times the
+    novelty's), `alignment`, `novelty`, `even`, or the `last` layer alone; `variant`: `reference` as the authors' code
+    computes them, `paper` as printed. `tokens` weigh by the `variance` of the cosines of their neighbouring layers or
+    are `even`; `importance`: these are layers among the `selected` ones or `all`. A sentence of several tokens without
+    any variance weighs them equally and is a fallback.
     """
 
     start: int
@@ -39,6 +40,8 @@ class SbertWk:
     variant: str = "reference"
     importance: str = "selected"
     count: str = "drop-last-special"
+    mix: float = 0.5
+    tokens: str = "variance"
 
     @property
     def needs(self) -> Needs:
@@ -53,6 +56,9 @@ class SbertWk:
         layers = [states.hidden[layer] for layer in range(self._first, self.last + 1)]
         mixture, variance = self._weigh(layers, counted.index)
         shares, uniform = token_shares(variance, counted)
+        if self.tokens == "even":
+            shares = (1 / counted.lengths.to(variance.dtype))[counted.sentences]
+            uniform = torch.zeros_like(uniform)
         total = torch.zeros(len(counted.lengths), self.dim, device=variance.device)
         for layer, weight in zip(layers[self.start - self._first :], mixture, strict=True):
             total += segment_sum(layer, counted, weight * shares)
@@ -67,10 +73,19 @@ class SbertWk:
     def _weigh_chunk(self, layers: Sequence[Tensor], index: Tensor) -> tuple[Tensor, Tensor]:
         cosines = layer_cosines(torch.stack([layer[index] for layer in layers], dim=1))
         skipped = self.start - self._first
-        alignment, novelty = layer_weights(cosines[skipped:, skipped:], self.window, self.variant)
-        mixture = {"combined": (alignment + novelty) / 2, "alignment": alignment, "novelty": novelty}[self.weights]
         steps = cosines.diagonal(1)
-        return mixture, (steps - steps.mean(dim=1, keepdim=True)).square().mean(dim=1)
+        variance = (steps - steps.mean(dim=1, keepdim=True)).square().mean(dim=1)
+        return self._mixture(cosines[skipped:, skipped:]), variance
+
+    def _mixture(self, cosines: Tensor) -> Tensor:
+        """The weights of the selected layers [K, M], columns that sum to 1, of their cosines [K, K, M]."""
+        if self.weights == "even":
+            return torch.full_like(cosines[0], 1 / len(cosines))
+        if self.weights == "last":
+            return torch.zeros_like(cosines[0]).index_fill_(0, cosines.new_tensor([len(cosines) - 1]).long(), 1)
+        alignment, novelty = layer_weights(cosines, self.window, self.variant)
+        mixed = {"combined": self.mix, "alignment": 1.0, "novelty": 0.0}[self.weights]
+        return mixed * alignment + (1 - mixed) * novelty
 
 
 def layer_cosines(vectors: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ a+b                           concatenation; `+` joins nowhere inside `template=
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ class Option:
     """One key of a SPEC: its allowed words, whether a whole (or decimal) number is allowed too, and its default.
 
     `pattern` is a regular expression for free values that people read as `form`; a default of None: must be given.
+    `added`: earlier versions did not have the key, so that its default is in no hash.
     """
 
     words: tuple[str, ...]
@@ -28,6 +29,7 @@ class Option:
     form: str = ""
     pattern: str = ""
     decimal: bool = False
+    added: bool = False
 
     def allowed(self) -> str:
         """The allowed values in the words of help and error messages."""
@@ -70,7 +72,9 @@ POOLERS: dict[str, dict[str, Option]] = {
     "sbert-wk": {
         "start": Option(("auto",), "auto", number=True),
         "window": Option((), 2, number=True),
-        "weights": Option(("combined", "alignment", "novelty"), "combined"),
+        "weights": Option(("combined", "alignment", "novelty", "even", "last"), "combined"),
+        "mix": Option((), 0.5, decimal=True, added=True),
+        "tokens": Option(("variance", "even"), "variance", added=True),
         "variant": Option(("reference", "paper"), "reference"),
         "importance": Option(("selected", "all"), "selected"),
         "count": Option(COUNTS, "drop-last-special"),
@@ -82,6 +86,12 @@ POOLERS: dict[str, dict[str, Option]] = {
         "weight": Option(("idf", "tf-idf"), "idf"),
         "scale": Option(("sum", "none", "norm"), "sum"),
         "count": COUNT,
+    },
+    "sif": {
+        "table": PATH,
+        "a": Option((), 0.001, decimal=True),
+        "states": Option(("static", "last"), "static"),
+        "count": Option(COUNTS, "no-special"),
     },
     "remove-biases": {
         "table": Option(("none",), "none", form="PATH", pattern=".+"),
@@ -98,7 +108,7 @@ POOLERS: dict[str, dict[str, Option]] = {
     },
 }
 # The key that an item without `key=` is the value of.
-POSITIONAL = {"ditto": "head", "tfidf": "table", "remove-biases": "table"}
+POSITIONAL = {"ditto": "head", "tfidf": "table", "sif": "table", "remove-biases": "table"}
 _TAKES_PATH = frozenset(name for name, key in POSITIONAL.items() if POOLERS[name][key].form == "PATH")
 
 
@@ -114,8 +124,8 @@ class PoolerPart:
         return dict(self.options)[key]
 
     def to_json(self) -> dict[str, Value]:
-        """The pooler as JSON: `{"name": ..., key: value, ...}`."""
-        return {"name": self.name, **dict(self.options)}
+        """The pooler as JSON: `{"name": ..., key: value, ...}`, the defaults of keys that were added later left out."""
+        return {"name": self.name, **without_added_defaults(POOLERS[self.name], dict(self.options))}
 
     def dim(self, hidden: int, embedding: int) -> int:
         """The width of this part's vector."""
@@ -223,8 +233,8 @@ def _parse_part(text: str) -> PoolerPart:
         if key in given:
             raise OptionError(f"pooler {text!r}: {key!r} is given twice; say it once")
         given[key] = _value(name, schema, key, word)
-    if name == "remove-biases":
-        _check_remove_biases(text, given)
+    if name in _CHECKS:
+        _CHECKS[name](text, given)
     return make_part(name, **given)
 
 
@@ -247,6 +257,34 @@ def _check_remove_biases(text: str, given: dict[str, Value]) -> None:
             raise OptionError(f"pooler {text!r}: the reference takes no other options; say variant=generic or a PATH")
     elif given.get("table", "none") == "none" and given.get("top") != 0:
         raise OptionError(f"pooler {text!r}: the most frequent tokens need a PATH of token counts; give it, or top=0")
+
+
+def _check_sbert_wk(text: str, given: dict[str, Value]) -> None:
+    """A mixture needs two kinds of weights, and the importance of tokens needs tokens that differ in it."""
+    if not 0 <= float(given.get("mix", 0.5)) <= 1:
+        raise OptionError(f"pooler {text!r}: mix={given['mix']} is not allowed; say mix=0 to mix=1, alignment's share")
+    if "mix" in given and given.get("weights", "combined") != "combined":
+        raise OptionError(f"pooler {text!r}: mix goes with weights=combined; leave one of them out")
+    if "importance" in given and given.get("tokens") == "even":
+        raise OptionError(f"pooler {text!r}: importance goes with tokens=variance; leave one of them out")
+
+
+def _check_sif(text: str, given: dict[str, Value]) -> None:
+    if given.get("a") == 0:
+        raise OptionError(f"pooler {text!r}: with a=0 no token weighs anything; say a above 0")
+
+
+# Of what is given of a pooler: raises OptionError for values that do not go together, and adds what they mean.
+_CHECKS: dict[str, Callable[[str, dict[str, Value]], None]] = {
+    "remove-biases": _check_remove_biases,
+    "sbert-wk": _check_sbert_wk,
+    "sif": _check_sif,
+}
+
+
+def without_added_defaults(schema: Mapping[str, Option], given: Mapping[str, Value]) -> dict[str, Value]:
+    """The values by key as an earlier version had them: without the defaults of keys that it did not know."""
+    return {key: value for key, value in given.items() if not (schema[key].added and value == schema[key].default)}
 
 
 def _schema(name: str) -> dict[str, Option]:

@@ -147,7 +147,8 @@ class UnitEmbedder:
         if late:
             unit = replace(unit, rows=take_rows(unit.rows, good), hashes=[unit.hashes[i] for i in good])
             vectors, inverse = vectors.take(good), inverse[good]
-        return self.store.write(unit, vectors, late, count(inverse, item.found, status, embedded), item.watch)
+        counts = replace(count(inverse, item.found, status, embedded), moved=self.finisher.moved(vectors))
+        return self.store.write(unit, vectors, late, counts, item.watch)
 
 
 def calibration_of(job: EmbedJob) -> Calibration | None:

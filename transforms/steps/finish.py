@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from transforms.calibration import Calibration
+from transforms.calibration.moved import FittedMoments
 from transforms.space import Space
 from transforms.store.shards import Vectors
 
@@ -21,6 +22,16 @@ class Finisher:
     @cached_property
     def _calibration(self) -> Calibration | None:
         return self.read_calibration()
+
+    @cached_property
+    def _fitted(self) -> FittedMoments | None:
+        return FittedMoments.from_info(self._calibration.info) if self._calibration else None
+
+    def moved(self, vectors: Vectors) -> tuple[float, ...]:
+        """The sums that say how far final vectors are from those of the calibration's fit; none without such a fit."""
+        if vectors.pooled is None or not self.space.calibration or self._fitted is None:
+            return ()
+        return self._fitted.sums(vectors.pooled)
 
     def finish(self, vectors: Vectors) -> tuple[np.ndarray, Vectors]:
         """The rows of pooled vectors (in `embedding`) that get a final vector, int64 [n], and these with it.

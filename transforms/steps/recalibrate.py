@@ -52,7 +52,8 @@ class Recalibration:
         if finished is not None:
             return reused(finished)
         vectors = self._final(storage.join(self._run.root, unit.path), rows)
-        return self._store.write(prepared, vectors, [], UnitCounts(embedded=0, reused=unit.rows, duplicates=0))
+        counts = UnitCounts(embedded=0, reused=unit.rows, duplicates=0, moved=self._finisher.moved(vectors))
+        return self._store.write(prepared, vectors, [], counts)
 
     def _final(self, path: str, rows: pa.RecordBatch) -> Vectors:
         good, vectors = self._finisher.finish(stored_vectors(rows, self._old, final=False))

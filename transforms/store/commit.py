@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from transforms import storage
+from transforms.calibration.moved import Moved
 from transforms.errors import DataGateError, LedgerError, SentenceBeamError, first_line
 from transforms.measures import Measures, Stopwatch, Summary, limit_of, summed
 from transforms.space import Space
@@ -269,6 +270,7 @@ def _committed(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger],
     checked = plan.checked
     made = [unit for unit in units if not unit.carried]
     resumed = [unit for unit in made if unit.run not in (run.id, "")]
+    moved = Moved.of(unit.moved for unit in made)
     return replace(
         _ended(run, COMMITTED, message),
         ledger=asdict(ledger),
@@ -281,6 +283,7 @@ def _committed(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger],
         resumed=dict(Counter(unit.run for unit in resumed)),
         made=len(made),
         own_rows=sum(unit.rows for unit in made) - sum(unit.rows for unit in resumed),
+        moved=moved.to_json() if moved else None,
     )
 
 

@@ -34,7 +34,7 @@ class UnitRecord:
     computed it ("" where only the shard is left to tell, or where an earlier snapshot has it). `damaged` are old shards
     (by path) whose vectors could not be reused. `checksum` is the shard's as listings of its storage have it, None
     where they have none. `measures` say what its work took, by the names of `measures.STAGES`; they make no two
-    records differ.
+    records differ. `moved` are sums that say how far its rows are from those of the calibration's fit.
     """
 
     path: str | None
@@ -64,6 +64,7 @@ class UnitRecord:
     measures: dict[str, float] = field(default_factory=dict, compare=False)
     rejects_sha256: str | None = None
     checksum: str | None = None
+    moved: tuple[float, ...] = field(default=(), compare=False)
 
     @property
     def figures(self) -> dict[str, float]:
@@ -88,10 +89,11 @@ class UnitRecord:
         """
         if not isinstance(values, dict) or not _NEEDED <= values.keys() <= _NAMES:
             raise SentenceBeamError(f"not a unit's record: {str(values)[:80]}")
-        place, damaged = values["range"], values.get("damaged", ())
-        if not isinstance(place, list | tuple) or len(place) != 2 or not isinstance(damaged, list | tuple):
+        place, damaged, moved = values["range"], values.get("damaged", ()), values.get("moved", ())
+        lists = all(isinstance(item, list | tuple) for item in (place, damaged, moved))
+        if not lists or len(place) != 2:
             raise SentenceBeamError(f"not a unit's record: {str(values)[:80]}")
-        record = cls(**{**values, "range": (place[0], place[1]), "damaged": tuple(damaged)})
+        record = cls(**{**values, "range": (place[0], place[1]), "damaged": tuple(damaged), "moved": tuple(moved)})
         wrong = _wrong_field(record)
         if wrong:
             raise SentenceBeamError(f"not a unit's record: {wrong} is {str(getattr(record, wrong))[:80]!r}")
@@ -120,6 +122,7 @@ def _wrong_field(record: UnitRecord) -> str | None:
         "run": record.run == "" or layout.is_run(record.run),
         "worker": isinstance(record.worker, str),
         "damaged": all(layout.is_a("shards", path) for path in record.damaged),
+        "moved": all(map(_is_figure, record.moved)),
         "measures": isinstance(record.measures, dict) and all(map(_is_figure, record.measures.values())),
     }
     return next((name for name, passed in right.items() if not passed), None)

@@ -28,7 +28,8 @@ class Result:
     `pooled` is the id of the pooled vectors' space. `measures` say what its stages took (`measures.STAGES`), `limit`
     which part of Embed held up the others. `input` are the number of files, of `empty` ones among them, and of those
     `beside` them by reason why they were not taken (None: not known). `resumed` are the units that unfinished runs
-    before had made, by run, and `made` the units that were to be made; `own_rows` are the rows of the others.
+    before had made, by run, and `made` the units that were to be made; `own_rows` are the rows of the others. `moved`
+    says how far the rows that were made lie from those that the calibration was fitted on (`calibration.moved.Moved`).
     """
 
     run: str
@@ -57,6 +58,7 @@ class Result:
     resumed: dict[str, int] = field(default_factory=dict)
     made: int = 0
     own_rows: int = 0
+    moved: dict[str, float] | None = None
 
 
 def record_result(root: str, result: Result) -> None:

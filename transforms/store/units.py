@@ -20,7 +20,7 @@ from transforms.store.records import UnitRecord
 
 @dataclass(frozen=True)
 class UnitCounts:
-    """How the rows of a unit were made: rows, then tokens of the forward pass; old shards found damaged."""
+    """How the rows of a unit were made: rows, then tokens of the forward pass; old shards found damaged; `moved`."""
 
     embedded: int
     reused: int
@@ -30,6 +30,7 @@ class UnitCounts:
     fallbacks: int = 0
     oom_splits: int = 0
     damaged: tuple[str, ...] = ()
+    moved: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, record: UnitRecord) -> "UnitCounts":

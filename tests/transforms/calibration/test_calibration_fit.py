@@ -28,6 +28,17 @@ def test_figures_are_those_of_the_rows(method):
     assert info["summary"]["spectrum"]["before"]["largest"] == pytest.approx(outcome.before.spectrum[0])
 
 
+def test_the_number_of_directions_is_remembered_and_the_seed_decides_a_flow():
+    found = fit_calibration(parse_calibration("remove-top"), Moments.of(ROWS), ROWS, SPACE).calibration
+    assert (found.info["method"], found.info["parameters"]["top"]) == ("remove-top:1", 1)
+    again = fit_calibration(parse_calibration("remove-top:1"), Moments.of(ROWS), ROWS, SPACE).calibration
+    assert found.digest == again.digest
+    flows = [fit_calibration(parse_calibration(f"flow:seed={seed}"), None, ROWS, SPACE) for seed in (1234, 1234, 5)]
+    first, same, other = (flow.calibration for flow in flows)
+    assert first.digest == same.digest != other.digest
+    assert np.abs(first.apply(ROWS) - other.apply(ROWS)).max() > 1e-3
+
+
 def test_without_moments_the_sample_is_all_there_is():
     spec = parse_calibration("whitening")
     alone = fit_calibration(spec, None, ROWS[:100], SPACE).calibration

@@ -12,15 +12,17 @@ from transforms.errors import OptionError
     ("text", "canonical"),
     [
         ("standardize", "standardize"),
-        ("remove-top", "remove-top:10"),
+        ("remove-top", "remove-top"),
+        ("remove-top:10", "remove-top:10"),
         ("remove-top:3,centred=no", "remove-top:3,centred=no"),
-        ("standardize+remove-top", "standardize+remove-top:6"),
+        ("standardize+remove-top", "standardize+remove-top"),
         ("standardize:variance=sample+remove-top:top=2", "standardize:variance=sample+remove-top:2"),
         ("whitening", "whitening"),
         ("whitening:all,ridge=1e-5", "whitening:ridge=1e-05"),
         ("whitening:shrinkage=.0,128", None),
         ("whitening:short=pad,128,covariance=sample", "whitening:128,short=pad"),
-        ("flow:lr=1e-3,levels=2", "flow"),
+        ("flow:lr=1e-3,levels=2,seed=1234", "flow"),
+        ("flow:seed=7,variant=paper", "flow:variant=paper,seed=7"),
         ("flow:epochs=0.5,depth=1", "flow:depth=1,epochs=0.5"),
     ],
 )
@@ -33,6 +35,19 @@ def test_one_spelling_for_one_calibration(text, canonical):
     assert str(spec) == canonical
     assert parse_calibration(canonical) == spec
     assert set(spec.parameters) == set(CALIBRATIONS[spec.name])
+
+
+@pytest.mark.parametrize(("width", "top"), [(768, 8), (384, 4), (1024, 10), (150, 2), (12, 1), (1, 0)])
+def test_a_hundredth_of_the_directions_is_removed_where_no_number_is_said(width, top):
+    for name in ("remove-top", "standardize+remove-top"):
+        assert str(parse_calibration(name).fitted_to(width)) == f"{name}:{top}"
+        assert str(parse_calibration(f"{name}:3").fitted_to(width)) == f"{name}:3"
+
+
+def test_a_key_that_was_added_later_changes_no_digest_of_before():
+    assert "seed" not in parse_calibration("flow").to_json()
+    assert parse_calibration("flow:seed=2").to_json()["seed"] == 2
+    assert set(parse_calibration("whitening").to_json()) == set(CALIBRATIONS["whitening"])
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -22,7 +22,10 @@ HEADS = ["ditto:1-1", "ditto:1-4,states=static", "ditto:2-3,states=last,scale=su
 OTHERS = [
     "sbert-wk",
     "sbert-wk:start=0,window=1,variant=paper,importance=all,count=all",
+    "sbert-wk:weights=even,tokens=even",
     "tfidf:{tfidf}",
+    "sif:{counts}",
+    "sif:{counts},states=last,a=0.01",
     "remove-biases:{counts},top=2,case=keep",
     "mean+ditto:2-1,scale=count,count=no-special+sbert-wk+tfidf:{tfidf},scale=norm",
 ]

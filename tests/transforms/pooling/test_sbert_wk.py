@@ -60,12 +60,19 @@ def slow_pool(drawn, row: int, pooler: SbertWk) -> np.ndarray:
     for token in range(every.shape[1]):
         selected = every[pooler.start :, token]
         alignment, novelty = slow_weights(selected, pooler.window, pooler.variant)
-        mixed = {"combined": alignment + novelty, "alignment": alignment, "novelty": novelty}[pooler.weights]
+        mixed = {
+            "combined": pooler.mix * alignment + (1 - pooler.mix) * novelty,
+            "alignment": alignment,
+            "novelty": novelty,
+            "even": np.ones(len(selected)),
+            "last": np.eye(len(selected))[-1],
+        }[pooler.weights]
         words.append(mixed / mixed.sum() @ selected)
         seen = every[:, token] if pooler.importance == "all" else selected
         unit = seen / np.linalg.norm(seen, axis=1, keepdims=True)
         variances.append(np.var((unit[1:] * unit[:-1]).sum(1)))
-    return np.array(variances) / sum(variances) @ np.stack(words)
+    shares = np.array(variances) if pooler.tokens == "variance" else np.ones(len(words))
+    return shares / shares.sum() @ np.stack(words)
 
 
 @pytest.mark.parametrize("variant", ["reference", "paper"])
@@ -130,6 +137,34 @@ def test_sentences_are_those_of_the_literal_algorithm(weights, variant, importan
         expected = slow_pool(drawn, row, pooler)
         assert np.abs(pooled.vectors[row].numpy() - expected).max() < 1e-6 * np.abs(expected).max()
     assert pooled.status.tolist() == [Status.OK] * 4
+
+
+@pytest.mark.parametrize("weights", ["combined", "even", "last"])
+@pytest.mark.parametrize("tokens", ["variance", "even"])
+def test_every_part_can_be_left_out(weights, tokens):
+    drawn = states([7, 3, 12, 2])
+    pooler = _pooler(weights=weights, tokens=tokens, mix=0.2)
+    pooled = pooler(drawn)
+    for row in range(4):
+        expected = slow_pool(drawn, row, pooler)
+        assert np.abs(pooled.vectors[row].numpy() - expected).max() < 1e-6 * np.abs(expected).max()
+
+
+def test_without_both_parts_it_is_a_mean_of_the_last_layer():
+    drawn, shape = states([7, 3, 12, 2]), ModelShape(LAYERS, HIDDEN, HIDDEN)
+    specs = ("sbert-wk:start=2,weights=last,tokens=even", "mean:count=drop-last-special")
+    found, expected = (build_pooler(parse_pooler(spec), shape)(drawn) for spec in specs)
+    assert torch.allclose(found.vectors, expected.vectors, atol=1e-6)
+    assert found.status.tolist() == expected.status.tolist()
+
+
+@settings(max_examples=20, deadline=None)
+@given(mix=st.floats(0, 1))
+def test_the_mixture_lies_between_its_parts(mix):
+    drawn = states([5, 3])
+    alignment, novelty = (_pooler(weights=kind)(drawn).vectors for kind in ("alignment", "novelty"))
+    found = _pooler(mix=mix)(drawn).vectors
+    assert torch.allclose(found, mix * alignment + (1 - mix) * novelty, atol=1e-5)
 
 
 def test_shares_of_the_tokens_sum_to_one():

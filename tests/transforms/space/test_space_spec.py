@@ -16,6 +16,17 @@ def test_canonical_form_holds_every_parameter():
     assert short.to_json() == {"parts": [{"name": "first-last", "count": "all", "first": "embeddings"}]}
 
 
+def test_keys_that_were_added_later_leave_the_ids_of_spaces_as_they_were():
+    before = {"name": "sbert-wk", "start": "auto", "window": 2, "weights": "combined", "variant": "reference"}
+    before |= {"importance": "selected", "count": "drop-last-special"}
+    assert parse_pooler("sbert-wk").to_json() == {"parts": [before]}
+    assert parse_pooler("sbert-wk:mix=0.5,tokens=variance").to_json() == {"parts": [before]}
+    assert PoolerSpec.from_json({"parts": [before]}) == parse_pooler("sbert-wk")
+    assert parse_pooler("sbert-wk:mix=0.25,tokens=even").to_json()["parts"] == [
+        {**before, "mix": 0.25, "tokens": "even"}
+    ]
+
+
 def test_concatenation_and_width():
     spec = parse_pooler("mean:layer=2+static+static:from=embeddings")
     assert [part.name for part in spec.parts] == ["mean", "static", "static"]
@@ -37,9 +48,12 @@ def part_specs(draw, name):
     chosen = needed | draw(st.sets(st.sampled_from(sorted(keys)) if keys else st.nothing()))
     if name == "remove-biases":
         chosen = draw(st.sampled_from([set(), {"variant"}, chosen | {"table"}])) - {"variant"}
+    if name == "sbert-wk":  # a mixture is of both kinds of weights, an importance of tokens that are not even
+        chosen -= {"weights", "importance"} if chosen & {"mix", "tokens"} else set()
     items = []
     for key in sorted(chosen, key=lambda key: (key == "template", key)):
         numbers = st.integers(0, 99).map(str) if keys[key].number else st.nothing()
+        numbers |= st.integers(1, 999).map(lambda n: f"{n / 1000}") if keys[key].decimal else st.nothing()
         free = FREE[key] if keys[key].form else st.nothing()
         value = draw(st.one_of(st.sampled_from(keys[key].words) if keys[key].words else st.nothing(), numbers, free))
         if name == "remove-biases" and value == "none":
@@ -66,6 +80,7 @@ def test_every_spec_survives_text_and_json(data):
 def test_positional_arguments_and_their_keys_are_one():
     assert parse_pooler("ditto:1-10") == parse_pooler("ditto:head=1-10") == parse_pooler("ditto:states=first-last,1-10")
     assert parse_pooler("tfidf:/t") == parse_pooler("tfidf:table=/t")
+    assert parse_pooler("sif:/t") == parse_pooler("sif:table=/t,a=1e-3,states=static,count=no-special")
     assert parse_pooler("remove-biases:/t") == parse_pooler("remove-biases:/t,variant=generic,top=36")
     assert parse_pooler("remove-biases") == parse_pooler("remove-biases:variant=reference")
     assert parse_pooler("sbert-wk:start=4") != parse_pooler("sbert-wk")
@@ -82,6 +97,7 @@ def test_plus_in_paths_and_templates():
 def test_width_of_static_poolers_is_that_of_embedding_rows():
     spec = parse_pooler("ditto:1-1,states=static+ditto:1-1+tfidf:/t+sbert-wk+remove-biases:/t,case=keep")
     assert spec.dim(24, 12) == 12 + 24 + 24 + 24 + 12
+    assert parse_pooler("sif:/t+sif:/t,states=last").dim(24, 12) == 12 + 24
 
 
 @pytest.mark.parametrize(
@@ -110,6 +126,12 @@ def test_width_of_static_poolers_is_that_of_embedding_rows():
         ("sbert-wk:4", "key=value"),
         ("sbert-wk:start=first", "auto|N"),
         ("sbert-wk:window=-1", "window=N"),
+        ("sbert-wk:mix=1.5", "mix=0 to mix=1"),
+        ("sbert-wk:mix=0.2,weights=novelty", "weights=combined"),
+        ("sbert-wk:tokens=even,importance=all", "tokens=variance"),
+        ("sif", "needs PATH"),
+        ("sif:/t,a=0", "a above 0"),
+        ("sif:/t,a=-1", "a=X"),
         ("remove-biases:top=3", "variant=generic or a PATH"),
         ("remove-biases:/t,variant=reference", "variant=generic or a PATH"),
         ("remove-biases:variant=generic", "top=0"),

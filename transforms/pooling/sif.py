@@ -1,0 +1,43 @@
+"""Smooth inverse frequency: averages in which a token that a corpus has often weighs little."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transforms.pooling.counting import count_tokens
+from transforms.pooling.ditto import weighted_sum
+from transforms.pooling.pooler import Needs
+from transforms.pooling.states import Pooled, TokenStates, graded
+from transforms.pooling.token_statistics import TokenStatistics
+
+
+@dataclass(frozen=True, eq=False)
+class Sif:
+    """e = sum_t w(t) x_t / N over the N counted tokens, w(t) = a / (a + p(t)) (Arora et al., ICLR 2017, section 3).
+
+    `weights` [V] float32 by token id. x_t is the mean of the states of `layers`, or the row of the embedding matrix
+    where there are none. The paper's second step is the calibration `remove-top:1,centred=no`.
+    """
+
+    weights: Tensor
+    layers: tuple[int, ...]
+    dim: int
+    count: str = "no-special"
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(layers=frozenset(self.layers), raw=not self.layers)
+
+    def __call__(self, states: TokenStates) -> Pooled:
+        counted = count_tokens(states, self.count)
+        weights = self.weights.to(states.token_ids.device)[states.token_ids[counted.index]]
+        weights = weights / counted.lengths[counted.sentences]
+        return graded(weighted_sum(states, self.layers, counted, weights), counted.fallback)
+
+
+def smooth_inverse_frequencies(statistics: TokenStatistics, a: float) -> Tensor:
+    """The weight a / (a + p) of each token id, [V] float32; p is its share of all tokens of the corpus."""
+    shares = statistics.counts / max(int(statistics.counts.sum()), 1)
+    return torch.from_numpy(np.asarray(a / (a + shares))).float()
