@@ -29,6 +29,7 @@ from transforms.index import (
     SegmentedIndex,
     SegmentFile,
     SegmentWriter,
+    Trained,
     choose_index,
     measure_recall,
     nprobe_grid,
@@ -53,11 +54,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         plain, plain_cost = timed(lambda: plain_faiss(vectors, sample, plan, args.threads))
         (trained, segments), ours_cost = timed(lambda: build(vectors, sample, plan, args, Path(folder)))
-        exact_report, recall_cost = timed(lambda: recall(vectors, queries, segments, plan, args))
+        shared = Trained.of(trained)
+        exact_report, recall_cost = timed(lambda: recall(vectors, queries, segments, shared, plan, args))
         one = segment(trained, vectors, Path(folder) / "one.faiss", args)
         print_build(plain_cost, ours_cost, recall_cost)
         print(f"recall: {exact_report}\n")
-        print_search(plain, one, segments, queries, args)
+        print_bytes(trained, vectors[: len(vectors) // 100], plan)
+        print_search(plain, SegmentedIndex.open([one], shared), SegmentedIndex.open(segments, shared), queries, args)
 
 
 def options() -> argparse.Namespace:
@@ -147,7 +150,12 @@ def segment(trained: bytes, vectors: np.ndarray, path: Path, args: argparse.Name
 
 
 def recall(
-    vectors: np.ndarray, queries: np.ndarray, files: list[SegmentFile], plan: IndexPlan, args: argparse.Namespace
+    vectors: np.ndarray,
+    queries: np.ndarray,
+    files: list[SegmentFile],
+    trained: Trained,
+    plan: IndexPlan,
+    args: argparse.Namespace,
 ) -> Any:
     """Exact neighbours of the queries and the candidates of every segment, merged and scored."""
     exact, found = ExactNeighbours(queries, 10, plan.metric), None
@@ -156,7 +164,7 @@ def recall(
         for block in blocks(part):
             exact.add(block, base, threads=args.threads)
             base += len(block)
-        index, grid = SegmentedIndex.open([file]), nprobe_grid(plan.nlist)
+        index, grid = SegmentedIndex.open([file], trained), nprobe_grid(plan.nlist)
         one = Candidates.search(index, queries, plan.rerank or 10, grid, segment=number, threads=args.threads)
         found = one if found is None else found.merge(one)
     return measure_recall(exact, found) if found else None
@@ -171,10 +179,20 @@ def print_build(plain: tuple[float, float], ours: tuple[float, float], recall_co
         print(f"{name:28} {cost[0]:8.2f} {cost[1]:8.2f} {ratios}   {bar:>5}")
 
 
+def print_bytes(trained: bytes, vectors: np.ndarray, plan: IndexPlan) -> None:
+    """The size of a delta of one row in a hundred, beside what it has to hold."""
+    writer = SegmentWriter(trained)
+    writer.add(vectors)
+    sizes = min(plan.nlist * 8, 16 * int(np.count_nonzero(writer.list_sizes)))
+    needed = len(vectors) * (writer.code_size + (8 if plan.nlist else 0)) + sizes
+    print(
+        f"delta of {len(vectors)} rows: {len(writer.to_bytes()) / needed:.3f} of codes, ids and list sizes   bar 1.05\n"
+    )
+
+
 def print_search(
-    plain: Any, one: SegmentFile, files: list[SegmentFile], queries: np.ndarray, args: argparse.Namespace
+    plain: Any, single: SegmentedIndex, many: SegmentedIndex, queries: np.ndarray, args: argparse.Namespace
 ) -> None:
-    single, many = SegmentedIndex.open([one]), SegmentedIndex.open(files)
     lengths = [len(part) for part in np.array_split(np.empty(args.rows, bool), args.segments)]
     starts = np.concatenate([[0], np.cumsum(lengths)])
     print("queries/s     plain faiss     one file     segments   segments/one file: wall      CPU    bar   identical")

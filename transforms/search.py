@@ -13,7 +13,7 @@ import pyarrow as pa
 from transforms import progress, storage
 from transforms.arrow import as_matrix
 from transforms.errors import DamagedIndexError, SentenceBeamError
-from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, exact_search, rerank
+from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, Trained, exact_search, rerank
 from transforms.index.vectors import prepared, scored_by
 from transforms.space import Recipe
 from transforms.space.st_modules import QUERY
@@ -144,7 +144,18 @@ class Searcher:
 
     @cached_property
     def _index(self) -> SegmentedIndex:
-        return SegmentedIndex.open([self._segment(*each) for each in zip(self._segments, self._locators, strict=True)])
+        segments = [self._segment(*each) for each in zip(self._segments, self._locators, strict=True)]
+        return SegmentedIndex.open(segments, self._trained)
+
+    @property
+    def _trained(self) -> Trained | None:
+        """The trained index that the segments share; None where they have no lists."""
+        index = self._manifest.index
+        if index is None or not index.nprobe or not index.trained.path:
+            return None
+        path = cached(self._path(index.trained.path), index.trained.sha256)
+        index_files.check(path, index.trained.sha256)
+        return Trained.open(path)
 
     def _segment(self, entry: SegmentEntry, locator: pa.Table) -> SegmentFile:
         """A segment to open; one of an earlier version, whose lists have no checksums, is read as a whole first."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from zlib import crc32
+from zlib import compress, crc32, decompress
 
 import numpy as np
 
@@ -41,16 +41,16 @@ class SegmentChecks:
         return cls(len(data), head, crc32(view[:head]), np.array(lists, np.uint32))
 
     def to_text(self) -> str:
-        """The checksums as JSON, with those of the lists in base64."""
-        lists = base64.b64encode(self.lists.astype("<u4").tobytes()).decode()
-        return json.dumps({"size": self.size, "head": self.head, "crc": self.crc, "lists": lists})
+        """The checksums as JSON, with those of the lists compressed (most lists of a delta are empty), in base64."""
+        lists = base64.b64encode(compress(self.lists.astype("<u4").tobytes())).decode()
+        return json.dumps({"size": self.size, "head": self.head, "crc": self.crc, "zlib": lists})
 
     @classmethod
     def from_text(cls, text: str) -> SegmentChecks:
-        """The checksums that `to_text` gave."""
+        """The checksums that `to_text` gave, here or in an earlier version, which compressed nothing."""
         values = json.loads(text)
-        lists = np.frombuffer(base64.b64decode(values["lists"]), "<u4")
-        return cls(values["size"], values["head"], values["crc"], lists)
+        lists = decompress(base64.b64decode(values["zlib"])) if "zlib" in values else base64.b64decode(values["lists"])
+        return cls(values["size"], values["head"], values["crc"], np.frombuffer(lists, "<u4"))
 
     def check_head(self, path: str | Path) -> None:
         """Raise DamagedIndexError where the file is missing or of another size, or differs before its lists."""

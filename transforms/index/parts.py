@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from transforms.errors import DamagedIndexError
 from transforms.index.exact import block_top_k, complete_top_k, gains_to_scores, longest_row, merge_top_k, no_results
 from transforms.index.faiss_module import load_faiss
-from transforms.index.segment import SegmentFile, flat_rows, list_arrays, read_segment
+from transforms.index.segment import SegmentFile, list_arrays, read_segment
+from transforms.index.trained import Trained, fingerprint, flat_rows, lacks_quantizer
 from transforms.index.vectors import metric_name
 
 _BLOCK_ROWS = 1 << 16
-_FINGERPRINT_LISTS = 4096
 _BY_QUERY = 3  # faiss's parallel mode for lists chosen outside; its default would use one thread then
 Found = tuple[np.ndarray, np.ndarray]
 
@@ -41,13 +41,15 @@ class Coarse:
 class OpenSegment:
     """An opened segment: its number, the faiss index that owns the mapped file, and which rows are not deleted.
 
-    A list is compared with its checksum before it is scanned for the first time, where `file` has checksums.
+    A list is compared with its checksum before it is scanned for the first time, where `file` has checksums. `trained`
+    has its quantizer (None: its own file has).
     """
 
     number: int
     index: Any
     keep: np.ndarray | None
     file: SegmentFile
+    trained: Trained | None = None
 
     @property
     def has_lists(self) -> bool:
@@ -149,21 +151,27 @@ def _scan_lists(
     return scores, rows
 
 
-def open_segment(faiss: Any, number: int, segment: SegmentFile) -> OpenSegment:
-    """The segment in a file, which is mapped. Raises DamagedIndexError where the file is not what was written."""
+def open_segment(faiss: Any, number: int, segment: SegmentFile, trained: Trained | None) -> OpenSegment:
+    """The segment in a file, which is mapped, with its own quantizer or, where its file has none, the trained index's.
+
+    Raises DamagedIndexError where the file is not what was written, or belongs to another trained index.
+    """
     if segment.checks is not None:
         segment.checks.check_head(segment.path)
-    index = read_segment(faiss, segment.path)
+    index, keep = read_segment(faiss, segment.path), segment.keep
+    if lacks_quantizer(index):
+        if trained is None:
+            raise DamagedIndexError(f"{segment.path}: a segment whose quantizer is another file's, which is not known")
+        trained.give(index, segment.path)
+    elif hasattr(index, "precompute_table"):
+        index.precompute_table()
     if hasattr(index, "parallel_mode"):
         index.parallel_mode = _BY_QUERY
-    keep = None if segment.keep is None else np.asarray(segment.keep, dtype=bool)
-    return OpenSegment(number, index, keep, segment)
+    shared = trained if hasattr(index, "own_fields") and not index.own_fields else None
+    return OpenSegment(number, index, None if keep is None else np.asarray(keep, dtype=bool), segment, shared)
 
 
-def coarse_fingerprint(faiss: Any, index: Any) -> tuple[object, ...]:
-    """Marks that segments with the same lists share; the centroids by a hash of up to 4096 of them."""
-    quantizer = faiss.downcast_index(index.quantizer)
-    flat = faiss.downcast_index(quantizer.storage) if hasattr(quantizer, "hnsw") else quantizer
-    every = max(1, index.nlist // _FINGERPRINT_LISTS)
-    digest = hashlib.sha256(flat_rows(faiss, flat)[::every].tobytes()).hexdigest()
-    return type(index).__name__, index.nlist, index.code_size, digest
+def coarse_marks(part: OpenSegment) -> tuple[object, ...]:
+    """Marks that segments with the same lists share; the centroids by a digest."""
+    digest = part.trained.fingerprint if part.trained else fingerprint(part.index)
+    return type(part.index).__name__, part.index.nlist, part.index.code_size, digest

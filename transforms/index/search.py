@@ -11,8 +11,9 @@ import numpy as np
 from transforms.errors import DamagedIndexError, OptionError
 from transforms.index.exact import best_first, gains_to_scores, no_results, pair_scores
 from transforms.index.faiss_module import load_faiss, use_threads
-from transforms.index.parts import Coarse, OpenSegment, coarse_fingerprint, open_segment
+from transforms.index.parts import Coarse, OpenSegment, coarse_marks, open_segment
 from transforms.index.segment import SegmentFile, nearest_lists
+from transforms.index.trained import Trained
 from transforms.index.vectors import as_vectors, metric_name
 
 _NPROBE = 16
@@ -37,15 +38,16 @@ class SegmentedIndex:
         self._lists = next((part.index for part in self._parts if part.has_lists), None)
 
     @classmethod
-    def open(cls, segments: Sequence[SegmentFile]) -> SegmentedIndex:
+    def open(cls, segments: Sequence[SegmentFile], trained: Trained | None = None) -> SegmentedIndex:
         """The index of segments in files, which are mapped into memory without reading their codes.
 
+        `trained` is what they were built from; segments of earlier versions, and those without lists, need none.
         Raises DamagedIndexError for a file that cannot be read, is not what its checksums say, or whose length differs
         from `keep`, and OptionError where segments come from different trainings or metrics.
         """
         with use_threads(None) as faiss:
-            parts = [_open_one(faiss, number, segment) for number, segment in enumerate(segments)]
-            _check_alike(faiss, parts, segments)
+            parts = [_open_one(faiss, number, segment, trained) for number, segment in enumerate(segments)]
+            _check_alike(parts, segments)
         return cls(parts)
 
     @property
@@ -151,20 +153,20 @@ def _result(gains: np.ndarray, positions: np.ndarray, metric: str) -> SearchResu
     return SearchResult(gains_to_scores(gains, metric), *_split(positions))
 
 
-def _open_one(faiss: Any, number: int, segment: SegmentFile) -> OpenSegment:
-    part = open_segment(faiss, number, segment)
+def _open_one(faiss: Any, number: int, segment: SegmentFile, trained: Trained | None) -> OpenSegment:
+    part = open_segment(faiss, number, segment, trained)
     if segment.keep is not None and len(segment.keep) != part.index.ntotal:
         lengths = f"{part.index.ntotal} rows, but the locator table has {len(segment.keep)}"
         raise DamagedIndexError(f"{segment.path}: {lengths}")
     return part
 
 
-def _check_alike(faiss: Any, parts: Sequence[OpenSegment], segments: Sequence[SegmentFile]) -> None:
+def _check_alike(parts: Sequence[OpenSegment], segments: Sequence[SegmentFile]) -> None:
     first: dict[str, tuple[object, Path | str]] = {}
     for part, segment in zip(parts, segments, strict=True):
         marks: dict[str, object] = {"dim and metric": (part.index.d, part.index.metric_type)}
         if part.has_lists:
-            marks["training"] = coarse_fingerprint(faiss, part.index)
+            marks["training"] = coarse_marks(part)
         for what, mark in marks.items():
             seen, path = first.setdefault(what, (mark, segment.path))
             if seen != mark:

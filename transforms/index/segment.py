@@ -1,4 +1,7 @@
-"""Building one segment: an immutable faiss file with local ids 0..n-1 in the order the rows came."""
+"""Building one segment: an immutable faiss file with local ids 0..n-1 in the order the rows came.
+
+A segment with lists is written without its quantizer, which stands once in the file of the trained index.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from transforms.errors import DamagedIndexError
 from transforms.index.checks import SegmentChecks
 from transforms.index.exact import block_top_k
-from transforms.index.faiss_module import short_reason, use_threads
+from transforms.index.faiss_module import use_threads
+from transforms.index.trained import Trained, flat_rows, read_index, without_quantizer
 from transforms.index.vectors import as_vectors, check_metric, faiss_metric, metric_name
 
 _ID_BYTES = 8  # of a row's number in a list
@@ -54,6 +57,11 @@ class SegmentWriter:
             self._index = faiss.deserialize_index(np.frombuffer(trained, dtype=np.uint8))
 
     @property
+    def trained(self) -> Trained:
+        """The trained index, by which the segment's file can be searched."""
+        return Trained(self._index)
+
+    @property
     def rows(self) -> int:
         """The number of rows added so far."""
         return int(self._index.ntotal)
@@ -62,6 +70,16 @@ class SegmentWriter:
     def closeness(self) -> float | None:
         """The mean score of the rows with their nearest centroid; None without lists or rows."""
         return self._scores / self.rows if self.rows and hasattr(self._index, "quantizer") else None
+
+    @property
+    def code_size(self) -> int:
+        """The bytes of a row's code."""
+        return int(self._index.code_size)
+
+    @property
+    def list_sizes(self) -> np.ndarray:
+        """Rows in each list, int64 [nlist]; empty without lists."""
+        return _list_sizes(self._index)
 
     def copy(self, segment: SegmentFile, closeness: float | None = None) -> None:
         """Append another segment's live rows, in order, by their codes; `closeness` is what that segment had.
@@ -92,7 +110,7 @@ class SegmentWriter:
 
     def write(self, file: BinaryIO) -> None:
         """Write the segment to an open binary file."""
-        with use_threads(self._threads) as faiss:
+        with use_threads(self._threads) as faiss, without_quantizer(faiss, self._index):
             faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write, 1 << 20))
 
     def to_bytes(self) -> bytes:
@@ -104,8 +122,8 @@ class SegmentWriter:
     def finish(self) -> WrittenSegment:
         """The segment's file with its checksums."""
         data = self.to_bytes()
-        row = self._index.code_size + _ID_BYTES if hasattr(self._index, "quantizer") else 0
-        return WrittenSegment(data, SegmentChecks.of(data, (_list_sizes(self._index) * row).tolist()), self.closeness)
+        row = self.code_size + _ID_BYTES
+        return WrittenSegment(data, SegmentChecks.of(data, (self.list_sizes * row).tolist()), self.closeness)
 
 
 def build_segment(trained: bytes, blocks: Iterable[np.ndarray], *, threads: int | None = None) -> bytes:
@@ -128,12 +146,11 @@ def flat_segment(blocks: Iterable[np.ndarray], dim: int, metric: str = "ip", *, 
 
 
 def read_segment(faiss: Any, path: str | Path) -> Any:
-    """The faiss index in a segment's file, which is mapped. Raises DamagedIndexError where it is none."""
-    flag = getattr(faiss, "IO_FLAG_MMAP_IFC", None)
-    try:
-        return faiss.read_index(str(path)) if flag is None else faiss.read_index(str(path), flag)
-    except RuntimeError as error:
-        raise DamagedIndexError(f"{path}: not a readable index segment ({short_reason(error)})") from error
+    """The faiss index in a segment's file, which is mapped; its quantizer is another file's.
+
+    Raises DamagedIndexError where the file holds no index.
+    """
+    return read_index(faiss, path, "index segment")
 
 
 def list_sizes(path: str | Path) -> np.ndarray:
@@ -193,10 +210,3 @@ def nearest_lists(faiss: Any, index: Any, vectors: np.ndarray, nprobe: int) -> t
     metric = metric_name(faiss, quantizer.metric_type)
     gains, lists = block_top_k(faiss, vectors, centroids, nprobe, metric, margin=1)
     return (gains if metric == "ip" else -gains), lists
-
-
-def flat_rows(faiss: Any, index: Any) -> np.ndarray:
-    """The vectors of a Flat index, float32 [ntotal, d], as a view that lives no longer than the index."""
-    if not index.ntotal:
-        return np.empty((0, index.d), np.float32)
-    return faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d).reshape(index.ntotal, index.d)

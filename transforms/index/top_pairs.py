@@ -140,7 +140,7 @@ def _built(plan: IndexPlan, vectors: np.ndarray, path: Path, threads: int | None
         writer.add(block)
     with path.open("wb") as file:
         writer.write(file)
-    return SegmentedIndex.open([SegmentFile(path)])
+    return SegmentedIndex.open([SegmentFile(path)], writer.trained)
 
 
 def _blocks(vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

@@ -255,7 +255,7 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEn
     if not writer.rows:
         return None
     segment = folder.segment(group.number, "base", writer.finish(), locator.table())
-    leave_recall(folder, segment, exact, None, job.plan.rerank or K, nprobe_grid(job.plan.nlist))
+    leave_recall(folder, segment, writer.trained, exact, None, job.plan.rerank or K, nprobe_grid(job.plan.nlist))
     return segment
 
 

@@ -17,7 +17,15 @@ import pyarrow as pa
 from transforms import progress, storage
 from transforms.arrow import as_hashes, as_matrix
 from transforms.errors import SentenceBeamError
-from transforms.index import Candidates, ExactNeighbours, IndexPlan, SegmentedIndex, SegmentFile, WrittenSegment
+from transforms.index import (
+    Candidates,
+    ExactNeighbours,
+    IndexPlan,
+    SegmentedIndex,
+    SegmentFile,
+    Trained,
+    WrittenSegment,
+)
 from transforms.index.segment import list_sizes
 from transforms.index.vectors import prepared
 from transforms.measures import Summary
@@ -202,6 +210,7 @@ def packed(items: Iterable[Item], size: Callable[[Item], int], most: int) -> lis
 def leave_recall(
     folder: Folder,
     segment: SegmentEntry,
+    trained: Trained,
     exact: ExactNeighbours,
     keep: np.ndarray | None,
     depth: int,
@@ -209,7 +218,7 @@ def leave_recall(
 ) -> None:
     """Leave what a segment alone says of the queries: true neighbours, and the `depth` it returns at each nprobe."""
     with folder.on_disk(segment) as path:
-        index = SegmentedIndex.open([SegmentFile(path, keep)])
+        index = SegmentedIndex.open([SegmentFile(path, keep)], trained)
         found = Candidates.search(index, exact.queries, depth, nprobes, segment=segment.number)
         folder.leave(f"lists-{segment.number}", list_sizes(path))
     folder.put(f"exact-{segment.number}", exact.to_bytes())

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from transforms import progress
 from transforms.arrow import as_hashes, as_keys
-from transforms.index import Candidates, ExactNeighbours
+from transforms.index import Candidates, ExactNeighbours, Trained
 from transforms.index.recall import recall_among, recall_of
 from transforms.index.segment import flat_vectors
 from transforms.index.upkeep import Fit, drifted, imbalance
@@ -80,11 +80,15 @@ def _held_out_rows(job: IndexUpdateJob, update: IndexUpdate) -> tuple[np.ndarray
 
 
 def leave_segment_recall(
-    job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntry, exact: ExactNeighbours, keep: np.ndarray | None
+    job: IndexUpdateJob,
+    update: IndexUpdate,
+    built: tuple[SegmentEntry, Trained],
+    exact: ExactNeighbours,
+    keep: np.ndarray | None,
 ) -> None:
-    """Leave what the segment says of the queries, searched as the index is."""
+    """Leave what a segment says of the queries, searched as the index is."""
     depth, nprobe = update.current.rerank or K, max(1, update.current.nprobe)
-    leave_recall(job.folder, segment, exact, keep, depth, [nprobe])
+    leave_recall(job.folder, *built, exact, keep, depth, [nprobe])
 
 
 def known_neighbours(

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.errors import DamagedIndexError
-from transforms.index import SegmentFile, train
+from transforms.index import SegmentFile, Trained, train
 from transforms.index.choose import plan_for
 from transforms.index.segment import SegmentWriter
 from transforms.index.upkeep import Compaction, SegmentRows, compaction
@@ -140,7 +140,7 @@ def _kept(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment, state
         numbers = np.where(state.keep, np.arange(segment.rows), -1)
         exact = known_neighbours(job, update, target.number, {target.number: numbers}, lambda: state.table)
         keep = state.keep if segment.deleted else None
-        leave_segment_recall(job, update, segment, exact, keep)
+        leave_segment_recall(job, update, (segment, Trained.of(_trained(job, update))), exact, keep)
     return BuiltSegment(segment, segment.rows)
 
 
@@ -164,7 +164,7 @@ def _rewritten(
         writer.add(vectors)
     segment = job.folder.segment(target.number, target.kind, writer.finish(), locator.table())
     if exact is not None:
-        leave_segment_recall(job, update, segment, exact, None)
+        leave_segment_recall(job, update, (segment, writer.trained), exact, None)
     return BuiltSegment(segment, first_new)
 
 
@@ -172,6 +172,11 @@ def _empty(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> b
     """The index without rows, as bytes, that a rewritten segment starts from."""
     if target.kind == HELD_OUT:
         return train(plan_for("Flat", 0, job.dim, update.metric), np.empty((0, job.dim), np.float32))
+    return _trained(job, update)
+
+
+def _trained(job: IndexUpdateJob, update: IndexUpdate) -> bytes:
+    """The trained index that the segments share. Raises DamagedIndexError where its file is not what was written."""
     trained = update.current.trained
     return index_files.read(job.folder.stored(trained.path), trained.sha256)
 

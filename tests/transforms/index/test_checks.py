@@ -1,5 +1,7 @@
 """Checksums of a segment's file: a search of changed bytes gives the right answer or ends, never a wrong one."""
 
+import base64
+import json
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from index_data import FACTORIES, trained, unit_vectors
 
 from transforms.errors import DamagedIndexError
-from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, SegmentWriter
+from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, SegmentWriter, Trained
 
 pytest.importorskip("faiss")
 
@@ -16,9 +18,14 @@ VECTORS, QUERIES = unit_vectors(400, DIM), unit_vectors(3, DIM, seed=1)
 
 
 @pytest.fixture(params=[*FACTORIES, "IVF4,SQbf16"])
-def segment(request: pytest.FixtureRequest, tmp_path: Path) -> SegmentFile:
+def start(request: pytest.FixtureRequest) -> bytes:
+    return trained(request.param, "ip", DIM)
+
+
+@pytest.fixture
+def segment(start: bytes, tmp_path: Path) -> SegmentFile:
     """A segment of 400 rows with its checksums, as they are read back."""
-    writer = SegmentWriter(trained(request.param, "ip", DIM))
+    writer = SegmentWriter(start)
     writer.add(VECTORS)
     made = writer.finish()
     assert made.data == writer.to_bytes()
@@ -27,31 +34,38 @@ def segment(request: pytest.FixtureRequest, tmp_path: Path) -> SegmentFile:
     return SegmentFile(path, None, SegmentChecks.from_text(made.checks.to_text()))
 
 
-def found(segment: SegmentFile, nprobe: int = 4) -> np.ndarray:
-    return SegmentedIndex.open([segment]).search(QUERIES, 5, nprobe=nprobe).row
+def found(segment: SegmentFile, start: bytes, nprobe: int = 4) -> np.ndarray:
+    return SegmentedIndex.open([segment], Trained.of(start)).search(QUERIES, 5, nprobe=nprobe).row
 
 
-def test_a_whole_file_passes_in_every_list(segment: SegmentFile) -> None:
+def test_a_whole_file_passes_in_every_list(segment: SegmentFile, start: bytes) -> None:
     for nprobe in (1, 4):
-        np.testing.assert_array_equal(found(segment, nprobe), found(SegmentFile(segment.path), nprobe))
+        np.testing.assert_array_equal(found(segment, start, nprobe), found(SegmentFile(segment.path), start, nprobe))
 
 
-def test_a_changed_byte_is_noticed_wherever_it_is(segment: SegmentFile) -> None:
+def test_a_changed_byte_is_noticed_wherever_it_is(segment: SegmentFile, start: bytes) -> None:
     path = Path(segment.path)
     data = path.read_bytes()
     for at in [0, 4, 20, *range(33, len(data), 331), len(data) - 1]:
         path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
         with pytest.raises(DamagedIndexError, match="segment.faiss was changed after it was written"):
-            found(segment)
+            found(segment, start)
 
 
 @pytest.mark.parametrize("how", ["cut", "longer", "empty"])
-def test_another_length_is_noticed(segment: SegmentFile, how: str) -> None:
+def test_another_length_is_noticed(segment: SegmentFile, start: bytes, how: str) -> None:
     path = Path(segment.path)
     data = path.read_bytes()
     path.write_bytes({"cut": data[:-1], "longer": data + b"\0", "empty": b""}[how])
     with pytest.raises(DamagedIndexError, match=r"segment\.faiss"):
-        found(segment)
+        found(segment, start)
+
+
+def test_checksums_of_an_earlier_version_are_read() -> None:
+    lists = np.array([1, 2**32 - 1], "<u4")
+    text = json.dumps({"size": 9, "head": 5, "crc": 7, "lists": base64.b64encode(lists.tobytes()).decode()})
+    checks = SegmentChecks.from_text(text)
+    assert (checks.size, checks.head, checks.crc, checks.lists.tolist()) == (9, 5, 7, lists.tolist())
 
 
 def test_lists_that_are_not_searched_are_not_read(tmp_path: Path) -> None:
@@ -64,7 +78,7 @@ def test_lists_that_are_not_searched_are_not_read(tmp_path: Path) -> None:
     answers = []
     for nprobe in range(1, 5):
         try:
-            index = SegmentedIndex.open([SegmentFile(path, None, checks)])
+            index = SegmentedIndex.open([SegmentFile(path, None, checks)], writer.trained)
             answers.append(index.search(query, 1, nprobe=nprobe).row[0, 0])
         except DamagedIndexError:
             break

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from index_data import FACTORIES, brute_force, global_rows, open_cut, small_integers, trained, unit_vectors
 
 from transforms.errors import OptionError, SentenceBeamError
-from transforms.index import SegmentedIndex, SegmentFile, exact_search, flat_segment, rerank
+from transforms.index import SegmentedIndex, SegmentFile, Trained, exact_search, flat_segment, rerank
 from transforms.index.segment import build_segment
 
 DIM = 16
@@ -97,9 +97,11 @@ def test_a_query_is_answered_alike_alone_and_in_a_crowd(tmp_path: Path) -> None:
 def test_held_out_rows_are_found_whatever_the_lists(tmp_path: Path) -> None:
     vectors, held_out = unit_vectors(2000, DIM), unit_vectors(50, DIM, seed=3)
     paths = tmp_path / "lists", tmp_path / "held-out"
-    paths[0].write_bytes(build_segment(trained("IVF4,SQ8", "ip", DIM), [vectors]))
+    start = trained("IVF4,SQ8", "ip", DIM)
+    paths[0].write_bytes(build_segment(start, [vectors]))
     paths[1].write_bytes(flat_segment([held_out], DIM))
-    found = SegmentedIndex.open([SegmentFile(path) for path in paths]).search(held_out, 1, nprobe=1)
+    index = SegmentedIndex.open([SegmentFile(path) for path in paths], Trained.of(start))
+    found = index.search(held_out, 1, nprobe=1)
     assert found.segment[:, 0].tolist() == [1] * 50
     assert found.row[:, 0].tolist() == list(range(50))
 
@@ -182,10 +184,11 @@ def _anonymous() -> int:
 def test_opening_maps_the_codes(factory: str, tmp_path: Path) -> None:
     path = tmp_path / "big.faiss"
     blocks = [np.tile(unit_vectors(1000, 256), (20, 1))] * 10
+    start = Trained.of(trained(factory, "ip", 256))
     path.write_bytes(build_segment(trained(factory, "ip", 256), blocks))
-    SegmentedIndex.open([SegmentFile(path)])
+    SegmentedIndex.open([SegmentFile(path)], start)
     before = _anonymous()
-    index = SegmentedIndex.open([SegmentFile(path)])
+    index = SegmentedIndex.open([SegmentFile(path)], start)
     assert index.rows == 200_000
     assert _anonymous() - before < max(4_000_000, path.stat().st_size // 10) < path.stat().st_size
 

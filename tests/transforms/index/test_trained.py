@@ -1,0 +1,71 @@
+"""One quantizer for all segments: stored once, put into a segment when it is opened."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from index_data import trained, unit_vectors
+
+from transforms.errors import DamagedIndexError
+from transforms.index import SegmentedIndex, SegmentFile, SegmentWriter, Trained
+from transforms.index.faiss_module import load_faiss
+from transforms.index.segment import build_segment
+
+DIM = 64
+QUERIES = unit_vectors(20, DIM, seed=1)
+
+
+def with_own_quantizer(start: bytes, vectors: np.ndarray, path: Path) -> Path:
+    """A segment as earlier versions wrote it."""
+    faiss = load_faiss()
+    index = faiss.deserialize_index(np.frombuffer(start, np.uint8))
+    index.add(vectors)
+    faiss.write_index(index, str(path))
+    return path
+
+
+@pytest.mark.parametrize("codec", ["Flat", "SQ8", "SQbf16", "RaBitQ"])
+def test_a_segment_has_codes_ids_and_list_sizes_and_little_else(codec: str) -> None:
+    start, rows = trained(f"IVF64,{codec}", "ip", DIM), 300
+    index = load_faiss().deserialize_index(np.frombuffer(start, np.uint8))
+    needed = rows * (index.code_size + 8) + 64 * 8
+    assert len(build_segment(start, [unit_vectors(rows, DIM)])) <= 1.05 * needed + 600
+
+
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+@pytest.mark.parametrize("codec", ["Flat", "SQ8", "RaBitQ", "PQ8x4"])
+@pytest.mark.parametrize("lists", ["IVF8", "IVF8_HNSW4"])
+def test_segments_with_and_without_a_quantizer_answer_as_faiss(
+    lists: str, codec: str, metric: str, tmp_path: Path
+) -> None:
+    faiss, start, vectors = load_faiss(), trained(f"{lists},{codec}", metric, DIM), unit_vectors(900, DIM)
+    old = with_own_quantizer(start, vectors[:400], tmp_path / "old")
+    (tmp_path / "new").write_bytes(build_segment(start, [vectors[400:]]))
+    (tmp_path / "trained").write_bytes(start)
+    files = [SegmentFile(old), SegmentFile(tmp_path / "new")]
+    found = SegmentedIndex.open(files, Trained.open(tmp_path / "trained")).search(QUERIES, 10, nprobe=3)
+    plain = faiss.deserialize_index(np.frombuffer(start, np.uint8))
+    plain.add(vectors)
+    scores, rows = plain.search(QUERIES, 10, params=faiss.SearchParametersIVF(nprobe=3))
+    np.testing.assert_allclose(found.scores, scores, rtol=1e-5, atol=1e-6)
+    assert (np.array([0, 400])[found.segment] + found.row == rows).mean() > 0.98
+
+
+def test_rows_of_an_earlier_segment_are_copied_into_one_without_quantizer(tmp_path: Path) -> None:
+    start, vectors = trained("IVF8,SQ8", "ip", DIM), unit_vectors(50, DIM)
+    writer = SegmentWriter(start)
+    writer.copy(SegmentFile(with_own_quantizer(start, vectors, tmp_path / "old")))
+    assert writer.to_bytes() == build_segment(start, [vectors])
+
+
+def test_lists_without_their_quantizer_or_with_another_one_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(build_segment(trained("IVF8,SQ8", "ip", DIM), [unit_vectors(50, DIM)]))
+    with pytest.raises(DamagedIndexError, match="segment: a segment whose quantizer is another file's"):
+        SegmentedIndex.open([SegmentFile(path)])
+    for other in ("IVF4,SQ8", "IVF8,Flat"):
+        with pytest.raises(DamagedIndexError, match="segment: its lists are not of the index's quantizer"):
+            SegmentedIndex.open([SegmentFile(path)], Trained.of(trained(other, "ip", DIM)))
+    (tmp_path / "trained").write_bytes(b"nothing")
+    with pytest.raises(DamagedIndexError, match="trained: not a readable trained index"):
+        Trained.open(tmp_path / "trained")
