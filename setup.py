@@ -15,7 +15,13 @@ setup(
     package_data={
         "sentence_beam": ["py.typed"],
         "pipelines": ["py.typed"],
-        "transforms": ["py.typed", "report/templates/*", "evaluation/templates/*"],
+        "transforms": [
+            "py.typed",
+            "report/templates/*",
+            "evaluation/templates/*",
+            "training/templates/*",
+            "training/recipes/*",
+        ],
     },
     python_requires=">=3.11",
     install_requires=[
@@ -45,10 +51,18 @@ setup(
             "ir_measures>=0.4",  # what retrieval is measured by
             "scikit-learn>=1.5",  # classifiers and k-means that judge vectors
         ],
+        "train": [
+            "sentence-transformers>=6,<7",  # the trainer and its losses
+            "accelerate>=1.1",  # what the trainer runs on
+            "datasets>=3",  # the rows as the trainer takes them
+            "peft>=0.17",  # adapters of --lora
+            "ir_measures>=0.4",  # dev scores of ranking
+        ],
         "mteb": ["mteb>=2.26,<3"],  # its tasks, run with our encoder
         "report": ["matplotlib>=3.8"],  # pictures
         "docs": ["mkdocs>=1.6,<2"],  # the documentation as a site
         "dev": [
+            "accelerate>=1.1",  # training, as in the extra train
             "apache-beam[aws,gcp]>=2.76,<3",
             "apache-flink-libraries>=1.19,<1.20",  # Flink itself, to which tests submit
             "cryptography",  # keys of service accounts that tests make up
@@ -64,6 +78,7 @@ setup(
             "mteb>=2.26,<3",
             "mypy",
             "pandas",
+            "peft>=0.17",
             "polars",
             "prometheus-client",  # reads what report --format openmetrics writes
             "psutil",  # memory of a run, measured

@@ -24,6 +24,7 @@ COMMANDS = {
     "pairs": "find the most similar pairs of texts in a collection",
     "files": "print or link a store's current shards",
     "evaluate": "score poolers on pairs of sentences that people have scored",
+    "train": "fine-tune a sentence encoder on pairs or triplets of texts",
     "export": "write a store's encoder as a folder, for sentence-transformers too",
     "verify": "re-hash and re-count everything a store names",
     "rejects": "list the rows that could not be embedded, with the reasons",
@@ -38,7 +39,7 @@ MEANT = {
     "encode": "embed", "run": "embed", "query": "search", "find": "search", "ls": "files", "list": "files",
     "check": "verify", "fsck": "verify", "log": "history", "status": "history", "gc": "vacuum", "clean": "vacuum",
     "prune": "vacuum", "revert": "rollback", "undo": "rollback", "eval": "evaluate", "calibrate": "fit",
-    "build-index": "index", "estimate": "plan",
+    "build-index": "index", "estimate": "plan", "finetune": "train", "fine-tune": "train",
 }  # fmt: skip
 SHELLS = ("bash", "zsh", "fish")
 INTERRUPTED = "interrupted; run the same command again to go on"

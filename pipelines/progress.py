@@ -13,23 +13,33 @@ from transforms.progress import Progress, duration
 
 SECONDS = 0.5
 SECONDS_APART = 60.0  # where nobody sees a line that moves
+_watching = False
 
 
 @contextlib.contextmanager
 def watched(out: TextIO | None) -> Iterator[None]:
     """Show what is under way while the body runs; `out` is None where the process has no such stream."""
+    global _watching
     stop = threading.Event()
     progress.clear()
+    _watching = True
     thread = threading.Thread(target=_show, args=(out, stop), daemon=True)
     if out is not None:
         thread.start()
     try:
         yield
     finally:
+        _watching = False
         stop.set()
         if out is not None:
             thread.join()
             _write(out, _erased(out))
+
+
+def news(text: str) -> None:
+    """Print a line on stderr if a run is watched there, and nothing where nobody wants to know how far it is."""
+    if _watching:
+        aside(text)
 
 
 def aside(text: str) -> None:

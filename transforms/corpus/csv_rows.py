@@ -43,13 +43,13 @@ class Dialect:
         return csv.reader(text, delimiter=self.delimiter, strict=True)
 
 
-def read_csv(file: InputFile) -> Iterator[list[list[str]]]:
-    """Blocks of rows below the header.
+def read_csv(file: InputFile, dialect: Dialect | None = None) -> Iterator[list[list[str]]]:
+    """Blocks of rows below the header, read by a dialect (default: the one that the file's head tells).
 
     Bytes that are no UTF-8 are lone surrogates. An empty line is no row, but in a file of one column. Raises
     SentenceBeamError for a file that is cut short, corrupt, or quoted in no way that can be followed.
     """
-    dialect = dialect_of(file)
+    dialect = dialect or dialect_of(file)
     with open_unchanged(file) as raw:
         errors = "surrogateescape" if dialect.encoding.startswith("utf-8") else "strict"
         lines = io.TextIOWrapper(decompressed(file, raw), dialect.encoding, errors, newline="")
@@ -81,20 +81,38 @@ def _blocks(file: InputFile, dialect: Dialect, lines: io.TextIOWrapper) -> Itera
 @functools.lru_cache(16)
 def dialect_of(file: InputFile) -> Dialect:
     """How the file is to be read. Raises SentenceBeamError for a file that is cut short or corrupt."""
+    text, encoding, is_whole = _text_of_head(file)
+    delimiter = file.delimiter or ("\t" if file.format == "tsv" else _delimiter(text))
+    quoted, plain = Dialect(encoding, delimiter, True), Dialect(encoding, delimiter, False)
+    dialect = plain if not _fits(quoted, text, is_whole) and _fits(plain, text, is_whole) else quoted
+    return _with_header(dialect, text)
+
+
+def unquoted(file: InputFile) -> Dialect:
+    """How a file is to be read whose quotes are plain characters. Raises SentenceBeamError as `dialect_of`."""
+    text, encoding, _ = _text_of_head(file)
+    return _with_header(
+        Dialect(encoding, file.delimiter or ("\t" if file.format == "tsv" else _delimiter(text)), False), text
+    )
+
+
+def _with_header(dialect: Dialect, text: str) -> Dialect:
+    try:
+        header = tuple(next(dialect.rows(io.StringIO(text, newline="")), ()))
+    except csv.Error:
+        header = ()
+    return Dialect(dialect.encoding, dialect.delimiter, dialect.quoting, header)
+
+
+def _text_of_head(file: InputFile) -> tuple[str, str, bool]:
+    """The text at the head of a file, in whole lines, its encoding, and whether it is all of the file."""
     with open_unchanged(file) as raw:
         head = b"".join(whole(file, _head(decompressed(file, raw))))
     is_whole, encoding = len(head) < HEAD, encoding_of(head)
     text = head.decode(encoding, errors="replace")
     if not is_whole:
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1] or text
-    delimiter = file.delimiter or ("\t" if file.format == "tsv" else _delimiter(text))
-    quoted, plain = Dialect(encoding, delimiter, True), Dialect(encoding, delimiter, False)
-    dialect = plain if not _fits(quoted, text, is_whole) and _fits(plain, text, is_whole) else quoted
-    try:
-        header = tuple(next(dialect.rows(io.StringIO(text, newline="")), ()))
-    except csv.Error:
-        header = ()
-    return Dialect(encoding, delimiter, dialect.quoting, header)
+    return text, encoding, is_whole
 
 
 def _head(reader: Any) -> Iterator[bytes]:

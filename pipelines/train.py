@@ -1,0 +1,149 @@
+"""`sentence-beam train`: fine-tune a sentence encoder, which `embed` then uses."""
+
+import argparse
+import sys
+from typing import Any
+
+from pipelines import command, options, pictures
+from pipelines.progress import news
+from pipelines.said import Said
+from transforms.errors import OptionError
+from transforms.space import DEFAULT_MODEL
+from transforms.training import TrainOptions
+from transforms.training.options import DTYPES, OBJECTIVES, POOLERS
+from transforms.training.record import dev_line
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `train`."""
+    p = options.command(
+        "train",
+        "Fine-tune a sentence encoder on pairs or triplets of texts.",
+        "sentence-beam train --input train.tsv --objective regression --scores 0,5 --dev dev.tsv --output model",
+        "sentence-beam train --recipe sbert-nli --input 'nli=nli/*.jsonl' --output sbert-nli",
+        "sentence-beam embed --model model --input 'corpus/*.parquet' --store store",
+    )
+    _add_data(p.add_argument_group("data"))
+    _add_model(p.add_argument_group("model"))
+    _add_training(p.add_argument_group("training"))
+    return p
+
+
+def _add_data(p: argparse._ArgumentGroup) -> None:
+    what = "training data: TSV, CSV, JSON lines, Parquet; several, or repeated"
+    p.add_argument("--input", action="extend", nargs="+", required=True, metavar="[NAME=]PATH", help=what)
+    roles = "what is learnt: classification (text1, text2, label), regression or cosent (text1, text2, score), triplet "
+    roles += "(anchor, positive, negative), ranking (anchor, positive, perhaps negative)"
+    p.add_argument("--objective", choices=OBJECTIVES, required=True, help=roles)
+    p.add_argument("--dev", metavar="PATH", help="data of the same columns that the model is scored on")
+    columns = "the data's names of the objective's roles, in their order (default: those names, sentence1, sentence2)"
+    p.add_argument("--columns", type=options.names, default=(), metavar="A,B,C", help=columns)
+    p.add_argument(
+        "--labels", type=options.names, default=(), metavar="A,B,C", help="the labels (default: all, sorted)"
+    )
+    ends = "the ends of the data's scale of scores, which becomes 0 to 1 (default: scores are from 0 to 1)"
+    p.add_argument("--scores", type=ends_of, metavar="LOW,HIGH", help=ends)
+    p.add_argument("--limit", type=options.positive, metavar="N", help="the first N rows of the training data alone")
+    rejects = "most of the rows that may be unusable, as those without a text (default: 0.01)"
+    p.add_argument("--max-rejects", type=options.fraction, default=0.01, metavar="FRACTION", help=rejects)
+
+
+def _add_model(p: argparse._ArgumentGroup) -> None:
+    p.add_argument("--model", type=options.filled, default=DEFAULT_MODEL, metavar="MODEL", help=options.MODEL)
+    p.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
+    p.add_argument(
+        "--pooler", choices=POOLERS, help="how token states become a vector (default: the model's own, or mean)"
+    )
+    p.add_argument(
+        "--max-tokens", type=options.positive, default=128, metavar="N", help="cut longer texts (default: 128)"
+    )
+    widths = "widths of vectors that are trained beside the full one, for --truncate-dim"
+    p.add_argument("--matryoshka", type=widths_of, default=(), metavar="D,D", help=widths)
+    p.add_argument("--lora", type=options.positive, metavar="R", help="train adapters of rank R, merged at the end")
+    p.add_argument("--freeze-backbone", action="store_true", help="train what is on top of the transformer alone")
+    p.add_argument("--output", required=True, type=options.filled, metavar="DIR", help="folder of the trained model")
+    again = p.add_mutually_exclusive_group()
+    again.add_argument("--resume", action="store_true", help="go on with a training that was stopped")
+    again.add_argument("--overwrite", action="store_true", help="replace an earlier training in --output")
+
+
+def _add_training(p: argparse._ArgumentGroup) -> None:
+    p.add_argument(
+        "--epochs", type=options.positive, default=1, metavar="N", help="times through the data (default: 1)"
+    )
+    p.add_argument("--batch", type=options.positive, default=16, metavar="N", help="rows of a step (default: 16)")
+    p.add_argument("--lr", type=options.price, default=2e-5, metavar="X", help="highest learning rate (default: 2e-5)")
+    warmup = "part of the steps in which the rate rises; then it falls to 0 (default: 0.1)"
+    p.add_argument("--warmup", type=options.fraction, default=0.1, metavar="FRACTION", help=warmup)
+    p.add_argument("--seed", type=int, default=12, metavar="N", help="of the order of rows and all else (default: 12)")
+    cached = "ranking: rows that are in memory at once, so that --batch may be large (default: all of the batch)"
+    p.add_argument("--mini-batch", type=options.positive, metavar="N", help=cached)
+    guide = "ranking: a model that says which texts of a batch are too near to be negatives"
+    p.add_argument("--guide", metavar="MODEL", help=guide)
+    hard = "ranking: look for N negatives to each row among the positive texts of others"
+    p.add_argument("--hard-negatives", type=options.positive, metavar="N", help=hard)
+    p.add_argument("--dtype", choices=DTYPES, default="auto", help="type of the computation (default: float32)")
+    p.add_argument("--device", type=options.device, metavar=options.DEVICES, default="auto", help=options.DEVICE)
+    every = "steps between checkpoints and dev scores (default: a tenth of all)"
+    p.add_argument("--checkpoint-steps", type=options.positive, metavar="N", help=every)
+    patience = "stop after N dev scores that are no better (default: never)"
+    p.add_argument("--patience", type=options.positive, metavar="N", help=patience)
+
+
+def ends_of(text: str) -> tuple[float, float]:
+    """Two numbers."""
+    try:
+        low, high = (float(word) for word in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is not LOW,HIGH (as in 0,5)") from None
+    return low, high
+
+
+def widths_of(text: str) -> tuple[int, ...]:
+    """Whole numbers above zero."""
+    return tuple(options.positive(word) for word in text.split(","))
+
+
+def _train(args: argparse.Namespace) -> Said:
+    asked = as_options(args)
+    from transforms.training.train import train
+
+    record = train(asked, news, picture_of)
+    return Said(lines(record), record)
+
+
+def as_options(args: argparse.Namespace) -> TrainOptions:
+    """The options that the arguments name."""
+    named = {**vars(args), "inputs": tuple(args.input)}
+    del named["input"]
+    if not args.lr > 0:
+        raise OptionError("--lr has to be above 0")
+    return TrainOptions(**named)
+
+
+def picture_of(record: Any) -> bytes | None:
+    """A PNG of the curves; None where matplotlib is not installed."""
+    if not pictures.is_installed():
+        news("note        no training.png: it needs matplotlib (pip install 'sentence-beam[report]')")
+        return None
+    return pictures.draw_training(record)
+
+
+def lines(record: dict[str, Any]) -> list[str]:
+    """What is said at the end."""
+    output = record["options"]["output"]
+    early = ", stopped early" if record["stopped_early"] else ""
+    dev = dev_line(record)
+    return [
+        f"steps       {record['steps']:,}{early}; weights of step {record['best_step']:,}",
+        *([f"dev         {dev}"] if dev else []),
+        f"space       {record['space'][:16]} ({record['dim']} dimensions)",
+        f"model       {output}",
+        f"use         sentence-beam embed --model {output}",
+    ]
+
+
+main = command.main(parser, _train)
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Data of a training: columns by name in every format, rows that are rejected, rows that training and dev share."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers.training import scored_rows
+
+from transforms.errors import DataGateError, OptionError
+from transforms.training.examples import labels_of, overlap, read_examples
+from transforms.training.options import TrainOptions
+from transforms.training.roles import columns_of
+
+ROWS = [{**row, "sentence1": f'"{row["sentence1"]}', "more": 1} for row in scored_rows(8)]
+
+
+def options(**changes: object) -> TrainOptions:
+    return TrainOptions(**{"inputs": (), "objective": "regression", "output": "model", **changes})
+
+
+def write(path: Path, rows: list[dict]) -> Path:
+    names = list(rows[0])
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif path.suffix == ".arrow":
+        table = pa.Table.from_pylist(rows)
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows))
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".csv":
+        quoted = [['"' + str(row[name]).replace('"', '""') + '"' for name in names] for row in rows]
+        path.write_text("\n".join([",".join(names), *(",".join(row) for row in quoted)]) + "\n")
+    else:
+        text = "\n".join(["\t".join(names), *("\t".join(str(row[name]) for name in names) for row in rows)]) + "\n"
+        path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "a.csv", "a.jsonl", "a.json", "a.parquet", "a.arrow"])
+def test_every_format_gives_the_same_rows_whatever_the_order_of_columns(tmp_path: Path, name: str) -> None:
+    turned = [{key: row[key] for key in sorted(row)} for row in ROWS]
+    paths = [write(tmp_path / f"{number}{name}", rows) for number, rows in enumerate((ROWS, turned))]
+    found = [read_examples("--input", [f"here={path}"], options()) for path in paths]
+    for examples in found:
+        assert examples.columns["text1"] == [row["sentence1"] for row in ROWS]
+        assert examples.columns["text2"] == [row["sentence2"] for row in ROWS]
+        assert examples.columns["score"] == [row["score"] for row in ROWS]
+        assert examples.origin == [(0, number) for number in range(1, 9)]
+        assert examples.sources[0].name == "here"
+        assert len(examples.sources[0].sha256) == 64
+
+
+def test_several_files_limit_and_names(tmp_path: Path) -> None:
+    for name in ("a.tsv", "b.tsv"):
+        write(tmp_path / name, ROWS)
+    found = read_examples("--input", [str(tmp_path / "*.tsv")], options(limit=10))
+    assert [(source.name, source.rows) for source in found.sources] == [("a", 8), ("b", 2)]
+    assert found.where(9) == f"{tmp_path}/b.tsv, row 2"
+
+
+def test_columns_are_never_taken_by_their_order() -> None:
+    names = ["gold", "premise", "hypothesis"]
+    assert columns_of("f", names, "classification", ["premise", "hypothesis", "gold"]) == {
+        "text1": "premise", "text2": "hypothesis", "label": "gold"
+    }  # fmt: skip
+    with pytest.raises(OptionError, match="no column text1 or sentence1"):
+        columns_of("f", names, "classification", [])
+    with pytest.raises(OptionError, match="both text1 and sentence1"):
+        columns_of("f", ["text1", "sentence1", "text2", "label"], "classification", [])
+    with pytest.raises(OptionError, match="two columns 'label'"):
+        columns_of("f", ["text1", "text2", "label", "label"], "classification", [])
+    assert columns_of("f", ["positive", "anchor"], "ranking", []) == {"anchor": "anchor", "positive": "positive"}
+    assert list(columns_of("f", ["negative", "positive", "anchor"], "ranking", [])) == [
+        "anchor",
+        "positive",
+        "negative",
+    ]
+
+
+def test_one_file_with_negatives_and_one_without(tmp_path: Path) -> None:
+    write(tmp_path / "a.tsv", [{"anchor": "a", "positive": "b"}])
+    write(tmp_path / "b.tsv", [{"anchor": "a", "positive": "b", "negative": "c"}])
+    with pytest.raises(OptionError, match="one has a column negative and one has not"):
+        read_examples("--input", [str(tmp_path / "*.tsv")], options(objective="ranking"))
+
+
+def test_what_is_rejected(tmp_path: Path) -> None:
+    lines = [*(json.dumps(row) for row in ROWS * 3), "{no", json.dumps({**ROWS[0], "sentence1": 5}), "[]"]
+    lines += [json.dumps({**ROWS[0], "score": None}), json.dumps({**ROWS[0], "sentence2": None})]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    found = read_examples("--input", [str(path)], options(max_rejects=0.2))
+    assert len(found) == 24
+    assert found.sources[0].rejected == {
+        "not a JSON object": 2, "text is not a string": 1, "no score": 1, "null text": 1
+    }  # fmt: skip
+    with pytest.raises(DataGateError, match="5 of 29 rows cannot be used"):
+        read_examples("--input", [str(path)], options())
+
+
+def test_labels_as_numbers_and_without_consensus(tmp_path: Path) -> None:
+    rows = [{"text1": f"a{n}", "text2": f"b{n}", "label": float(n % 3)} for n in range(12)]
+    path = write(tmp_path / "a.parquet", rows)
+    found = read_examples("--input", [str(path)], options(objective="classification"))
+    assert labels_of(found, None, ()) == ("0", "1", "2")
+    assert labels_of(found, None, ("2", "0", "1")) == ("2", "0", "1")
+    snli = [{"text1": f"a{n}", "text2": f"b{n}", "label": "-" if n == 4 else "yes"} for n in range(12)]
+    write(tmp_path / "b.tsv", snli)
+    found = read_examples("--input", [str(tmp_path / "b.tsv")], options(objective="classification", max_rejects=0.1))
+    assert found.sources[0].rejected == {"no label": 1}
+
+
+def test_rows_that_training_and_dev_share(tmp_path: Path) -> None:
+    other = [{**ROWS[0], "sentence1": ROWS[0]["sentence2"], "sentence2": ROWS[0]["sentence1"]}, *scored_rows(4, seed=3)]
+    paths = [write(tmp_path / "a.tsv", ROWS), write(tmp_path / "b.parquet", [{**row, "more": 1} for row in other])]
+    train, dev = (read_examples("--input", [str(path)], options()) for path in paths)
+    assert overlap(train, dev) == 1

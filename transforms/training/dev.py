@@ -1,0 +1,92 @@
+"""Scores on dev data while a model is trained, by the tasks of `evaluate`, and what can be believed of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from transforms.evaluation.evidence import ALL, Evidence, Means
+from transforms.evaluation.intervals import Belief, beliefs, draw
+from transforms.evaluation.judgements import Judgements
+from transforms.evaluation.pair_files import ScoredPairs
+from transforms.evaluation.retrieval import Retrieval
+from transforms.evaluation.sts import Sts
+from transforms.evaluation.task import Predictions, Task, Vectors
+from transforms.evaluation.triplets import Triplets
+from transforms.training.examples import Examples
+from transforms.training.options import CLASSIFICATION, RANKING, TRIPLET
+from transforms.training.roles import LABEL, NEGATIVE, SCORE
+
+DEV = "dev"
+Encode = Callable[[Sequence[str]], np.ndarray]  # texts -> vectors float32 [n, d]
+Classify = Callable[[np.ndarray, np.ndarray], np.ndarray]  # two sides' vectors -> numbers of labels, int64 [n]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Pairs with labels, numbered in the order of training; the score is the accuracy of the trained layer."""
+
+    first: list[str]
+    second: list[str]
+    labels: np.ndarray
+    classify: Classify
+    name: str = DEV
+    kind: str = CLASSIFICATION
+    queries: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> list[str]:
+        return [*self.first, *self.second]
+
+    def predict(self, vectors: Vectors) -> Predictions:
+        found = self.classify(vectors.of(self.first), vectors.of(self.second))
+        return {"correct": (found == self.labels).astype(np.float64)}
+
+    def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
+        return {"accuracy": Means(np.stack([found["correct"] for found in predictions]))}
+
+
+def dev_task(dev: Examples, objective: str, labels: Sequence[str], classify: Classify) -> Task:
+    """What a model is scored on: Spearman of cosines, accuracy, or nDCG@10 of the anchors' searches."""
+    columns: dict[str, Any] = dict(dev.columns)
+    if objective == CLASSIFICATION:
+        places = {label: place for place, label in enumerate(labels)}
+        numbers = np.array([places[label] for label in columns[LABEL]])
+        return Labelled(columns["text1"], columns["text2"], numbers, classify)
+    if objective == TRIPLET:
+        return Triplets(DEV, columns["anchor"], columns["positive"], columns[NEGATIVE])
+    if objective == RANKING:
+        return _retrieval(columns)
+    gold = np.array(columns[SCORE], np.float64)
+    return Sts(DEV, (ScoredPairs(DEV, gold, columns["text1"], columns["text2"]),))
+
+
+def _retrieval(columns: dict[str, list[str]]) -> Retrieval:
+    """Each anchor looks for its positive texts among all positive and negative texts."""
+    documents = list(dict.fromkeys([*columns["positive"], *columns.get(NEGATIVE, ())]))
+    ids = {text: f"{place:09d}" for place, text in enumerate(documents)}
+    grades: dict[str, dict[str, int]] = {}
+    for anchor, positive in zip(columns["anchor"], columns["positive"], strict=True):
+        grades.setdefault(anchor, {})[ids[positive]] = 1
+    anchors = list(grades)
+    return Retrieval(DEV, Judgements(anchors, anchors, list(grades.values())), list(ids.values()), documents)
+
+
+def predict(task: Task, encode: Encode) -> Predictions:
+    """What the vectors that `encode` makes now come to."""
+    place = {text: number for number, text in enumerate(dict.fromkeys([*task.texts, *task.queries]))}
+    return task.predict(Vectors(encode(list(place)), place))
+
+
+def metric_of(task: Task, predictions: Predictions) -> tuple[str, float]:
+    """The name of a task's metric and the score, x100; NaN where it is undefined."""
+    metric, evidence = next(iter(task.evidence([predictions]).items()))
+    return metric, 100 * float(evidence.scores()[ALL][0])
+
+
+def compared(task: Task, before: Predictions, after: Predictions) -> tuple[Belief, Belief]:
+    """What can be believed of the scores before and after training, and of their difference."""
+    first, second = beliefs(draw(next(iter(task.evidence([before, after]).values())))[ALL])
+    return first, second

@@ -1,0 +1,105 @@
+"""The model that is trained: sentence-transformers' modules around a backbone, and what of it learns."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules
+from torch import nn
+
+from transforms.encoder.load import quiet_transformers
+from transforms.errors import OptionError, first_line
+from transforms.space import resolve_model
+from transforms.space.model_files import ModelFiles
+from transforms.training.options import CLASSIFICATION, TrainOptions
+
+
+def load(options: TrainOptions, device: str) -> SentenceTransformer:
+    """The model to train, as `--model`, `--pooler`, `--max-tokens`, `--lora` and `--freeze-backbone` say.
+
+    Raises OptionError for a model that sentence-transformers cannot load, or that has nothing to train.
+    """
+    files = resolve_model(options.model, options.revision)
+    if files.exported:
+        raise OptionError(f"--model {options.model} was exported from a store; train the model in its folder `model`")
+    own = files.modules.pooling is not None
+    kept = own and (options.pooler is None or files.modules.pooling == (options.pooler,))
+    try:
+        with quiet_transformers():
+            model = _loaded(files, None if kept else options.pooler or "mean", device)
+    except (OSError, ValueError, ImportError) as error:
+        raise OptionError(
+            f"--model {options.model} cannot be loaded by sentence-transformers ({first_line(error)})"
+        ) from error
+    if not files.modules.static:
+        limit = files.position_limit
+        model.max_seq_length = min(options.max_tokens, limit) if limit else options.max_tokens
+    if options.lora:
+        _add_lora(model, options.lora)
+    if options.freeze_backbone:
+        model[0].requires_grad_(False)
+        if options.objective != CLASSIFICATION and not any(weight.requires_grad for weight in model.parameters()):
+            raise OptionError("--freeze-backbone leaves nothing to train; leave it out, or say --pooler cnn")
+    return model
+
+
+def _loaded(files: ModelFiles, pooler: str | None, device: str) -> SentenceTransformer:
+    """The model of a folder, its own modules where `pooler` is None; no code that comes with it is run."""
+    if pooler is None:
+        return SentenceTransformer(str(files.root), device=device, local_files_only=True)
+    if files.modules.static:
+        raise OptionError(f"{files.root} is a table of token embeddings, whose pooler is its own; leave out --pooler")
+    transformer = modules.Transformer(str(files.folder))
+    pooling = modules.Pooling(transformer.get_embedding_dimension(), pooling_mode=pooler)
+    return SentenceTransformer(modules=[transformer, pooling], device=device)
+
+
+def _add_lora(model: SentenceTransformer, rank: int) -> None:
+    from peft import LoraConfig, TaskType
+
+    config = LoraConfig(
+        task_type=TaskType.FEATURE_EXTRACTION,
+        r=rank,
+        lora_alpha=2 * rank,
+        lora_dropout=0.0,
+        target_modules="all-linear",
+    )
+    model.add_adapter(config)
+
+
+def merged(model: SentenceTransformer) -> None:
+    """Add what LoRA learnt to the weights it belongs to, and leave plain layers, in place."""
+    from peft.tuners.lora import LoraLayer
+
+    backbone: Any = model[0].auto_model
+    for name, layer in list(backbone.named_modules()):
+        if isinstance(layer, LoraLayer):
+            layer.merge()
+            parent, _, child = name.rpartition(".")
+            setattr(backbone.get_submodule(parent), child, layer.get_base_layer())
+    backbone._hf_peft_config_loaded = False
+    del backbone.peft_config
+
+
+def save(model: SentenceTransformer, folder: Path, with_lora: bool) -> None:
+    """Write the model as a sentence-transformers folder, safetensors and JSON alone."""
+    if with_lora:
+        merged(model)
+    model.float()
+    with quiet_transformers():
+        model.save_pretrained(str(folder), create_model_card=False, safe_serialization=True)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model as it is used, without dropout and gradients, inside; afterwards as it was."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)

@@ -1,0 +1,140 @@
+"""What is written beside a trained model: training.json, a card, a page with the curves."""
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transforms.evaluation.intervals import Belief
+from transforms.training.folders import RECORD
+from transforms.training.options import TrainOptions
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+    from transforms.training.data import Data
+    from transforms.training.trainer import Fitted
+
+PACKAGES = ("sentence-beam", "sentence-transformers", "transformers", "torch", "accelerate", "datasets", "peft")
+CARD, PAGE, PICTURE = "README.md", "training.html", "training.png"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a training ended: the curve, the dev metric with what can be believed before and after, the new space."""
+
+    fitted: "Fitted"
+    metric: str | None
+    believed: tuple[Belief, Belief] | None
+    space: str
+    dim: int
+    seconds: float
+
+
+def record_of(options: TrainOptions, data: "Data", asked: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+    """The content of training.json."""
+    fitted = outcome.fitted
+    return {
+        "format": 1,
+        "objective": options.objective,
+        "options": {item.name: getattr(options, item.name) for item in fields(options)},
+        "asked": dict(asked),
+        "data": [asdict(source) for source in data.train.sources],
+        "dev_data": [asdict(source) for source in data.dev.sources] if data.dev else [],
+        "rows": {"train": len(data.train), "dev": len(data.dev) if data.dev else 0, "overlap": data.overlap},
+        "labels": list(data.labels),
+        "steps": fitted.steps,
+        "best_step": fitted.best_step,
+        "stopped_early": fitted.stopped_early,
+        "curve": fitted.curve,
+        "dev": _dev(outcome),
+        "space": outcome.space,
+        "dim": outcome.dim,
+        "versions": {name: version for name in PACKAGES if (version := _version(name))}
+        | {"python": platform.python_version()},
+        "seconds": round(outcome.seconds, 1),
+    }
+
+
+def write_record(folder: Path, record: Mapping[str, Any], picture: bytes | None) -> None:
+    """Write training.json, the model card and the page; the picture too, where there is one."""
+    (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8")
+    (folder / CARD).write_text(_template("card.md").render(r=record, dev_line=dev_line(record)), encoding="utf8")
+    page = _template("training.html").render(r=record, dev_line=dev_line(record), charts=_charts(record))
+    (folder / PAGE).write_text(page, encoding="utf8")
+    if picture is not None:
+        (folder / PICTURE).write_bytes(picture)
+
+
+def dev_line(record: Mapping[str, Any]) -> str | None:
+    """The dev score with its interval, and what it was before; None without dev rows or where it is undefined."""
+    dev = record["dev"]
+    if dev is None or dev["score"] is None:
+        return None
+    said = f"{dev['metric']} {_figure(dev['score'], dev['low'], dev['high'])} at step {record['best_step']:,}"
+    if dev["before"]["score"] is None or dev["difference"]["score"] is None:
+        return said
+    before = _figure(**dev["before"])
+    return f"{said}; before {before}; difference {_figure(**dev['difference'], sign='+')}"
+
+
+def _dev(outcome: Outcome) -> dict[str, Any] | None:
+    """The dev scores x100 before and after with 95 % intervals, and their difference with its own."""
+    if outcome.believed is None:
+        return None
+    before, after = outcome.believed
+    return {
+        "metric": outcome.metric,
+        "score": after.score,
+        "low": after.low,
+        "high": after.high,
+        "before": {"score": before.score, "low": before.low, "high": before.high},
+        "difference": {"score": after.diff, "low": after.diff_low, "high": after.diff_high},
+        "p": after.p,
+    }
+
+
+def _figure(score: float, low: float | None, high: float | None, sign: str = "") -> str:
+    interval = "" if low is None or high is None else f" ({low:{sign}.2f} to {high:{sign}.2f})"
+    return f"{score:{sign}.2f}{interval}"
+
+
+def _charts(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The curves of the page: a title, points in a picture of 360 x 140, and the ends of both axes."""
+    charts = []
+    for key, title in (("loss", "training loss"), ("dev", f"dev {(record['dev'] or {}).get('metric', '')}")):
+        points = [(point["step"], point[key]) for point in record["curve"] if point.get(key) is not None]
+        if len(points) > 1:
+            charts.append({"title": title, **_drawn(points)})
+    return charts
+
+
+def _drawn(points: list[tuple[int, float]]) -> dict[str, Any]:
+    steps, values = zip(*points, strict=True)
+    low, high = min(values), max(values)
+    wide, tall = (steps[-1] - steps[0]) or 1, (high - low) or 1.0
+    line = " ".join(
+        f"{50 + 300 * (step - steps[0]) / wide:.1f},{120 - 110 * (value - low) / tall:.1f}" for step, value in points
+    )
+    return {"line": line, "low": f"{low:.4g}", "high": f"{high:.4g}", "first": steps[0], "last": steps[-1]}
+
+
+@cache
+def _template(name: str) -> "Template":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("transforms.training")
+    escape = name.endswith(".html")
+    found = Environment(loader=loader, autoescape=escape, undefined=StrictUndefined, keep_trailing_newline=True)
+    return found.get_template(name)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,63 @@
+"""Which column of a file plays which role of an objective: by name, never by order."""
+
+from collections.abc import Sequence
+
+from transforms.errors import OptionError
+from transforms.training.options import CLASSIFICATION, COSENT, RANKING, REGRESSION, TRIPLET
+
+LABEL, SCORE, NEGATIVE = "label", "score", "negative"
+ROLES = {
+    CLASSIFICATION: ("text1", "text2", LABEL),
+    REGRESSION: ("text1", "text2", SCORE),
+    COSENT: ("text1", "text2", SCORE),
+    TRIPLET: ("anchor", "positive", NEGATIVE),
+    RANKING: ("anchor", "positive", NEGATIVE),
+}
+VALUES = (LABEL, SCORE)  # the others are texts
+OPTIONAL = {RANKING: (NEGATIVE,)}
+ALSO = {"text1": "sentence1", "text2": "sentence2"}  # what data is published with
+
+
+def columns_of(path: str, header: Sequence[str], objective: str, given: Sequence[str]) -> dict[str, str]:
+    """The name of each role's column in a file with this header.
+
+    `given` names them in the order of the roles; without it a column is known by its role's name. Raises OptionError
+    for a column that is missing, or of which there are two.
+    """
+    twice = next((name for name in header if list(header).count(name) > 1), None)
+    if twice is not None:
+        raise OptionError(f"{path} has two columns {twice!r}; rename one")
+    if given:
+        return _given(path, header, objective, given)
+    found = {role: name for role in ROLES[objective] if (name := _known(path, header, role)) is not None}
+    missing = [role for role in ROLES[objective] if role not in found and role not in OPTIONAL.get(objective, ())]
+    if missing:
+        names = ",".join(ROLES[objective])
+        raise OptionError(
+            f"{path} has no column {_names(missing[0])}; its columns: {', '.join(header)}; say --columns with those "
+            f"for {names}, in this order"
+        )
+    return found
+
+
+def _given(path: str, header: Sequence[str], objective: str, given: Sequence[str]) -> dict[str, str]:
+    roles = ROLES[objective]
+    fewest = len(roles) - len(OPTIONAL.get(objective, ()))
+    if not fewest <= len(given) <= len(roles):
+        need = " or ".join(",".join(roles[:count]) for count in range(fewest, len(roles) + 1))
+        raise OptionError(f"--columns {','.join(given)}: --objective {objective} has the roles {need}; name each once")
+    for name in given:
+        if name not in header:
+            raise OptionError(f"{path} has no column {name} (--columns); its columns: {', '.join(header)}")
+    return dict(zip(roles, given, strict=False))
+
+
+def _known(path: str, header: Sequence[str], role: str) -> str | None:
+    found = [name for name in (role, ALSO.get(role)) if name in header]
+    if len(found) > 1:
+        raise OptionError(f"{path} has both {found[0]} and {found[1]}; say which with --columns")
+    return found[0] if found else None
+
+
+def _names(role: str) -> str:
+    return f"{role} or {ALSO[role]}" if role in ALSO else role

@@ -1,0 +1,139 @@
+"""A training from its options to the folder that it writes."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from transforms.errors import OptionError
+from transforms.space import resolve_model, resolve_space
+from transforms.training import folders
+from transforms.training.data import Data, read_data, taken
+from transforms.training.dev import compared, dev_task, metric_of, predict
+from transforms.training.examples import Examples
+from transforms.training.options import TrainOptions, check
+from transforms.training.record import Outcome, record_of, write_record
+from transforms.training.watch import TrainingWatch
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from transforms.evaluation.task import Predictions, Task
+    from transforms.training.trainer import Job
+
+Say = Callable[[str], None]
+Draw = Callable[[Mapping[str, Any]], bytes | None]  # a record -> a PNG of its curves
+NOT_ASKED = ("inputs", "output", "device", "resume", "overwrite", "dev", "max_rejects")  # what decides no weight
+SAMPLED = 10_000  # texts of which it is counted how many are cut
+
+
+def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
+    """Train a model, write its folder, and return the record of it, as in its `training.json`.
+
+    `say` prints a line while it goes on. Raises OptionError, DataGateError and MissingExtraError before anything is
+    computed; SentenceBeamError where a loss is not finite.
+    """
+    check(options)
+    output = folders.output_of(options)
+    data = read_data(options)
+    asked = asked_of(options, data)
+    if folders.is_finished(output, options, asked):
+        say(f"{output} is finished already; there is nothing to resume")
+        return folders.read_record(output)
+    for line in taken(data, options):
+        say(line)
+    with folders.working(output, options, asked) as work:
+        began = time.monotonic()
+        job, task = prepare(options, data, say)
+        watch = TrainingWatch(say)
+        before = _predicted(job, task)
+        if task is not None and before is not None:
+            watch.scored(0, *metric_of(task, before))
+        try:
+            from transforms.training.trainer import fit
+
+            fitted = fit(job, work / folders.CHECKPOINTS, watch)
+        finally:
+            watch.end()
+        after = _predicted(job, task)
+        believed = None if task is None else compared(task, before or {}, after or {})
+        metric = None if task is None or after is None else metric_of(task, after)[0]
+        with folders.staged(output) as folder:
+            from transforms.training.model import save
+
+            save(job.model, folder, options.lora is not None)
+            space = resolve_space(resolve_model(str(folder)))
+            outcome = Outcome(fitted, metric, believed, space.id, space.dim, time.monotonic() - began)
+            record = record_of(options, data, asked, outcome)
+            write_record(folder, record, draw(record))
+    return record
+
+
+def asked_of(options: TrainOptions, data: Data) -> dict[str, Any]:
+    """All that decides the weights: options, the data's checksums and columns, and the model's."""
+    chosen = {item.name: getattr(options, item.name) for item in fields(options) if item.name not in NOT_ASKED}
+
+    def described(examples: Examples | None) -> list[Any]:
+        return [[source.sha256, dict(source.columns)] for source in examples.sources] if examples else []
+
+    weights = resolve_space(resolve_model(options.model, options.revision)).id
+    return {**chosen, "data": described(data.train), "dev data": described(data.dev), "weights": weights}
+
+
+def prepare(options: TrainOptions, data: Data, say: Say) -> "tuple[Job, Task | None]":
+    """The model with its loss and rows, ready to train, and what it is scored on."""
+    from transformers import set_seed
+
+    from transforms.encoder.devices import resolve_device
+    from transforms.training import model as models
+    from transforms.training import objectives
+    from transforms.training.trainer import Job
+
+    device = resolve_device(options.device)
+    if device.type == "cuda":  # one of them: the trainer would spread over all that it sees
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", str(device.index or 0))
+    set_seed(options.seed)
+    model = models.load(options, device.type)
+    loss = objectives.loss_of(model, options, len(data.labels))
+    values = data.values
+    if options.hard_negatives:
+        from transforms.training.negatives import with_negatives
+
+        values = with_negatives(values, model, options)
+        say(f"negatives   {options.hard_negatives} to each of {len(values['anchor']):,} of {len(data.train):,} rows")
+        if len(values["anchor"]) < options.batch:
+            raise OptionError("--hard-negatives: fewer rows than a batch have so many; ask for fewer")
+    cut = _cut(model, data.train)
+    if cut:
+        say(f"truncated   {cut}")
+    task = None
+    if data.dev is not None:
+        task = dev_task(data.dev, options.objective, data.labels, partial(_classify, objectives.classifier_of(loss)))
+    return Job(model, loss, data.train, values, options, task), task
+
+
+def _predicted(job: "Job", task: "Task | None") -> "Predictions | None":
+    from transforms.training.trainer import encode
+
+    return None if task is None else predict(task, lambda texts: encode(job.model, texts, job.options.batch))
+
+
+def _classify(layer: Any, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The labels that the trained layer gives pairs of vectors, int64 [n]."""
+    weights = layer.weight.detach().float().cpu().numpy()
+    return np.argmax(np.concatenate([first, second, np.abs(first - second)], axis=1) @ weights.T, axis=1)
+
+
+def _cut(model: "SentenceTransformer", examples: Examples) -> str | None:
+    """How many texts are longer than the model is to read, of the first ones; None where there is none."""
+    limit, tokenizer = model.max_seq_length, model.tokenizer
+    if not limit or not hasattr(tokenizer, "encode"):
+        return None
+    texts = list(dict.fromkeys(text for column in examples.texts.values() for text in column[:SAMPLED]))[:SAMPLED]
+    lengths = [len(ids) for ids in tokenizer(texts, truncation=False, verbose=False)["input_ids"]]
+    cut = sum(length > limit for length in lengths)
+    return f"{cut:,} of {len(texts):,} texts are longer than {limit} tokens and are cut (--max-tokens)" if cut else None
