@@ -18,9 +18,10 @@ from transforms.index.vectors import prepared, scored_by
 from transforms.space import Recipe
 from transforms.space.st_modules import QUERY
 from transforms.storage.cache import cached
-from transforms.store import index_files, locators
+from transforms.store import index_files
 from transforms.store.calibrations import kept_calibration
 from transforms.store.entries import IndexEntry, SegmentEntry
+from transforms.store.locator_file import LocatorFile
 from transforms.store.manifest import Manifest
 from transforms.store.shards import open_shard, read_shard, take_rows
 
@@ -137,10 +138,8 @@ class Searcher:
         return self._manifest.index.segments if self._manifest.index else ()
 
     @cached_property
-    def _locators(self) -> list[pa.Table]:
-        named = [(entry.locator, entry.locator_sha256) for entry in self._segments]
-        copies = [(cached(self._path(path), sha256), sha256) for path, sha256 in named]
-        return [locators.from_bytes(index_files.read(path, sha256)) for path, sha256 in copies]
+    def _locators(self) -> list[LocatorFile]:
+        return [LocatorFile.open(self._manifest.root, entry) for entry in self._segments]
 
     @cached_property
     def _index(self) -> SegmentedIndex:
@@ -157,12 +156,13 @@ class Searcher:
         index_files.check(path, index.trained.sha256)
         return Trained.open(path)
 
-    def _segment(self, entry: SegmentEntry, locator: pa.Table) -> SegmentFile:
+    def _segment(self, entry: SegmentEntry, locator: LocatorFile) -> SegmentFile:
         """A segment to open; one of an earlier version, whose lists have no checksums, is read as a whole first."""
-        path, checks = cached(self._path(entry.path), entry.sha256), locators.checks_of(locator)
+        path, checks = cached(self._path(entry.path), entry.sha256), locator.checks
         if checks is None:
             index_files.check(path, entry.sha256)
-        return SegmentFile(path, locators.keep_mask(locator), SegmentChecks.from_text(checks) if checks else None)
+        keep = locator.keep() if entry.deleted else None
+        return SegmentFile(path, keep, SegmentChecks.from_text(checks) if checks else None)
 
     def _path(self, relative: str) -> str:
         return storage.join(self._manifest.root, relative)
@@ -171,7 +171,7 @@ class Searcher:
         with progress.stage("opening the index"):
             opened = self._index
         with progress.stage("searching the index"):
-            found = opened.search(queries, max(k, index.rerank), nprobe=index.nprobe or None)
+            found = opened.search(queries, max(k, index.rerank), nprobe=index.nprobe or None, least=k)
         if index.rerank:
             found = rerank(queries, found, k, self._stored, scored_by(self._manifest.metric))
         shard, row = self._located(found.segment, found.row)
@@ -180,13 +180,11 @@ class Searcher:
     def _located(self, segment: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Shard number and row within it of every (segment, local row)."""
         shards, rows = np.full(segment.shape, -1, np.int64), np.full(segment.shape, -1, np.int64)
-        for number, table in enumerate(self._locators):
-            here = segment == number
-            if not here.any():
-                continue
-            picked = table.select(["shard", "row"]).take(pa.array(row[here]))
-            shards[here] = [self._numbers[path] for path in picked.column("shard").to_pylist()]
-            rows[here] = picked.column("row").to_numpy()
+        for number in np.unique(segment[row >= 0]).tolist():
+            here = (segment == number) & (row >= 0)
+            names, shard, rows[here] = self._locators[number].places(row[here])
+            used, place = np.unique(shard, return_inverse=True)
+            shards[here] = np.array([self._numbers[names[which]] for which in used])[place]
         return shards, rows
 
     def _stored(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:

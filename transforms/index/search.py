@@ -17,6 +17,7 @@ from transforms.index.trained import Trained
 from transforms.index.vectors import as_vectors, metric_name
 
 _NPROBE = 16
+_WIDER = 4  # times nprobe, where the lists hold too few rows
 
 
 class SearchResult(NamedTuple):
@@ -66,10 +67,28 @@ class SegmentedIndex:
         return int(self._lists.nlist) if self._lists is not None else 0
 
     def search(
-        self, queries: np.ndarray, k: int, *, nprobe: int | None = None, threads: int | None = None
+        self,
+        queries: np.ndarray,
+        k: int,
+        *,
+        nprobe: int | None = None,
+        least: int | None = None,
+        threads: int | None = None,
     ) -> SearchResult:
-        """The top k of each query, float32 [q, d], among `nprobe` lists (default 16) and all flat segments."""
-        return self.sweep(queries, k, [nprobe or _NPROBE], threads=threads)[0]
+        """The top k of each query, float32 [q, d], among `nprobe` lists (default 16) and all flat segments.
+
+        Where a query's lists hold fewer than `least` rows (default k), more lists are searched, so that it gets that
+        many, or all rows there are.
+        """
+        nprobe, wanted = nprobe or _NPROBE, min(least or k, k, self.rows)
+        if wanted == self.rows:
+            nprobe = max(nprobe, self.nlist)
+        found = self.sweep(queries, k, [nprobe], threads=threads)[0]
+        while wanted and nprobe < self.nlist and (short := np.flatnonzero(found.row[:, wanted - 1] < 0)).size:
+            nprobe *= _WIDER
+            for mine, wider in zip(found, self.sweep(queries[short], k, [nprobe], threads=threads)[0], strict=True):
+                mine[short] = wider
+        return found
 
     def sweep(
         self, queries: np.ndarray, k: int, nprobes: Sequence[int], *, threads: int | None = None

@@ -138,9 +138,17 @@ class Folder:
 
     def located(self, segment: SegmentEntry, locator: pa.Table) -> SegmentEntry:
         """The segment with another locator, which is written."""
-        path, sha256 = self.write(locators.to_bytes(locator), "parquet")
-        deleted, checksum = locator.column("shard").null_count, self._checksum(path)
-        return replace(segment, deleted=deleted, locator=path, locator_sha256=sha256, locator_checksum=checksum)
+        data = locators.to_bytes(locator)
+        path, sha256 = self.write(data, "parquet")
+        return replace(
+            segment,
+            deleted=locator.column("shard").null_count,
+            locator=path,
+            locator_sha256=sha256,
+            locator_checksum=self._checksum(path),
+            locator_bytes=len(data),
+            locator_footer=hashlib.sha256(locators.footer(data)).hexdigest(),
+        )
 
     def _checksum(self, path: str) -> str:
         """What the storage says of a file's content; "" where it says nothing."""

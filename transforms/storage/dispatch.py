@@ -17,6 +17,7 @@ from transforms.errors import MissingExtraError
 from transforms.imports import uncollected
 from transforms.storage.base import BLOCK, Entry, Storage, is_local
 from transforms.storage.local import LocalStorage
+from transforms.storage.ranged import RangedReader
 
 TRIES = 5  # to write a file that others write too
 
@@ -67,6 +68,18 @@ def read_bytes(path: str) -> bytes:
     if found is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     return found[0]
+
+
+def read_range(path: str, start: int, stop: int) -> bytes:
+    """The bytes of a file from `start` up to `stop`, in one request; fewer where it is shorter.
+
+    Raises FileNotFoundError, and OSError where a storage has none of these bytes.
+    """
+    with storage_of(path).open(path, Entry(path, stop, checksum="", version="")) as file:
+        if isinstance(file, RangedReader):
+            return file.fetched(start, stop)
+        file.seek(start)
+        return file.read(stop - start)
 
 
 def replace(path: str, data: bytes) -> bool:

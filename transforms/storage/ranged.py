@@ -40,6 +40,10 @@ class RangedReader(io.RawIOBase):
         """The bytes from here to the end."""
         return self.read(max(self._size - self._position, 0)) or b""
 
+    def fetched(self, start: int, stop: int) -> bytes:
+        """The bytes from `start` up to `stop` and no others, in one request; nothing of them is held."""
+        return self._fetch(start, stop)
+
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         """Fill the buffer and return how many bytes were read; fewer than it holds only at the end."""
         view, done = memoryview(buffer).cast("B"), 0

@@ -182,7 +182,8 @@ class SegmentEntry(Entry):
 
     `number` never changes and is not given again before the quantizer is retrained; it orders the segments. `kind`
     is base, delta or held-out; `rows` counts deleted ones too; `closeness` is the mean score with the nearest centroid;
-    the checksums are what the storage says of both files, "" where it says nothing.
+    the checksums are what the storage says of both files, "" where it says nothing. `locator_bytes` and the sha256 of
+    its footer are those of a locator that can be read in parts: 0 and "" for one of an earlier version.
     """
 
     number: int
@@ -197,6 +198,8 @@ class SegmentEntry(Entry):
     closeness: float | None = None
     checksum: str = ""
     locator_checksum: str = ""
+    locator_bytes: int = 0
+    locator_footer: str = ""
 
     @property
     def live(self) -> int:

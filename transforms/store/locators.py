@@ -1,17 +1,22 @@
 """Locator tables: the id, shard and position of every local row of an index segment.
 
 A null shard means a deleted row. A segment's file is never written again; its locator is, as a new file, whenever a row
-of it is deleted or its shard is rewritten. In the table's metadata are the checksums of the segment's file.
+of it is deleted or its shard is rewritten. In the table's metadata are the checksums of the segment's file. The file of
+the locator has those of its groups of rows too, so that a few rows can be read and checked without the others.
 """
 
+import io
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from transforms.arrow import parquet_bytes, table_of
+from transforms.arrow import table_of
 from transforms.errors import SentenceBeamError, first_line
 
 SCHEMA = pa.schema(
@@ -23,6 +28,8 @@ SCHEMA = pa.schema(
     ]
 )
 CHECKS = b"segment"  # in a table's metadata
+GROUPS = b"groups"  # in a file's: for each row group [first byte, end, CRC-32]
+GROUP_ROWS = 16_384
 
 
 @dataclass
@@ -58,7 +65,19 @@ class Moves:
 
 def to_bytes(table: pa.Table) -> bytes:
     """The bytes of a locator table's file."""
-    return parquet_bytes(table, compression="zstd", row_group_size=100_000)
+    sink, groups = io.BytesIO(), []
+    with pq.ParquetWriter(sink, table.schema.remove_metadata(), compression="zstd") as writer:
+        for first in range(0, len(table), GROUP_ROWS):
+            start = sink.tell()
+            writer.write_table(table.slice(first, GROUP_ROWS).replace_schema_metadata())
+            groups.append([start, sink.tell(), crc32(sink.getbuffer()[start:])])
+        writer.add_key_value_metadata({**(table.schema.metadata or {}), GROUPS: json.dumps(groups)})
+    return sink.getvalue()
+
+
+def footer(data: bytes) -> bytes:
+    """The end of a Parquet file's bytes, from its footer on."""
+    return data[-8 - int.from_bytes(data[-8:-4], "little") :]
 
 
 def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:

@@ -114,6 +114,18 @@ def test_a_sweep_is_a_search_at_each_nprobe(tmp_path: Path) -> None:
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("factory", ["Flat", "IVF64,SQ8", "IVF64,RaBitQ"])
+def test_k_rows_are_found_however_few_the_lists_hold_and_all_rows_where_k_is_more(factory: str, tmp_path: Path) -> None:
+    vectors, queries = unit_vectors(1000, DIM), unit_vectors(3, DIM, seed=1)
+    index = open_cut(tmp_path, trained(factory, "ip", DIM), vectors, [400], np.arange(1000) % 5 > 0)
+    for k in (10, 200, 799, 800, 900):
+        found = index.search(queries, k, nprobe=1)
+        assert ((found.row >= 0).sum(axis=1) == min(k, 800)).all()
+        assert (np.diff(found.scores[:, : min(k, 800)], axis=1) <= 0).all()
+    few = index.search(queries, 300, nprobe=1, least=5).row
+    assert factory == "Flat" or (few[:, -1] < 0).all()
+
+
 def test_nothing_to_find(tmp_path: Path) -> None:
     empty = open_cut(tmp_path, trained("IVF4,SQ8", "ip", DIM), unit_vectors(0, DIM), [0])
     for index in (SegmentedIndex.open([]), empty):
