@@ -35,6 +35,10 @@ class TokenCounter:
             lengths.extend(map(len, encodings))
         return np.frombuffer(lengths, dtype=np.int64)
 
+    def count_one(self, text: str) -> int:
+        """The number of tokens of a text."""
+        return len(self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]) if text else 0
+
     def tokens(self, texts: Iterable[str]) -> Iterator[Encoding]:
         """The tokens of each text, with their places and words."""
         for batch in _batches(texts):

@@ -1,7 +1,8 @@
 """Documents to pieces: the places at which each may be cut, their tokens counted, packed up to a budget."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -9,11 +10,17 @@ import numpy as np
 
 from transforms.corpus.chunks.counting import TokenCounter
 from transforms.corpus.chunks.ends import Ends, text_ends
-from transforms.corpus.chunks.graphemes import is_boundary, skip_blanks
+from transforms.corpus.chunks.graphemes import LONGEST, is_boundary, skip_blanks
+from transforms.corpus.chunks.markdown import markdown_ends
+from transforms.corpus.chunks.pack import choose_by_content, choose_last, choose_sentence, overlapping
+from transforms.corpus.chunks.refine import UNKNOWN, refined
+from transforms.corpus.chunks.room import Room
+from transforms.errors import OptionError
 from transforms.space.chunks import Chunks
 
 Prefix = Callable[[int, str], str]
 Span = tuple[int, int]
+_CERTAINLY_LONG = 8  # characters a token: a longer part is not worth counting before its places are read
 
 
 @dataclass(frozen=True)
@@ -21,7 +28,7 @@ class Pieces:
     """The pieces of one document, in its order; without overlap none begins before the one before it ends.
 
     `spans` [n] characters, so that `text[start:end]` is a piece, without blanks around it; `tokens` [n] its own tokens;
-    `headings` [n] what stands above it in Markdown, `"Install > From source"`, "" elsewhere. None for a blank document.
+    `headings` [n] what it stands under in Markdown, `"Install > From source"`, "" elsewhere. A blank document has none.
     """
 
     spans: list[Span]
@@ -30,80 +37,114 @@ class Pieces:
 
 
 class Cutter:
-    """Cuts documents as `chunks` say.
+    """Cuts documents as `chunks` say, which are not `none`.
 
     `tokenizer` is a `tokenizers.Tokenizer`, or what transformers wraps around one; `limit` the tokens that a piece and
-    its prefix may have together: what the model takes without special tokens and prompt, None for any number.
+    its prefix may have together: what the model takes without special tokens and `prompt`, None for any number. Raises
+    `OptionError` where that leaves none for a piece.
     """
 
     def __init__(self, chunks: Chunks, tokenizer: Any, limit: int | None, prompt: str = "") -> None:
-        self._chunks, self._limit, self._prompt = chunks, limit, prompt
-        self._counter = TokenCounter(tokenizer)
-        chunks.budget(limit)
+        self._chunks, self._counter = chunks, TokenCounter(tokenizer)
+        self._room = Room(chunks, self._counter, limit, prompt)
+        self._longest = _CERTAINLY_LONG * chunks.budget(limit)
+        self._read = markdown_ends if chunks.by == "markdown" else text_ends
+        self._choose = choose_by_content if chunks.ends == "stable" else choose_last
+        if chunks.kind == "sentences":
+            self._choose = choose_sentence
 
     def cut(self, texts: Sequence[str], prefix: Prefix | None = None) -> list[Pieces]:
         """The pieces of each text; `prefix(number of the text, headings)` is what will stand before a piece.
 
-        Raises `OptionError` where a prefix leaves no token for its piece.
+        Raises `OptionError` for a prefix that leaves no token for its piece, and for a text that is no Unicode.
         """
-        ends = [text_ends(text) for text in texts]
-        parts = (text[start:stop] for text, each in zip(texts, ends, strict=True) for start, stop in _around(each))
-        counts = self._counter.count(parts)
-        found, done = [], 0
-        for number, (text, each) in enumerate(zip(texts, ends, strict=True)):
-            tokens = counts[done : done + len(each.places)]
-            done += len(each.places)
-            found.append(self._pack(text, each, tokens, "" if prefix is None else prefix(number, "")))
+        try:
+            ends = [self._read(text) for text in texts]
+            tokens = self._count(texts, ends)
+        except (TypeError, AttributeError, UnicodeEncodeError):
+            _check_texts(texts)
+            raise
+        prefixes = (_of_text(prefix, number) for number in range(len(texts)))
+        return [self._pack(*each) for each in zip(texts, ends, tokens, prefixes, strict=True)]
+
+    def _count(self, texts: Sequence[str], ends: Sequence[Ends]) -> list[np.ndarray]:
+        """The tokens before each end of each text, `UNKNOWN` where they are many."""
+        parts = (
+            text[start:stop]
+            for text, each in zip(texts, ends, strict=True)
+            for start, stop in pairwise([0, *each.places.tolist()])
+            if stop - start <= self._longest
+        )
+        counts, done = self._counter.count(parts), 0
+        found = []
+        for each in ends:
+            short = np.flatnonzero(np.diff(each.places, prepend=0) <= self._longest)
+            tokens = np.full(len(each.places), UNKNOWN, dtype=np.int64)
+            tokens[short] = counts[done : done + len(short)]
+            done += len(short)
+            found.append(tokens)
         return found
 
-    def _pack(self, text: str, ends: Ends, tokens: np.ndarray, prefix: str) -> Pieces:
-        before = int(self._counter.count([prefix])[0]) if prefix else 0
-        budget = self._chunks.budget(None if self._limit is None else self._limit - before)
-        places, counts = self._refined(text, ends, tokens, budget)
-        spans: list[Span] = []
-        sizes: list[int] = []
-        start = size = 0
-        last = 0
-        for place, count in zip(places, counts, strict=True):
-            if size and size + count > budget:
-                spans.append((skip_blanks(text, start, last), last))
-                sizes.append(size)
-                start, size = last, 0
-            size, last = size + count, place
-        if last > skip_blanks(text, start, last):
-            spans.append((skip_blanks(text, start, last), last))
-            sizes.append(size)
-        return Pieces(spans, sizes, [""] * len(spans))
-
-    def _refined(self, text: str, ends: Ends, tokens: np.ndarray, budget: int) -> tuple[list[int], list[int]]:
-        places: list[int] = []
-        counts: list[int] = []
-        for (start, stop), count in zip(_around(ends), tokens.tolist(), strict=True):
-            if count > budget:
-                encoding = next(self._counter.tokens([text[start:stop]]))
-                before = 0
-                for number, (_, end) in enumerate(encoding.offsets[:-1], 1):
-                    if is_boundary(text, start + end) and start + end > (places[-1] if places else 0):
-                        places.append(start + end)
-                        counts.append(number - before)
-                        before = number
-                count -= before
-            places.append(stop)
-            counts.append(count)
-        return places, counts
-
-
-def _around(ends: Ends) -> Iterator[Span]:
-    return pairwise([0, *ends.places.tolist()])
+    def _pack(self, text: str, ends: Ends, tokens: np.ndarray, prefix: Callable[[str], str]) -> Pieces:
+        """The pieces of one text."""
+        room, overlap = self._room, self._chunks.overlap_of_pieces
+        atoms = refined(
+            text, ends, tokens, min(room.budget(prefix(path)) for path in ends.headings.paths), self._counter
+        )
+        found = Pieces([], [], [])
+        first = after = start = (
+            0  # the piece begins with atom `first`, at `start`, and ends after atom `after` or later
+        )
+        while first < len(atoms):
+            start = skip_blanks(text, start, int(atoms.places[-1]))
+            headings = ends.headings.at(start)
+            before = prefix(headings)
+            budget = room.budget(before)
+            whole = first == 0 and self._chunks.kind != "sentences" and room.holds(atoms, before)
+            stop = len(atoms) if whole else self._choose(atoms, first, after, budget)
+            while (excess := room.excess(atoms, first, stop, start, before)) > 0 and stop > after + 1:
+                stop = min(stop - 1, choose_last(atoms, first, after, max(1, atoms.tokens(first, stop) - excess)))
+            end = int(atoms.places[stop - 1])
+            fits = excess <= 0 and is_boundary(text, end)
+            if not fits and first < after:  # what it repeats leaves no room
+                first, start = after, atoms.start(after)
+                continue
+            if not fits:  # no end between tokens will do
+                end = room.last_that_fits(text, start, min(end + LONGEST, int(atoms.places[-1])), before)
+                stop = max(first + 1, int(np.searchsorted(atoms.places, end, "left")) + 1)
+            if not text[start:end].isspace():
+                found.spans.append((start, end))
+                found.tokens.append(room.own_tokens(atoms, first, stop, start, end))
+                found.headings.append(headings)
+            if end < atoms.places[stop - 1]:
+                first, after, start = stop - 1, stop - 1, end
+            else:
+                first, after = overlapping(atoms, first, stop, overlap, budget), stop
+                start = atoms.start(first)
+        return found
 
 
 def chunk(text: str, spec: str, tokenizer: Any, limit: int | None) -> list[Span]:
     """The character spans of a text's pieces, so that `text[start:end]` is a piece.
 
-    `spec` as `--chunks` takes it; `limit` the tokens that a piece may have: what the model takes without special tokens
-    and prompt (`Encoder.room`). Raises `OptionError` for a SPEC that is none, or a limit that leaves no room.
+    `spec` as `--chunks` takes it; `tokenizer` and `limit`, the tokens that a piece may have, as `Encoder.tokenizer` and
+    `Encoder.room` give them. Raises `OptionError` for a SPEC that is none, or a limit that leaves no room.
     """
     chunks = Chunks.parse(spec)
-    if not chunks.cuts:
-        return [(0, len(text))]
-    return Cutter(chunks, tokenizer, limit).cut([text])[0].spans
+    return Cutter(chunks, tokenizer, limit).cut([text])[0].spans if chunks.cuts else [(0, len(text))]
+
+
+def _of_text(prefix: Prefix | None, number: int) -> Callable[[str], str]:
+    """The prefix of one text's pieces by their headings."""
+    return (lambda headings: "") if prefix is None else partial(prefix, number)
+
+
+def _check_texts(texts: Sequence[str]) -> None:
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise OptionError(f"text {place} is of type {type(text).__name__}; give str")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            at = f"{text[error.start]!r} at character {error.start}"
+            raise OptionError(f"text {place} is no Unicode text: {at} is half of a surrogate pair") from None

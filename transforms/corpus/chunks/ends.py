@@ -6,7 +6,6 @@ An end is the place after the last character before the cut; blanks that follow 
 import re
 from array import array
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,7 +13,7 @@ from enum import IntEnum
 import numpy as np
 from nupunkt import sent_spans
 
-from transforms.corpus.chunks.graphemes import boundary_before
+from transforms.corpus.chunks.graphemes import boundary_before, is_boundary
 
 BLOCK = 16_384  # characters that sentences are looked for in, and that are tokenized, at once
 
@@ -33,57 +32,100 @@ class Level(IntEnum):
     SECTION = 8  # before a heading
 
 
+class Headings:
+    """The headings of a text (first character, depth, title), which say where in it a place is."""
+
+    def __init__(self, headings: Sequence[tuple[int, int, str]] = ()) -> None:
+        self._starts = [start for start, _, _ in headings]
+        self._paths: list[str] = []
+        above: list[tuple[int, str]] = []
+        for _, depth, title in headings:
+            above = [(other, name) for other, name in above if other < depth] + [(depth, title)]
+            self._paths.append(" > ".join(name for _, name in above if name))
+
+    def at(self, place: int) -> str:
+        """The headings that a place stands under, outermost first: `"Install > From source"`; "" above the first."""
+        number = bisect_right(self._starts, place)
+        return self._paths[number - 1] if number else ""
+
+    @property
+    def paths(self) -> set[str]:
+        """All that `at` may give."""
+        return {"", *self._paths}
+
+
 @dataclass(frozen=True)
 class Ends:
-    """Places [n] int64, ascending, at which a text may be cut, and their levels [n] int8; the last is its end."""
+    """Places [n] int64, ascending, at which a text may be cut, and their levels [n] int8; the last ends the text."""
 
     places: np.ndarray
     levels: np.ndarray
+    headings: Headings
 
 
-Found = defaultdict[Level, "array[int]"]
-_PARAGRAPHS = re.compile(r"\n\s*\n|[\f\u2029]")
+Found = dict[Level, "array[int]"]
+_PARAGRAPHS = re.compile(r"\n\s*\n|[\f\u2029]\s*")
 # Marks that end a sentence without a blank after them, with closing quotes and brackets.
-_MARKS = re.compile(r"[。！？｡؟۔।॥።։។]+[」』）》〉】〕”’\")]*|．(?!\d)")
+_MARKS = re.compile(r"[。！？｡؟۔।॥።។]+[」』）》〉】〕”’\")]*|．(?!\d)")
 
 
 def text_ends(text: str) -> Ends:
     """The ends of paragraphs and sentences of a plain text, and those at which its blocks end."""
+    return merged(text, find_ends(text), Headings())
+
+
+def find_ends(text: str) -> Found:
+    """The ends of a plain text by level; a place may stand in several."""
     stop = len(text.rstrip())
-    found: Found = defaultdict(lambda: array("q"))
-    found[Level.PARAGRAPH].extend(_end(text, match.start()) for match in _PARAGRAPHS.finditer(text, 0, stop))
-    for start, end, level in blocks(text, found[Level.PARAGRAPH], stop):
-        found[level].append(end)
-        found[Level.SENTENCE].extend(sentence_ends(text, start, end))
-    return merged(found, stop)
+    found: Found = {level: array("q") for level in Level}
+    found[Level.PARAGRAPH].extend(end_before(text, match.start()) for match in _PARAGRAPHS.finditer(text, 0, stop))
+    for start, end, level in _blocks(text, found[Level.PARAGRAPH], stop):
+        place = end_before(text, end, start)
+        if place > start:
+            found[level].append(place)
+            found[Level.SENTENCE].extend(_sentence_ends(text, start, end))
+    return found
 
 
-def merged(found: Found, stop: int) -> Ends:
-    """The ends by place, each once with its best level, up to and with `stop`."""
+def merged(text: str, found: Found, headings: Headings) -> Ends:
+    """The ends by place, each once with its best level, none inside a grapheme cluster; the last ends the text."""
+    stop = len(text.rstrip())
     found[Level.SECTION].append(stop)
+    found = {level: places for level, places in found.items() if places}
     places = np.concatenate([np.frombuffer(places, dtype=np.int64) for places in found.values()])
     levels = np.concatenate([np.full(len(places), level, dtype=np.int8) for level, places in found.items()])
     order = np.lexsort((-levels, places))
     places, levels = places[order], levels[order]
-    first = np.diff(places, prepend=0) > 0
-    return Ends(places[first], levels[first])
+    kept = (np.diff(places, prepend=0) > 0) & (places <= stop)
+    if not text.isascii():
+        kept &= np.fromiter((is_boundary(text, place) for place in places.tolist()), dtype=bool, count=len(places))
+    return Ends(places[kept], levels[kept], headings)
 
 
-def blocks(text: str, paragraphs: Sequence[int], stop: int) -> Iterator[tuple[int, int, Level]]:
+def end_before(text: str, place: int, least: int = 0) -> int:
+    """The place after the last character before `place` that is no blank; `least` where only blanks are between."""
+    while place > least and text[place - 1].isspace():
+        place -= 1
+    return place
+
+
+def _sentence_ends(text: str, start: int, stop: int) -> Iterator[int]:
+    """The places inside a block after which a sentence ends."""
+    block = text[start:stop]
+    for _, end in sent_spans(block):
+        place = end_before(text, start + end, start)
+        if place > start:
+            yield place
+    yield from (start + match.end() for match in _MARKS.finditer(block))
+
+
+def _blocks(text: str, paragraphs: Sequence[int], stop: int) -> Iterator[tuple[int, int, Level]]:
     """Runs of at most `BLOCK` characters up to `stop`, cut at a paragraph, else a line, a blank, a cluster."""
     start = 0
     while start < stop:
         end, level = _block_end(text, paragraphs, start, stop)
         yield start, end, level
         start = end
-
-
-def sentence_ends(text: str, start: int, stop: int) -> list[int]:
-    """The places inside a block after which a sentence ends."""
-    block = text[start:stop]
-    ends = [_end(text, start + end) for _, end in sent_spans(block)]
-    ends += [start + match.end() for match in _MARKS.finditer(block)]
-    return [end for end in ends if end > start]
 
 
 def _block_end(text: str, paragraphs: Sequence[int], start: int, stop: int) -> tuple[int, Level]:
@@ -94,16 +136,9 @@ def _block_end(text: str, paragraphs: Sequence[int], start: int, stop: int) -> t
     if last and paragraphs[last - 1] > start:
         return paragraphs[last - 1], Level.PARAGRAPH
     line = text.rfind("\n", start + BLOCK // 2, far)
-    if line > 0 and (end := _end(text, line)) > start:
-        return end, Level.CLAUSE
-    for place in range(far, far - BLOCK // 4, -1):
-        if text[place].isspace() and (end := _end(text, place)) > start:
-            return end, Level.BLANK
+    if line > 0:
+        return line, Level.CLAUSE
+    blank = next((place for place in range(far, far - BLOCK // 4, -1) if text[place].isspace()), None)
+    if blank is not None:
+        return blank, Level.BLANK
     return boundary_before(text, far, start), Level.INSIDE
-
-
-def _end(text: str, place: int) -> int:
-    """The place after the last character before `place` that is no blank."""
-    while place and text[place - 1].isspace():
-        place -= 1
-    return place

@@ -4,16 +4,19 @@ import regex
 
 LONGEST = 256  # a cluster of more characters than this may be cut: nothing that people write comes near it
 _CLUSTER = regex.compile(r"\X")
+# Two neighbours that no rule joins: no marks, no joining signs, no halves of a flag or of a Hangul syllable.
+_APART = regex.compile(
+    r"[^\r\p{GCB=Prepend}\p{GCB=ZWJ}\p{GCB=Extend}\p{GCB=RI}\p{GCB=L}\p{GCB=V}\p{GCB=T}]"
+    r"[^\p{GCB=ZWJ}\p{GCB=Extend}\p{GCB=SpacingMark}\p{GCB=RI}\p{GCB=V}\p{GCB=T}]"
+)
 
 
 def is_boundary(text: str, place: int) -> bool:
-    """Whether no grapheme cluster lies across `place`, 0 to the text's length."""
-    if place <= 0 or place >= len(text):
-        return True
-    if _apart(text, place):
+    """Whether no grapheme cluster lies across `place`, or nothing but a blank of one after it."""
+    if place <= 0 or place >= len(text) or text[place].isspace() or _APART.match(text, place - 1):
         return True
     start = place - 1
-    while start > 0 and place - start < LONGEST and not _apart(text, start):
+    while start > 0 and place - start < LONGEST and not _APART.match(text, start - 1):
         start -= 1
     while start < place:
         start = _CLUSTER.match(text, start).end()
@@ -22,8 +25,7 @@ def is_boundary(text: str, place: int) -> bool:
 
 def boundary_before(text: str, place: int, least: int) -> int:
     """The last boundary at or before `place` that is above `least`; `place` where there is none."""
-    found = next((at for at in range(place, max(least, place - LONGEST), -1) if is_boundary(text, at)), place)
-    return found
+    return next((at for at in range(place, max(least, place - LONGEST), -1) if is_boundary(text, at)), place)
 
 
 def skip_blanks(text: str, start: int, stop: int) -> int:
@@ -31,9 +33,4 @@ def skip_blanks(text: str, start: int, stop: int) -> int:
     place = start
     while place < stop and text[place].isspace():
         place += 1
-    return place if place == start or place == stop or is_boundary(text, place) else place - 1
-
-
-def _apart(text: str, place: int) -> bool:
-    """Whether the characters around `place` are certainly two: both ASCII, and no line end of two characters."""
-    return text[place] < "\x80" and text[place - 1] < "\x80" and text[place - 1 : place + 1] != "\r\n"
+    return place if place in (start, stop) or is_boundary(text, place) else place - 1
