@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -72,13 +71,13 @@ class Cutter:
         parts = (
             text[start:stop]
             for text, each in zip(texts, ends, strict=True)
-            for start, stop in pairwise([0, *each.places.tolist()])
+            for start, stop in zip(each.begins.tolist(), each.places.tolist(), strict=True)
             if stop - start <= self._longest
         )
         counts, done = self._counter.count(parts), 0
         found = []
         for each in ends:
-            short = np.flatnonzero(np.diff(each.places, prepend=0) <= self._longest)
+            short = np.flatnonzero(each.places - each.begins <= self._longest)
             tokens = np.full(len(each.places), UNKNOWN, dtype=np.int64)
             tokens[short] = counts[done : done + len(short)]
             done += len(short)

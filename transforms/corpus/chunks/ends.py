@@ -56,8 +56,12 @@ class Headings:
 
 @dataclass(frozen=True)
 class Ends:
-    """Places [n] int64, ascending, at which a text may be cut, and their levels [n] int8; the last ends the text."""
+    """Places [n] int64, ascending, at which a text may be cut, and their levels [n] int8; the last ends the text.
 
+    `begins` [n] int64: where the part before each place begins, with the last of the blanks that it follows.
+    """
+
+    begins: np.ndarray
     places: np.ndarray
     levels: np.ndarray
     headings: Headings
@@ -65,6 +69,13 @@ class Ends:
 
 Found = dict[Level, "array[int]"]
 _PARAGRAPHS = re.compile(r"\n\s*\n|[\f\u2029]\s*")
+_SIGN = re.compile(r"\S")
+# Ends within what is long: the last character of a line, a mark before a blank, a word after some others.
+_LINE = re.compile(r"\S(?=[^\S\n]*\n)")
+_CLAUSE = re.compile(r"[.,;:!?)\]…–—](?=\s)|[，、；：]")
+_WORDS = re.compile(r"\S[\s\S]{48}\S*(?=\s)")
+_LONG = 512  # characters
+_MANY = 8  # characters a full stop
 # Marks that end a sentence without a blank after them, with closing quotes and brackets.
 _MARKS = re.compile(r"[。！？｡؟۔।॥።។]+[」』）》〉】〕”’\")]*|．(?!\d)")
 
@@ -84,6 +95,7 @@ def find_ends(text: str) -> Found:
         if place > start:
             found[level].append(place)
             found[Level.SENTENCE].extend(_sentence_ends(text, start, end))
+    _add_within(text, found, stop)
     return found
 
 
@@ -99,7 +111,26 @@ def merged(text: str, found: Found, headings: Headings) -> Ends:
     kept = (np.diff(places, prepend=0) > 0) & (places <= stop)
     if not text.isascii():
         kept &= np.fromiter((is_boundary(text, place) for place in places.tolist()), dtype=bool, count=len(places))
-    return Ends(places[kept], levels[kept], headings)
+    places, levels = places[kept], levels[kept]
+    return Ends(_begins(text, places), places, levels, headings)
+
+
+def _begins(text: str, places: np.ndarray) -> np.ndarray:
+    """Where the parts of a text that end at these places begin, at most one blank before each."""
+    before = [0, *places[:-1].tolist()]
+    first = [_SIGN.search(text, place).start() for place in before] if len(places) else []
+    return np.maximum(np.array(first, dtype=np.int64) - 1, np.array(before[: len(places)], dtype=np.int64))
+
+
+def _add_within(text: str, found: Found, stop: int) -> None:
+    """Add ends inside of what is long without one: of lines, else of clauses, else of words here and there."""
+    for pattern, level in ((_LINE, Level.CLAUSE), (_CLAUSE, Level.CLAUSE), (_WORDS, Level.BLANK)):
+        known = np.sort(
+            np.concatenate([[0, stop], *(np.frombuffer(each, dtype=np.int64) for each in found.values() if each)])
+        )
+        long = np.flatnonzero(np.diff(known) > _LONG)
+        for start, end in zip(known[long].tolist(), known[long + 1].tolist(), strict=True):
+            found[level].extend(match.end() for match in pattern.finditer(text, start, end))
 
 
 def end_before(text: str, place: int, least: int = 0) -> int:
@@ -112,10 +143,11 @@ def end_before(text: str, place: int, least: int = 0) -> int:
 def _sentence_ends(text: str, start: int, stop: int) -> Iterator[int]:
     """The places inside a block after which a sentence ends."""
     block = text[start:stop]
-    for _, end in sent_spans(block):
-        place = end_before(text, start + end, start)
-        if place > start:
-            yield place
+    if _MANY * block.count(". ") < len(block):  # what has more is no prose, and takes long
+        for _, end in sent_spans(block):
+            place = end_before(text, start + end, start)
+            if place > start:
+                yield place
     yield from (start + match.end() for match in _MARKS.finditer(block))
 
 

@@ -16,8 +16,10 @@ def is_boundary(text: str, place: int) -> bool:
     if place <= 0 or place >= len(text) or text[place].isspace() or _APART.match(text, place - 1):
         return True
     start = place - 1
-    while start > 0 and place - start < LONGEST and not _APART.match(text, start - 1):
+    while start > 0 and not _APART.match(text, start - 1):
         start -= 1
+        if place - start > LONGEST:
+            return True
     while start < place:
         start = _CLUSTER.match(text, start).end()
     return start == place

@@ -20,11 +20,10 @@ def refined(text: str, ends: Ends, tokens: np.ndarray, budget: int, counter: Tok
 
     Where sums of tokens are not exact, a part that only just fits is cut too, so that pieces can be made smaller.
     """
-    lengths = np.diff(ends.places, prepend=0)
+    starts, lengths = ends.begins, ends.places - ends.begins
     counts = np.maximum(tokens, lengths // _PER_TOKEN)
     most = budget if counter.adds_up else budget - budget // 8 - 1
     long = np.flatnonzero((tokens == UNKNOWN) | (counts > most))
-    starts = ends.places - lengths
     places, levels, sizes, done = [], [], [], 0
     parts = (text[starts[number] : ends.places[number]] for number in long)
     for number, encoding in zip(long.tolist(), counter.tokens(parts), strict=True):
