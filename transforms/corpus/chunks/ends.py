@@ -117,9 +117,9 @@ def merged(text: str, found: Found, headings: Headings) -> Ends:
 
 def _begins(text: str, places: np.ndarray) -> np.ndarray:
     """Where the parts of a text that end at these places begin, at most one blank before each."""
-    before = [0, *places[:-1].tolist()]
-    first = [_SIGN.search(text, place).start() for place in before] if len(places) else []
-    return np.maximum(np.array(first, dtype=np.int64) - 1, np.array(before[: len(places)], dtype=np.int64))
+    before = [0, *places[:-1].tolist()][: len(places)]
+    first = (match.start() for place in before if (match := _SIGN.search(text, place)))
+    return np.maximum(np.fromiter(first, dtype=np.int64, count=len(places)) - 1, np.array(before, dtype=np.int64))
 
 
 def _add_within(text: str, found: Found, stop: int) -> None:
