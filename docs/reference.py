@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pipelines.cli import COMMANDS, parser_of
 from pipelines.options import every_command
+from pipelines.specs import of_methods, of_poolers
 from transforms.index.choose import FLAT_BELOW, automatic_index
 from transforms.steps.auto import RULES
 
@@ -102,6 +103,12 @@ The first line of an option that holds decides. `SQ8` is for rows of length 1, `
 | option | when | what it is then |
 |---|---|---|
 """
+SPECS = """
+## SPECs
+
+As `--help` shows them. [What the poolers are](poolers.md#poolers), [what the calibrations are](calibration.md#methods).
+
+"""
 INDEX_ROWS = (0, FLAT_BELOW, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 
 
@@ -109,7 +116,16 @@ def page() -> str:
     """The whole page."""
     lines = [f"| [`{name}`](#{name}) | {cell(what)} |" for name, what in COMMANDS.items()]
     every = "".join(f"| `{name}` | {cell(what)} | {default} |\n" for name, what, default in of_every_command())
-    return HEAD + "\n".join(lines) + "\n" + ALL + every + "".join(section(name) for name in COMMANDS) + automatic()
+    return (
+        HEAD
+        + "\n".join(lines)
+        + "\n"
+        + ALL
+        + every
+        + "".join(section(name) for name in COMMANDS)
+        + specs()
+        + automatic()
+    )
 
 
 def of_every_command() -> Iterator[tuple[str, str, str]]:
@@ -117,6 +133,11 @@ def of_every_command() -> Iterator[tuple[str, str, str]]:
     for action in every_command()._actions:
         meaning, default = said(action.help or "")
         yield f"{action.option_strings[0]} {action.metavar or ''}".strip(), meaning, default
+
+
+def specs() -> str:
+    """The section of the words of SPECs and their keys."""
+    return f"{SPECS}```text\n{of_poolers()}\n\n{of_methods()}\n```\n"
 
 
 def automatic() -> str:
@@ -190,7 +211,7 @@ def title(where: str) -> str:
 
 def cell(text: str) -> str:
     """A text inside a table."""
-    return text.replace("|", "\\|").replace("*", "\\*")
+    return text.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import argparse
 
-from pipelines import beam_flags, options
+from pipelines import beam_flags, options, specs
 from transforms.corpus.files import INPUT_FORMATS
 from transforms.space.identity import PRECISIONS
 from transforms.steps.options import PARTITIONS
@@ -25,7 +25,7 @@ EXAMPLES = {
 
 def parser(name: str = "embed") -> argparse.ArgumentParser:
     """The options of `embed` (and of `plan`). None means "not given": the store's value, else the default."""
-    p = options.command(name, WHAT[name], *EXAMPLES[name])
+    p = options.command(name, WHAT[name], *EXAMPLES[name], words=specs.of_poolers())
     what = p.add_argument_group("input (a store remembers format and columns)")
     options.add_input(what, "what to embed")
     what.add_argument(
@@ -63,7 +63,8 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     )
     vectors.add_argument("--precision", choices=PRECISIONS, help="type of the stored vectors (default: float32)")
     out = p.add_argument_group("store")
-    options.add_store(out, "--output", required=name == "embed")
+    store = "folder or URL of the store" if name == "embed" else "folder or URL of the store (default: a new one)"
+    options.add_store(out, "--output", required=name == "embed", help=store)
     out.add_argument("--partition", choices=PARTITIONS, help="how rows are cut into units (default: file)")
     out.add_argument(
         "--unit-tokens",
@@ -75,7 +76,7 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     out.add_argument(
         "--index",
         metavar="none|auto|compact|FACTORY",
-        help="FAISS index to build (default: as the store has it, else none)",
+        help=f"FAISS index to build; {specs.INDEXES} (default: as the store has it, else none)",
     )
     options.add_metric(out)
     out.add_argument(
@@ -107,17 +108,19 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     out.add_argument(
         "--append",
         action="store_true",
-        help="files of earlier runs stay, though --input does not name them (--partition file)",
+        help="files of earlier runs stay, though --input does not name them; needs --partition file (default: no)",
     )
-    out.add_argument("--require-space", metavar="ID", help="end with exit status 2 unless the run's space has this id")
-    out.add_argument("--reembed", action="store_true", help="embed everything again, in a new space if need be")
+    required = "end with exit status 2 unless the run's space has this id (default: any)"
+    out.add_argument("--require-space", metavar="ID", help=required)
+    reembed = "embed everything again, in a new space if need be (default: no)"
+    out.add_argument("--reembed", action="store_true", help=reembed)
     out.add_argument(
         "--price-per-hour",
         type=options.price,
         metavar="P",
         help="what the machines cost; the report says what was spent and saved (default: none)",
     )
-    out.add_argument("--dry-run", action="store_true", help="the same as plan")
+    out.add_argument("--dry-run", action="store_true", help="the same as plan (default: no)")
     _add_machine_options(p.add_argument_group("machine"))
     return p
 
@@ -132,10 +135,9 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
         action=argparse.BooleanOptionalAction,
         help="a text's vector is the same to the bit whatever its neighbours and the number of threads (default: no)",
     )
-    group.add_argument("--accelerator", metavar="HINT", help="Beam's accelerator hint, for the embedding step alone")
+    hint = "hint, for the embedding step alone (default: none)"
+    group.add_argument("--accelerator", metavar="HINT", help=f"Beam's accelerator {hint}")
+    group.add_argument("--min-ram", type=beam_flags.memory, metavar="SIZE", help=f"Beam's memory {hint}")
     group.add_argument(
-        "--min-ram", type=beam_flags.memory, metavar="SIZE", help="Beam's memory hint, for the embedding step alone"
-    )
-    group.add_argument(
-        "--worker-model", metavar="PATH", help="where workers keep the model, if not where this machine does"
+        "--worker-model", metavar="PATH", help="where workers keep the model (default: where this machine does)"
     )

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from pipelines import command, options, pictures
+from pipelines import command, options, pictures, specs
 from pipelines.output import aligned, check_file
 from pipelines.said import Said
 from transforms.errors import OptionError
@@ -30,19 +30,23 @@ def parser() -> argparse.ArgumentParser:
         "Score poolers and calibrations on tasks, with intervals and tests.",
         "sentence-beam evaluate --task stsb=stsb.tsv --pooler mean --pooler cls",
         "sentence-beam evaluate --task sts=2012.tsv,2013.tsv --model BAAI/bge-small-en-v1.5 --output scores.jsonl",
+        words=specs.of_poolers(),
     )
     task = "a task; KIND is sts (pairs with scores), relatedness, retrieval, classification, nli, pairs, triplets, "
     task += "clustering or probing (default: sts); repeat for more"
     p.add_argument("--task", action="append", metavar="[KIND:]NAME=PATH[,PATH]", help=task)
     make = "a probing task made from a text file with a sentence a line: PROBE is sentence-length, word-content or "
-    p.add_argument("--make", action="append", metavar="PROBE=PATH", help=f"{make}bigram-shift; repeat for more")
+    make += "bigram-shift; repeat for more (default: none)"
+    p.add_argument("--make", action="append", metavar="PROBE=PATH", help=make)
     p.add_argument("--model", default=DEFAULT_MODEL, metavar="MODEL", help=options.MODEL)
     p.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
-    pooler = f"repeat for more; {EVERY_HEAD} is every head (default: auto)"
+    pooler = f"see below; repeat for more; {EVERY_HEAD} is every head (default: auto)"
     p.add_argument("--pooler", action="append", metavar="SPEC", help=pooler)
-    calibration = "a folder that fit made: score the vectors it was fitted for with it too; repeat for more"
+    calibration = (
+        "a folder that fit made: score the vectors it was fitted for with it too; repeat for more (default: none)"
+    )
     p.add_argument("--calibration", action="append", metavar="PATH", help=calibration)
-    dims = "score the first D components too; repeat for more"
+    dims = "score the first D components too; repeat for more (default: all components alone)"
     p.add_argument("--truncate-dim", action="append", type=options.positive, metavar="D", help=dims)
     p.add_argument(
         "--max-tokens", type=options.positive, metavar="N", help="cut longer texts (default: the model's limit)"
@@ -52,10 +56,13 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--device", type=options.device, metavar=options.DEVICES, default="auto", help=options.DEVICE)
     judge = f"what judges vectors of classification, nli and probing (default: {LOGISTIC})"
     p.add_argument("--classifier", choices=CLASSIFIERS, default=LOGISTIC, help=judge)
-    p.add_argument("--cache", metavar="DIR", help="folder that keeps scores; what is there is not computed again")
-    output = f"JSON lines, or CSV where the name ends in .csv; a heat map (PNG) beside it for {EVERY_HEAD}"
+    cache = "folder that keeps scores; what is there is not computed again (default: none)"
+    p.add_argument("--cache", metavar="DIR", help=cache)
+    output = f"JSON lines, or CSV where the name ends in .csv; a heat map (PNG) beside it for {EVERY_HEAD} "
+    output += "(default: a table is printed alone)"
     p.add_argument("--output", metavar="FILE", help=output)
-    p.add_argument("--report", metavar="FILE.html", help="a page with the scores, their intervals and heat maps")
+    report = "a page with the scores, their intervals and heat maps (default: none)"
+    p.add_argument("--report", metavar="FILE.html", help=report)
     return p
 
 

@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--link",
         metavar="DIR",
-        help="make DIR a folder of links to exactly these shards; other links in it are removed",
+        help="make DIR a folder of links to exactly these shards; earlier ones in it go (default: paths are printed)",
     )
     return p
 

@@ -9,7 +9,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, command, engines, options, pictures
+from pipelines import beam_flags, command, engines, options, pictures, specs
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
 from transforms import storage
@@ -26,7 +26,7 @@ from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
 from transforms.space.token_table import METHODS
 from transforms.steps.fit import FitJob, parts_of
-from transforms.steps.fit_result import FitResult, read_result, write_result
+from transforms.steps.fit_result import FitResult, check_output, read_result, write_result
 from transforms.steps.gather import GatherJob
 from transforms.steps.options import FitOptions
 from transforms.steps.token_statistics import CountJob
@@ -40,6 +40,7 @@ from transforms.store.shards import is_narrow
 POOLERS = {"tfidf": ("tfidf",), "token-counts": ("remove-biases", "sif")}
 FLOW_SAMPLE = 200_000
 PICTURE = "fit.png"
+OUTPUT = "folder for the result: a new or empty one, or an earlier fit's, which is replaced"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,11 +50,12 @@ def parser() -> argparse.ArgumentParser:
         "Fit a calibration on a store's vectors, or count the tokens of a corpus.",
         "sentence-beam fit --store store --method whitening:256 --output whitening",
         "sentence-beam fit --input 'corpus/*.parquet' --method tfidf --output idf",
+        words=specs.of_methods(),
     )
-    options.add_store(p, help="the store, for a calibration", required=False)
+    options.add_store(p, help="the store, for a calibration (default: none)", required=False)
     options.add_input(p, "the corpus, for tfidf and token-counts", required=False)
-    p.add_argument("--method", required=True, metavar="SPEC", help=", ".join([*CALIBRATIONS, *METHODS]))
-    p.add_argument("--output", required=True, metavar="DIR", help="folder for the result; what is there is replaced")
+    p.add_argument("--method", required=True, metavar="SPEC", help="what to fit or count, see below")
+    p.add_argument("--output", required=True, metavar="DIR", help=OUTPUT)
     sample = f"of a store: fit on N rows, chosen by hash (default: all rows; flow: {FLOW_SAMPLE})"
     p.add_argument("--sample", type=options.positive, metavar="N", help=sample)
     p.add_argument(
@@ -71,6 +73,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _fit(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
     asked = FitOptions(**vars(args))
+    check_output(storage.absolute(asked.output))
     if asked.method in METHODS:
         _refuse(asked, "store", "sample")
         if asked.input is None:

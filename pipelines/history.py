@@ -29,7 +29,9 @@ def parser() -> argparse.ArgumentParser:
         "sentence-beam history --store store --output runs.jsonl",
     )
     options.add_store(p)
-    p.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl, with more columns, instead of a table")
+    p.add_argument(
+        "--output", metavar="FILE", help="write .parquet or .jsonl, with more columns (default: a table is printed)"
+    )
     return p
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, command, engines, options
+from pipelines import beam_flags, command, engines, options, specs
 from pipelines.said import Said
 from pipelines.summary import index_lines
 from pipelines.writing import recorded, result_of, submitted, writing
@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
         "--index",
         default="auto",
         metavar="auto|compact|FACTORY",
-        help="index to build (default: auto, by the number of rows)",
+        help=f"index to build; {specs.INDEXES} (default: auto, by the number of rows)",
     )
     options.add_metric(p)
     p.add_argument(
@@ -47,7 +47,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--merge",
         action="store_true",
-        help="one segment for all rows instead of several; later runs add deltas to it until these are many or large",
+        help="one segment for all rows instead of several; later runs add deltas to it until these are many or large "
+        "(default: no)",
     )
     return p
 

@@ -16,6 +16,7 @@ DELIMITER = (
     "what stands between the values of CSV and TSV; tab is a word for it (default: told from each file's header)"
 )
 MODEL = "minilm, a local directory, or a Hugging Face id (default: minilm)"
+PROMPT_NAME = "one of the model's named prompts; not with --prompt (default: the one that the model names, if any)"
 DEVICES = "auto|cpu|cuda|cuda:N"
 DEVICE = "where the model runs (default: auto, every GPU that the process sees, else the CPU)"
 TOKENS_PER_BATCH = (
@@ -39,31 +40,35 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.HelpFormatter):
-    """Help texts whose examples stand a line each."""
+    """Help texts whose examples, and words of SPECs, stand a line each."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return text if text.startswith(EXAMPLES) else super()._fill_text(text, width, indent)
+        return text if EXAMPLES in text else super()._fill_text(text, width, indent)
 
 
 def every_command() -> argparse.ArgumentParser:
     """The options that every command has: they belong to the command line alone and say nothing of the work."""
     p = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
-    p.add_argument("--help-beam", action="store_true", help="show the flags that go to Beam and exit")
+    p.add_argument("--help-beam", action="store_true", help="show the flags that go to Beam and exit (default: no)")
     p.add_argument("--config", type=filled, metavar="FILE", help="TOML file of options; flags win (default: none)")
-    p.add_argument("--quiet", action="store_true", help="no progress and no summary; mistakes are told all the same")
-    p.add_argument("--json", action="store_true", help="the summary as one JSON object")
+    quiet = "no progress and no summary; mistakes are told all the same (default: no)"
+    p.add_argument("--quiet", action="store_true", help=quiet)
+    p.add_argument("--json", action="store_true", help="the summary as one JSON object (default: no)")
     return p
 
 
-def command(name: str, description: str, *examples: str) -> argparse.ArgumentParser:
-    """A command's parser, with the options of every command; `examples` are command lines that its help ends with."""
+def command(name: str, description: str, *examples: str, words: str = "") -> argparse.ArgumentParser:
+    """A command's parser, with the options of every command; `examples` are command lines that its help ends with.
+
+    Before them `words` says what the SPECs of its options are made of.
+    """
     return Parser(
         prog=f"sentence-beam {name}",
         description=description,
         allow_abbrev=False,
         parents=[every_command()],
         formatter_class=_Help,
-        epilog="\n".join([EXAMPLES, *(f"  {example}" for example in examples)]),
+        epilog="\n".join([*([words, ""] if words else []), EXAMPLES, *(f"  {example}" for example in examples)]),
     )
 
 
@@ -123,7 +128,8 @@ def add_input(group: argparse._ActionsContainer, help: str, required: bool = Tru
         nargs="+",
         required=required,
         metavar="PATH",
-        help=f"{help}: files, folders, patterns, or - for standard input, a line a text; several, or repeated",
+        help=f"{help}: files, folders, patterns, or - for standard input, a line a text; several, or repeated"
+        + ("" if required else " (default: none)"),
     )
 
 
@@ -142,11 +148,11 @@ def add_vector_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--model", type=filled, metavar="MODEL", help=MODEL)
     group.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
     group.add_argument(
-        "--pooler", metavar="SPEC", help="how token states become a vector (default: auto, the model's own)"
+        "--pooler", metavar="SPEC", help="how token states become a vector, see below (default: auto, the model's own)"
     )
     prompt = group.add_mutually_exclusive_group()
     prompt.add_argument("--prompt", metavar="STR", help="text put before every row (default: the model's)")
-    prompt.add_argument("--prompt-name", metavar="NAME", help="one of the model's named prompts; not with --prompt")
+    prompt.add_argument("--prompt-name", metavar="NAME", help=PROMPT_NAME)
     group.add_argument("--max-tokens", type=positive, metavar="N", help="cut longer texts (default: the model's limit)")
     group.add_argument(
         "--normalize",
@@ -155,8 +161,8 @@ def add_vector_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--calibration",
-        metavar="PATH",
-        help="folder that fit made, applied to the vectors; '' for none (default: none)",
+        metavar="PATH|none",
+        help="folder that fit made, applied to the vectors; none takes a store's off (default: none)",
     )
     group.add_argument("--truncate-dim", type=positive, metavar="D", help="keep the first D components (default: all)")
     group.add_argument(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import command, options
+from pipelines import command, options, specs
 from pipelines.output import aligned, check_output, excerpt, write_rows
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
         "Find the most similar pairs of texts in a collection.",
         "sentence-beam pairs --input notes.txt -k 20",
         "sentence-beam pairs --input 'corpus/*.parquet' --output pairs.parquet",
+        words=specs.of_poolers(),
     )
     what = p.add_argument_group("input")
     options.add_input(what, "what to read")
@@ -53,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_vector_options(p.add_argument_group("vectors"))
     out = p.add_argument_group("result")
     out.add_argument("-k", type=options.positive, default=10, metavar="K", help="how many pairs (default: 10)")
-    out.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl instead of a table")
+    out.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl (default: a table is printed)")
     machine = p.add_argument_group("machine")
     machine.add_argument(
         "--device", type=options.device, metavar="auto|cpu|cuda|cuda:N", default="auto", help=options.DEVICE

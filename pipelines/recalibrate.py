@@ -15,9 +15,10 @@ from transforms.beam import BuildIndex, Commit
 from transforms.beam.recalibrate import Recalibrate
 from transforms.calibration import Calibration, check_space
 from transforms.steps.from_snapshot import record_plan, run_like, units_of
+from transforms.steps.options import NO_CALIBRATION
 from transforms.steps.recalibrate import RecalibrateJob
 from transforms.store import open_store
-from transforms.store.calibrations import keep_calibration, read_calibration
+from transforms.store.calibrations import keep_calibration, kept_calibration, read_calibration
 from transforms.store.commit import Run
 from transforms.store.manifest import Manifest
 from transforms.store.precision import fitting
@@ -29,17 +30,17 @@ def parser() -> argparse.ArgumentParser:
     """The options of `recalibrate`."""
     p = options.command(
         "recalibrate",
-        "Apply a calibration to the vectors of a store, from their pooled vectors.",
+        "Apply a calibration to the vectors of a store, from their pooled vectors, or take it off.",
         "sentence-beam recalibrate --store store --calibration whitening",
-        "sentence-beam recalibrate --store gs://bucket/store --calibration gs://bucket/whitening --project p",
+        "sentence-beam recalibrate --store store --calibration none",
     )
     options.add_store(p)
     p.add_argument(
         "--calibration",
         required=True,
         type=options.filled,
-        metavar="PATH",
-        help="folder that fit made on a store of the same pooled vectors",
+        metavar="PATH|none",
+        help="folder that fit made on a store of the same pooled vectors; none for the vectors without one",
     )
     return p
 
@@ -48,13 +49,14 @@ def _recalibrate(args: argparse.Namespace, beam_options: PipelineOptions) -> Sai
     store = open_store(args.store)
     root, run_id = store.root, new_run(store.root)
     engines.check_shared(beam_options, store=root)
-    calibration = read_calibration(args.calibration)
-    check_space(calibration.info, store.space, args.calibration)
+    calibration = None if args.calibration == NO_CALIBRATION else read_calibration(args.calibration)
+    check_fits(calibration, store.manifest, args.calibration)
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
-        check_space(calibration.info, manifest.space, args.calibration)
+        check_fits(calibration, manifest, args.calibration)
         run = recalibrated(manifest, run_id, calibration)
-        keep_calibration(root, calibration)
+        if calibration is not None:
+            keep_calibration(root, calibration)
         record_plan(manifest, run_id)
         with recorded(run, writer), writer.pipeline() as pipeline:
             build(pipeline, manifest, run, raises=not writer.waits)
@@ -64,9 +66,19 @@ def _recalibrate(args: argparse.Namespace, beam_options: PipelineOptions) -> Sai
     return Said(summary(result, calibration, root), {"store": root, **asdict(result)})
 
 
-def recalibrated(manifest: Manifest, run_id: str, calibration: Calibration) -> Run:
-    """The run that writes the same rows under the calibration, and keeps everything else."""
-    space = manifest.space.calibrated(calibration.digest, calibration.dim)
+def check_fits(calibration: Calibration | None, manifest: Manifest, named: str) -> None:
+    """Raise SpaceMismatchError for a calibration of other vectors than the snapshot's pooled ones."""
+    if calibration is not None:
+        check_space(calibration.info, manifest.space, named)
+
+
+def recalibrated(manifest: Manifest, run_id: str, calibration: Calibration | None) -> Run:
+    """The run that writes the same rows under the calibration (None: without one), and keeps everything else."""
+    space, kept = manifest.space, manifest.space.calibration
+    if calibration is not None:
+        space = space.calibrated(calibration.digest, calibration.dim)
+    elif kept is not None:
+        space = space.calibrated(None, kept_calibration(manifest.root, kept).info["input_dim"])
     chosen = replace(manifest.options, truncate_dim=space.truncate_dim)
     ranges = fitting(manifest.ranges, space)
     return replace(run_like(manifest, run_id), space=space, options=chosen, ranges=ranges)
@@ -82,11 +94,14 @@ def build(pipeline: beam.Pipeline, manifest: Manifest, run: Run, raises: bool = 
     return tuple(known) | "Commit" >> Commit(run, raises)
 
 
-def summary(result: Result, calibration: Calibration, root: str) -> list[str]:
+def summary(result: Result, calibration: Calibration | None, root: str) -> list[str]:
     """The closing lines about a run, one fact a line."""
+    how = "none"
+    if calibration is not None:
+        how = f"{calibration.info['method']} ({calibration.digest[:16]}), {calibration.dim} dimensions"
     return [
         f"rows        {result.ledger['written']:,} with other vectors",
-        f"calibration {calibration.info['method']} ({calibration.digest[:16]}), {calibration.dim} dimensions",
+        f"calibration {how}",
         *moved_lines(result),
         *index_lines(result.index, None),
         f"store       {root} (snapshot {result.run})",

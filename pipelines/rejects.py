@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
         help="a snapshot's run, or one that ended since too many were rejected (default: the last of these)",
     )
     p.add_argument(
-        "--output", metavar="FILE", help=f"write all into .parquet or .jsonl instead of printing the first {SHOWN}"
+        "--output", metavar="FILE", help=f"write all into .parquet or .jsonl (default: the first {SHOWN} are printed)"
     )
     return p
 

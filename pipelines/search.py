@@ -23,14 +23,16 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_store(p)
     asked = p.add_mutually_exclusive_group(required=True)
-    asked.add_argument("--query", action="append", metavar="TEXT", help="what to look for; repeat for more")
-    asked.add_argument("--queries", metavar="FILE", help="text file with a query a line")
+    asked.add_argument(
+        "--query", action="append", metavar="TEXT", help="what to look for; repeat for more (default: none)"
+    )
+    asked.add_argument("--queries", metavar="FILE", help="text file with a query a line (default: none)")
     p.add_argument(
         "--query-prompt", metavar="STR", help="text put before every query (default: the store's, else the model's own)"
     )
     p.add_argument("-k", type=options.positive, default=10, metavar="K", help="rows for each query (default: 10)")
-    p.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl instead of a table")
-    p.add_argument("--exact", action="store_true", help="compare with every row, without the index")
+    p.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl (default: a table is printed)")
+    p.add_argument("--exact", action="store_true", help="compare with every row, without the index (default: no)")
     p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot (default: the current one)")
     p.add_argument(
         "--model", metavar="PATH", help="the store's model on this machine, checked by digest (default: where it was)"

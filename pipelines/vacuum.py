@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="D",
         help="keep what is younger, as in 7d or 12h (default: 7d where --keep is not given)",
     )
-    p.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    p.add_argument("--dry-run", action="store_true", help="only say what would be removed (default: no)")
     return p
 
 

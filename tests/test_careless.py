@@ -7,10 +7,6 @@ from pathlib import Path
 import pytest
 from helpers.commands import Run, runner
 
-from pipelines import beam_flags
-from pipelines.cli import COMMANDS, parser_of
-from pipelines.options import EXAMPLES
-
 EMBED = "embed --input x.txt --store s"
 # A command line, its exit status, and what its line holds.
 CARELESS = """
@@ -135,18 +131,6 @@ def test_a_careless_command_is_one_line(run: Run, tmp_path: Path, line: str, sta
     assert outcome.err.count("\n") == 1, outcome.err
     assert said in outcome.err
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_examples_of_every_help_are_understood(run: Run, command: str) -> None:
-    shown = run("help", command).ok().out
-    assert "--runner" not in shown
-    examples = [line.strip() for line in shown.partition(f"{EXAMPLES}\n")[2].splitlines()]
-    assert len(examples) == 2
-    for example in examples:
-        program, named, *arguments = shlex.split(example)
-        assert (program, named) == ("sentence-beam", command)
-        assert beam_flags.parse(parser_of(command), arguments)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -125,11 +125,16 @@ def test_one_calibration_after_another_and_back(
     assert_calibrated(store, model, second)
     run("recalibrate", "--store", store, "--calibration", first).ok()
     assert_calibrated(store, model, first)
-    embed(glob, "--calibration", "").ok()
-    manifest = check_ledger(store, 60)
-    assert (manifest["calibration"], manifest["space"]["calibration"]) == (None, None)
-    after = vectors_of(store)
-    assert np.allclose([before[i] for i in before], [after[i] for i in before], atol=1e-6)
+    for how in (("recalibrate", "--store", store), ("embed", "--store", store, "--input", glob)):
+        run("recalibrate", "--store", store, "--calibration", second).ok()
+        out = run(*how, "--calibration", "none").ok().out
+        assert "calibration none" in out or how[0] == "embed"
+        manifest = check_ledger(store, 60)
+        assert (manifest["calibration"], manifest["space"]["calibration"]) == (None, None)
+        after = vectors_of(store)
+        assert np.allclose([before[i] for i in before], [after[i] for i in before], atol=1e-6)
+    run("recalibrate", "--store", store, "--calibration", "none").ok()  # there is none to take off
+    assert check_ledger(store, 60, reused=60)["space"]["calibration"] is None
 
 
 def test_truncation_comes_after_the_calibration(

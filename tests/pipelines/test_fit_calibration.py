@@ -173,7 +173,7 @@ def test_float16_shards(made, fit, store, tmp_path):
     assert np.abs(wide.apply(rows) - narrow.apply(rows)).max() < 0.1
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", METHODS[:-1])
 def test_fewer_rows_than_components(made, fit, store, tmp_path, method):
     made(TEXTS[:6])
     fit(method).ok()
@@ -225,3 +225,24 @@ def test_the_old_name_of_the_store(made, run, store, tmp_path):
     one, other = (load_calibration(str(tmp_path / flag)) for flag in ("--store", "--input"))
     assert all(np.array_equal(one.tensors[name], other.tensors[name]) for name in one.tensors)
     run("fit", "--input", store, "--input", store, "--method", "whitening", "--output", tmp_path / "c").failed(2)
+
+
+def test_a_folder_that_no_fit_made_is_left_alone(made, fit, run, store, tmp_path):
+    made(TEXTS[:60])
+    fit("standardize").ok()
+    fit("whitening:4").ok()  # an earlier fit's folder
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    fit("standardize", name="mine").failed(2, tmp_path / "mine", "holds notes.txt", "was not made by fit")
+    fit("standardize", name="mine/notes.txt").failed(2, "notes.txt is a file; name a folder")
+    fit("standardize", name="store").failed(2, store, "was not made by fit")
+    counted = ("fit", "--input", tmp_path / "in" / "*", "--method", "tfidf", "--output")
+    run(*counted, tmp_path / "mine").failed(2, "holds notes.txt")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+    (tmp_path / "empty").mkdir()
+    fit("standardize", name="empty").ok()
+
+
+def test_a_flow_says_how_many_rows_it_needs(made, fit):
+    made(TEXTS[:49])
+    fit("flow").failed(2, "49 vectors are too few to fit on; it needs 50 or more")

@@ -16,6 +16,7 @@ from transforms.errors import OptionError, SentenceBeamError
 BATCH = 64
 INITIAL_ROWS = 1024
 HELD_OUT = 0.02
+LEAST_ROWS = 50  # of which one is held out
 MAX_HELD_OUT_ROWS = 20_000
 MAX_NORM = 1.0
 _LOOKS = 50  # points of the loss curve
@@ -39,9 +40,12 @@ def fit_flow(
     """
     sample = np.ascontiguousarray(sample, np.float32)
     parameters.check_dim(sample.shape[1])
-    if len(sample) < 3:
-        raise OptionError(f"flow: {len(sample)} vectors are too few to fit on; 3 are the least")
-    held_out = max(1, min(MAX_HELD_OUT_ROWS, round(HELD_OUT * len(sample))))
+    if len(sample) < LEAST_ROWS:
+        raise OptionError(
+            f"flow: {len(sample)} vectors are too few to fit on; it needs {LEAST_ROWS} or more, and thousands to be of "
+            "use; standardize and whitening need fewer"
+        )
+    held_out = min(MAX_HELD_OUT_ROWS, round(HELD_OUT * len(sample)))
     place = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
     rows = torch.from_numpy(sample).to(place)
     training = Training(parameters, initialise(parameters, rows[held_out:][:INITIAL_ROWS].cpu()), place)

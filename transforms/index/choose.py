@@ -20,7 +20,7 @@ _RERANK = 100
 _FACTORY = re.compile(
     r"(?:IVF(?P<nlist>[1-9]\d*)(?P<graph>_HNSW\d+)?,)?(?P<codec>Flat|SQ(?:4|6|8|fp16|bf16)|RaBitQ|PQ[1-9]\d*(?:x(?P<bits>\d+))?)"
 )
-_ALLOWED = "auto, compact, Flat, SQ4|SQ6|SQ8|SQfp16|SQbf16, or IVF<n>[_HNSW<m>],<Flat|SQ...|RaBitQ|PQ<m>>"
+FACTORIES = "Flat, SQ4|SQ6|SQ8|SQfp16|SQbf16, or IVF<n>[_HNSW<m>],<Flat|SQ...|RaBitQ|PQ<m>>"
 _CODEC_BITS = {"Flat": 32, "SQ4": 4, "SQ6": 6, "SQ8": 8, "SQfp16": 16, "SQbf16": 16, "RaBitQ": 1}
 
 
@@ -104,7 +104,9 @@ def _match(factory: str) -> re.Match[str]:
     match = _FACTORY.fullmatch(factory)
     if match is None or (match["nlist"] is None and match["codec"].startswith(("RaBitQ", "PQ"))):
         named = factory if factory.isprintable() else repr(factory)
-        raise OptionError(f"--index {named}: cannot be built in segments that share one quantizer; use {_ALLOWED}")
+        raise OptionError(
+            f"--index {named}: cannot be built in segments that share one quantizer; use auto, compact, {FACTORIES}"
+        )
     return match
 
 

@@ -98,8 +98,8 @@ class Space:
         if fields:
             raise SpaceMismatchError(f"{what} ({fields} differ); {mend}")
 
-    def calibrated(self, digest: str, dim: int) -> "Space":
-        """The space of these pooled vectors by another calibration, which gives `dim` components.
+    def calibrated(self, digest: str | None, dim: int) -> "Space":
+        """The space of these pooled vectors by another calibration (None: by none), with `dim` components then.
 
         A truncation that leaves all of them is dropped.
         """

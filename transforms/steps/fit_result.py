@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from transforms import storage
+from transforms.calibration.calibration import INFO
+from transforms.errors import OptionError
+from transforms.space.token_table import TABLE
 
 RESULT = "fit.json"
 
@@ -18,6 +21,16 @@ class FitResult:
     exit_code: int
     message: str
     figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+def check_output(folder: str) -> None:
+    """Raise OptionError for a folder that holds something and was not made by a fit."""
+    place = storage.storage_of(folder)
+    if storage.is_local(folder) and place.stat(folder) is not None:
+        raise OptionError(f"--output {folder} is a file; name a folder")
+    there = [entry.path.removeprefix(f"{folder}/") for entry in place.below(folder)]
+    if there and not {RESULT, INFO, TABLE} & set(there):
+        raise OptionError(f"--output {folder} holds {there[0]} and was not made by fit; name a new folder")
 
 
 def write_result(output: str, result: FitResult) -> None:

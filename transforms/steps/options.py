@@ -15,6 +15,7 @@ from transforms.space.identity import PRECISIONS
 
 METRICS = ("auto", "cosine", "ip", "l2")
 PARTITIONS = ("file", "content")
+NO_CALIBRATION = "none"
 DTYPES_ASKED = ("auto", *DTYPES)
 # What the values of options must be, by name; an option that is not here takes any text.
 KINDS: Mapping[str, values.Kind] = {
@@ -97,6 +98,7 @@ class EmbedOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "input", _several(self.input))
         _read_delimiter(self)
+        _read_calibration(self)
         if self.keep_columns is not None:
             object.__setattr__(self, "keep_columns", values.names(",".join(_several(self.keep_columns))))
         if self.prompt is not None and self.prompt_name is not None:
@@ -147,6 +149,7 @@ class PairsOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "input", _several(self.input))
         _read_delimiter(self)
+        _read_calibration(self)
         _check(self)
 
 
@@ -196,6 +199,12 @@ class SearchOptions:
 
 def _check(options: object) -> None:
     values.check(options, {name: kind for name, kind in KINDS.items() if hasattr(options, name)})
+
+
+def _read_calibration(options: EmbedOptions | PairsOptions) -> None:
+    """`none` as the empty name, which is no calibration."""
+    if options.calibration == NO_CALIBRATION:
+        object.__setattr__(options, "calibration", "")
 
 
 def _read_delimiter(options: EmbedOptions | PairsOptions | FitOptions) -> None:

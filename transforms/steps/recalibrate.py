@@ -1,7 +1,6 @@
 """Written units under another calibration, from their pooled vectors alone: no transformer runs."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 
@@ -35,7 +34,8 @@ class Recalibration:
         space = job.run.first_space
         ranges = kept_ranges(job.run.root, job.run.ranges) if job.run.ranges else None
         self._store = UnitStore(job.run.root, space, ranges, job.run.id)
-        self._finisher = Finisher(space, partial(kept_calibration, job.run.root, space.calibration or ""))
+        digest = space.calibration
+        self._finisher = Finisher(space, lambda: kept_calibration(job.run.root, digest) if digest else None)
 
     def recalibrate(self, unit: UnitRecord) -> UnitRecord:
         """Write a unit under the new calibration. Raises DataGateError for a row that gets no vector."""

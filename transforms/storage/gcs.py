@@ -19,12 +19,12 @@ import google.auth
 import google_crc32c
 from apache_beam.io.gcp.gcsio import create_storage_client
 from apache_beam.options.pipeline_options import PipelineOptions
-from google.api_core.exceptions import Forbidden, NotFound, PreconditionFailed, Unauthorized
+from google.api_core.exceptions import BadRequest, Forbidden, NotFound, PreconditionFailed, Unauthorized
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
 from google.cloud.storage import Client
 from google.cloud.storage.retry import DEFAULT_RETRY
 
-from transforms.errors import InputChangedError, SentenceBeamError
+from transforms.errors import InputChangedError, SentenceBeamError, first_line
 from transforms.storage.base import Entry, Matched, bucket_and_name
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched
@@ -185,6 +185,10 @@ def _refusals_explained(path: str, missing: bool = False) -> Iterator[None]:
         raise SentenceBeamError(
             f"{path}: no valid Google credentials; run `gcloud auth application-default login`, or name a service "
             "account's file in GOOGLE_APPLICATION_CREDENTIALS"
+        ) from error
+    except BadRequest as error:
+        raise SentenceBeamError(
+            f"{path}: {bucket} is refused (400, {first_line(error)}); check the name of the bucket"
         ) from error
     except NotFound as error:
         if missing:

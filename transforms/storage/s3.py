@@ -16,9 +16,19 @@ from apache_beam.io.aws.clients.s3.boto3_client import Client
 from apache_beam.io.aws.clients.s3.messages import GetRequest, ListRequest, S3ClientError
 from apache_beam.io.aws.s3io import S3IO
 from apache_beam.options.pipeline_options import PipelineOptions
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
+)
 
-from transforms.errors import SentenceBeamError
+from transforms.errors import SentenceBeamError, first_line
 from transforms.storage.base import Entry, Matched, bucket_and_name
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched
@@ -29,6 +39,14 @@ CONFLICT = 409  # two writes on condition at once, of which neither may have bee
 CHANGED = 412
 NOT_IMPLEMENTED = 501
 TRIES = 5
+CREDENTIALS_MISSING = (
+    CredentialRetrievalError, NoCredentialsError, PartialCredentialsError, ProfileNotFound, SSOError,
+    TokenRetrievalError,
+)  # fmt: skip
+EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired")
+UNKNOWN = ("AuthFailure", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch")
+ELSEWHERE = ("AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect")
+CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile of `aws configure` by AWS_PROFILE"
 
 
 class S3Storage:
@@ -177,17 +195,38 @@ def _refusals_explained(path: str) -> Iterator[None]:
     """Refusals raised as one line that says what mends them."""
     try:
         yield
-    except BotoCoreError as error:
-        raise SentenceBeamError(f"{path}: {error}; see the AWS credentials, region and endpoint") from error
-    except (S3ClientError, ClientError) as error:
-        answer = error.code if isinstance(error, S3ClientError) else _status(error)
-        if answer == 403:
-            raise SentenceBeamError(
-                f"{path}: permission denied (403); the account needs Get, Put, List, Delete"
-            ) from error
-        if answer == MISSING and isinstance(error, ClientError):
-            raise SentenceBeamError(f"{path}: there is no such bucket (404); create it or mend the path") from error
-        raise
+    except (BotoCoreError, S3ClientError, ClientError) as error:
+        refusal = _refusal(error)
+        if refusal is None:
+            raise
+        raise SentenceBeamError(f"{path}: {refusal}") from error
+
+
+def _refusal(error: Exception) -> str | None:
+    """What is wrong and what mends it; None for an error that is no refusal, as where an object is not there."""
+    cause = error.__context__ if isinstance(error, S3ClientError) else error  # Beam keeps an error's text alone
+    if isinstance(cause, CREDENTIALS_MISSING):
+        return f"no AWS credentials ({first_line(cause).rstrip('.')}); {CREDENTIALS}"
+    if isinstance(cause, ParamValidationError):
+        return "that can be no bucket's name; write s3://bucket/folder"
+    if isinstance(cause, BotoCoreError):
+        return f"{first_line(cause)}; see the AWS credentials, region and endpoint"
+    if not isinstance(cause, ClientError):
+        return None
+    code, status = str(cause.response["Error"]["Code"]), _status(cause)
+    if code in EXPIRED:
+        return f"the AWS credentials have expired ({code}); sign in again (`aws sso login`), or {CREDENTIALS}"
+    if code in UNKNOWN or status == 401:
+        return f"the AWS credentials are refused ({code}); {CREDENTIALS}"
+    if code in ELSEWHERE or status == 301:
+        return f"the bucket is in another region ({code}); set AWS_DEFAULT_REGION to that"
+    if status == 403:
+        return "permission denied (403); the account needs Get, Put, List, Delete"
+    if code == "400":  # the answer to HEAD has no body that could say more
+        return f"bad request (400): expired credentials, or another region; {CREDENTIALS}, or set AWS_DEFAULT_REGION"
+    if code == "NoSuchBucket" or (status == MISSING and cause is error):
+        return "there is no such bucket (404); create it or mend the path"
+    return None
 
 
 def _status(error: ClientError) -> int:

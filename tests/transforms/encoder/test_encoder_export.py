@@ -22,7 +22,7 @@ def exported(model: Path, method: str | None, folder: Path, **options: object) -
         plain = {name: value for name, value in options.items() if name != "truncate_dim"}
         pooled = Encoder.load(str(model), dtype="float32", **{**plain, "normalize": False})
         fitted_on = {"space": pooled.space.to_json()}
-        rows = pooled.encode(LONG)
+        rows = np.repeat(pooled.encode(LONG), 3, axis=0)
         calibration = fit_calibration(parse_calibration(method), None, rows, fitted_on).calibration
     encoder = Encoder.load(str(model), dtype="float32", calibration=calibration, **options)
     folder.mkdir()

@@ -1,0 +1,48 @@
+"""The words of SPECs with their keys, as the help of a command ends with them."""
+
+import textwrap
+from collections.abc import Mapping
+
+from transforms.calibration import spec as calibrations
+from transforms.index.choose import FACTORIES
+from transforms.space import spec as poolers
+from transforms.space.spec import Option
+from transforms.space.token_table import METHODS
+
+WIDTH = 79
+INDEXES = f"FACTORY: a factory string of FAISS, {FACTORIES}"
+
+
+def of_poolers() -> str:
+    """The words of `--pooler`."""
+    heading = "SPEC of --pooler: a word, or word:key=value,key=value; a+b puts the vectors of two side by side"
+    return section(heading, poolers.POOLERS, poolers.POSITIONAL)
+
+
+def of_methods() -> str:
+    """The words of `fit --method`."""
+    words = {**calibrations.CALIBRATIONS, **{method: {} for method in METHODS}}
+    return section("SPEC of --method: a word, or word:key=value,key=value", words, calibrations.POSITIONAL)
+
+
+def section(heading: str, words: Mapping[str, Mapping[str, Option]], positional: Mapping[str, str]) -> str:
+    """A heading, and a line for each word; `positional` names, by word, the key whose name may be left out."""
+    told = "what stands in () is the default, and a key in [] needs no name"
+    lines, widest = [textwrap.fill(f"{heading}; {told}:", WIDTH)], max(map(len, words))
+    for word, options in words.items():
+        keys = ", ".join(_key(key, option, positional.get(word)) for key, option in options.items()) or "no keys"
+        hanging = " " * (widest + 4)
+        lines.append(
+            textwrap.fill(f"  {word:{widest}}  {keys}", WIDTH, subsequent_indent=hanging, break_on_hyphens=False)
+        )
+    return "\n".join(lines)
+
+
+def _key(key: str, option: Option, positional: str | None) -> str:
+    """A key with the values that it takes and its default.
+
+    >>> _key("count", Option(("all", "no-special"), "all"), None), _key("top", Option((), 10, number=True), "top")
+    ('count=all|no-special (all)', '[top=]N (10)')
+    """
+    name = f"[{key}=]" if key == positional else f"{key}="
+    return f"{name}{option.allowed()}" + (" (required)" if option.default is None else f" ({option.default})")

@@ -1,0 +1,108 @@
+"""The help of every command: examples that work, every default, every word of a SPEC."""
+
+import argparse
+import shlex
+from pathlib import Path
+
+import pytest
+from helpers.commands import Outcome, Run, runner
+from helpers.corpora import sentences, write_lines, write_parquet
+
+from pipelines import beam_flags
+from pipelines.cli import COMMANDS, parser_of
+from pipelines.options import EXAMPLES
+from transforms.calibration.spec import CALIBRATIONS
+from transforms.space.spec import POOLERS
+from transforms.space.token_table import METHODS
+
+HELPED = [command for command in COMMANDS if command != "train"]  # whose options are still being added
+OPTIONS = [(command, action) for command in HELPED for action in parser_of(command)._actions]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    return runner(capfd)
+
+
+def examples_of(command: str) -> list[str]:
+    """The command lines that a command's help ends with."""
+    return [line.strip() for line in str(parser_of(command).epilog).partition(f"{EXAMPLES}\n")[2].splitlines()]
+
+
+@pytest.mark.parametrize("command", HELPED)
+def test_help_ends_with_two_examples_that_are_understood(run: Run, command: str) -> None:
+    shown = run("help", command).ok().out
+    assert "--runner" not in shown  # Beam's flags have a help of their own
+    examples = examples_of(command)
+    assert len(examples) == 2
+    for example in examples:
+        assert f"  {example}\n" in shown
+        program, named, *arguments = shlex.split(example)
+        assert (program, named) == ("sentence-beam", command)
+        assert beam_flags.parse(parser_of(command), arguments)
+
+
+@pytest.mark.parametrize(("command", "action"), OPTIONS, ids=[f"{c}-{a.dest}" for c, a in OPTIONS])
+def test_every_default_is_stated(command: str, action: argparse.Action) -> None:
+    if action.required or isinstance(action, argparse._HelpAction):
+        return
+    said = action.help or ""
+    assert "default:" in said, f"{command} {action.option_strings or action.dest}: {said}"
+    if isinstance(action, argparse._StoreTrueAction):
+        assert said.endswith("(default: no)"), said
+    elif action.default not in (None, argparse.SUPPRESS):
+        assert f"default: {action.default}" in said, said
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("embed", POOLERS), ("plan", POOLERS), ("pairs", POOLERS), ("evaluate", POOLERS)]
+    + [("fit", {**CALIBRATIONS, **{method: {} for method in METHODS}})],
+)
+def test_help_has_every_word_of_a_spec_with_its_keys(
+    run: Run, command: str, words: dict[str, dict[str, object]]
+) -> None:
+    shown = run(command, "--help").ok().out
+    lines = shown.partition("SPEC of --")[2].splitlines()
+    for word, keys in words.items():
+        start = next(number for number, line in enumerate(lines) if line.startswith(f"  {word} "))
+        stop = next(n for n, line in enumerate(lines) if n > start and not line.startswith("     "))
+        told = " ".join(lines[start:stop])
+        assert all(f"{key}=" in told or f"[{key}=]" in told for key in keys), told
+    assert max(map(len, shown.partition("SPEC of")[2].partition(EXAMPLES)[0].splitlines())) < 80
+
+
+@pytest.mark.parametrize("command", ["embed", "plan", "index"])
+def test_help_says_what_a_factory_is(run: Run, command: str) -> None:
+    assert "IVF<n>[_HNSW<m>],<Flat|SQ...|RaBitQ|PQ<m>>" in " ".join(run(command, "--help").ok().out.split())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cached_beam_options")
+def test_every_example_runs(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    texts = sentences(400)
+    write_parquet(tmp_path / "corpus" / "a.parquet", texts)
+    write_lines(tmp_path / "notes.txt", texts[:20])
+    write_lines(tmp_path / "questions.txt", texts[:3])
+    for name in ("stsb", "2012", "2013"):
+        pairs = [f"{i % 5}.0\t{a}\t{b}" for i, (a, b) in enumerate(zip(texts[:40], texts[1:41], strict=True))]
+        write_lines(tmp_path / f"{name}.tsv", ["score\tsentence1\tsentence2", *pairs])
+
+    def example(line: str) -> Outcome:
+        for there, here in {
+            "BAAI/bge-small-en-v1.5": "minilm", "gs://bucket/": "", " --project p": "",
+            "20260314T031500_123Z-4f1d2a": "-1", "--output encoder": "--output encoder --quiet",
+        }.items():  # fmt: skip
+            line = line.replace(there, here)
+        return run(*shlex.split(line)[1:])
+
+    example(examples_of("embed")[0]).ok()  # so that there are snapshots before
+    for command in ("embed", "embed", *HELPED):
+        for line in examples_of(command):
+            if "notes.txt --store store" in line:
+                line = line.replace("--store store", "--store other")
+            example(line).ok()
