@@ -29,6 +29,7 @@ from transforms.index import (
 from transforms.index.segment import list_sizes
 from transforms.index.vectors import prepared
 from transforms.measures import Summary
+from transforms.steps import matching
 from transforms.store import index_files, layout, locators
 from transforms.store.entries import IndexEntry, SegmentEntry
 from transforms.store.lease import kept_alive
@@ -116,6 +117,10 @@ class Folder:
     def read(self, name: str) -> bytes:
         """The bytes that an earlier step left under a name."""
         return storage.read_bytes(self.scratch(name))
+
+    def tables(self, name: str, schema: pa.Schema, first: int, count: int = 1) -> list[pa.Table]:
+        """Some consecutive tables of those that an earlier step left under a name, and nothing of the others."""
+        return matching.read(functools.partial(storage.read_range, self.scratch(name)), schema, first, count)
 
     def stored(self, path: str) -> str:
         """Full path of a file of the store."""

@@ -15,6 +15,7 @@ A file of the index that is not what was written is never read any further: the 
 shards, and those are checked then too.
 """
 
+import functools
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +36,7 @@ from transforms.store.entries import IndexEntry, IndexRequest, SegmentEntry
 
 HELD_OUT = "held-out"
 PLAN = "plan.json"
+CROWDED = "was-crowded.npy"
 ADDED, REMOVED, STANDING = "added", "removed", "standing"
 ShardRows = tuple[str, int, str | None]  # path relative to the store, rows, sha256
 
@@ -114,8 +116,8 @@ class IndexUpdateJob:
         return Folder(self.root, self.run, "update", self.metric)
 
     def update(self) -> IndexUpdate:
-        """The update that `begin` put on record."""
-        return IndexUpdate.from_json(json.loads(self.folder.read(PLAN)))
+        """The update that `begin` put on record; a process reads it once."""
+        return _on_record(self)
 
     def plan(self, update: IndexUpdate) -> IndexPlan:
         """The plan by which the current index was trained."""
@@ -127,6 +129,11 @@ class IndexUpdateJob:
         return KnownQueries.from_bytes(index_files.read(self.folder.stored(named.path), named.sha256))
 
 
+@functools.lru_cache(1)
+def _on_record(job: IndexUpdateJob) -> IndexUpdate:
+    return IndexUpdate.from_json(json.loads(job.folder.read(PLAN)))
+
+
 def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
     """Put the update on record; what has to be read: groups of added shards, segments that rows may be gone from.
 
@@ -135,6 +142,7 @@ def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
     job.folder.put(PLAN, json.dumps(update.to_json(), sort_keys=True).encode())
     if update.is_none:
         return [(STANDING, number) for number in update.segments]
+    job.folder.leave(CROWDED, job.known_queries(update).crowded)
     added = [(ADDED, group) for group in range(len(update.added))]
     return [*added, *((REMOVED, number) for number in update.segments)]
 
@@ -150,8 +158,9 @@ class SegmentState:
     @cached_property
     def _moves(self) -> pa.Table:
         place, folder = list(self.update.segments).index(self.segment.number), self.job.folder
-        found = (folder.read(f"moved-{bucket}.arrow") for bucket in range(self.update.buckets))
-        return pa.concat_tables([matching.from_bytes(data, place) for data in found])
+        buckets = range(self.update.buckets)
+        found = [folder.tables(f"moved-{bucket}.arrow", matching.MOVED, place) for bucket in buckets]
+        return pa.concat_tables([table for (table,) in found])
 
     @property
     def touched(self) -> bool:
@@ -183,10 +192,10 @@ def moved(update: IndexUpdate, locator: pa.Table, moves: pa.Table) -> pa.Table:
 def scratch_files(job: IndexUpdateJob) -> list[str]:
     """The files that the steps left for each other, to be removed when none of them can be tried again."""
     update = job.update()
-    names = [PLAN, "decision.json", "queries.npy", "texts.npy", "known.npy", "crowded.npy"]
+    names = [PLAN, "decision.json", "queries.npy", "texts.npy", "known.npy", "crowded.npy", CROWDED, "held-out.arrow"]
     names += [f"added-{group}.arrow" for group in range(len(update.added))]
     names += [f"removed-{number}.arrow" for number in update.segments]
-    names += [f"{kind}-{bucket}.arrow" for kind in ("moved", "new") for bucket in range(update.buckets)]
+    names += [f"{kind}-{bucket}.arrow" for kind in ("moved", "new", "held") for bucket in range(update.buckets)]
     if storage.storage_of(job.root).stat(job.folder.scratch("decision.json")):
         numbers = [target["number"] for target in json.loads(job.folder.read("decision.json"))["targets"]]
         names += [f"{stem}-{n}" for n in numbers for stem in RECALL_FILES]

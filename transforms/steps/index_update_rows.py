@@ -10,8 +10,9 @@ from transforms.errors import DamagedIndexError, SentenceBeamError
 from transforms.steps import matching
 from transforms.steps.held_out import newly_held_out
 from transforms.steps.index_files import renews_lease
-from transforms.steps.index_update import ADDED, HELD_OUT, STANDING, IndexUpdate, IndexUpdateJob, moved
+from transforms.steps.index_update import ADDED, CROWDED, HELD_OUT, STANDING, IndexUpdate, IndexUpdateJob
 from transforms.store import locators
+from transforms.store.locator_file import rows_in
 from transforms.store.records import Problem
 from transforms.store.shards import check_shard, read_shard
 
@@ -65,24 +66,25 @@ def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.T
 
 
 def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, number: int) -> pa.Table:
-    """The rows of a segment that are in removed shards."""
+    """The rows of a segment that are in removed shards; left by bucket too, for the held-out segment: all its rows."""
     segment = update.segments[number]
     if segment.kind == HELD_OUT:
         job.folder.check(segment)  # its vectors are read by each of the next steps
-    data = job.folder.locator(segment)
-    rows = locators.rows_of(locators.from_bytes(data, ["shard"]), set(update.removed))
-    if not len(rows):
-        return matching.REMOVED.empty_table()
-    found = locators.from_bytes(data, ["row_hash", "id"]).take(pa.array(rows))
-    return found.append_column("local", pa.array(rows)).cast(matching.REMOVED)
+        locator = locators.from_bytes(job.folder.locator(segment), ["row_hash", "shard"])
+        live = np.flatnonzero(locator.column("shard").is_valid().to_numpy())
+        held = locator.select(["row_hash"]).take(pa.array(live)).append_column("local", pa.array(live))
+        buckets = matching.by_bucket(held.cast(matching.HELD), update.buckets)
+        job.folder.put("held-out.arrow", matching.to_bytes(buckets))
+    found = rows_in(job.root, segment, set(update.removed))
+    return found.select(matching.REMOVED.names).cast(matching.REMOVED)
 
 
 @renews_lease("index: matching rows")
 def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
     """Match one bucket's rows; leave by segment the rows that moved or are deleted, and by group those that are new."""
     update, folder = job.update(), job.folder
-    by_segment = {n: matching.from_bytes(folder.read(f"removed-{n}.arrow"), bucket) for n in update.segments}
-    groups = [matching.from_bytes(folder.read(f"added-{g}.arrow"), bucket) for g in range(len(update.added))]
+    by_segment = {n: folder.tables(f"removed-{n}.arrow", matching.REMOVED, bucket)[0] for n in update.segments}
+    groups = [folder.tables(f"added-{g}.arrow", matching.ADDED, bucket)[0] for g in range(len(update.added))]
     removed = pa.concat_tables(by_segment.values())
     added = pa.concat_tables([matching.ADDED.empty_table(), *groups])
     kept, place = matching.matched(removed, added)
@@ -94,15 +96,16 @@ def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
 
     unmatched = np.ones(len(added), bool)
     unmatched[place] = False
-    new, crowded = _new_rows(job, update, added.filter(pa.array(unmatched)), _held_texts(job, update, moves))
+    held_texts = _held_texts(job, update, bucket, moves)
+    new, held, crowded = _new_rows(job, update, added.filter(pa.array(unmatched)), held_texts)
     if new:
         folder.put(f"new-{bucket}.arrow", matching.to_bytes(new))
-    held = [int(np.count_nonzero(table.column("held").to_numpy())) for table in new]
+    folder.put(f"held-{bucket}.arrow", matching.to_bytes([held]))
     return BucketMatch(
         deleted={n: int(np.count_nonzero(table.column("shard").to_numpy() < 0)) for n, table in moves.items()},
-        new={group: len(table) - out for group, (table, out) in enumerate(zip(new, held, strict=True))},
+        new={group: len(table) for group, table in enumerate(new)},
         moved=len(kept),
-        held=sum(held),
+        held=len(held),
         crowded=crowded,
     )
 
@@ -118,22 +121,23 @@ def _moves(removed: pa.Table, added: pa.Table, kept: np.ndarray, place: np.ndarr
 
 def _new_rows(
     job: IndexUpdateJob, update: IndexUpdate, rows: pa.Table, held_texts: np.ndarray
-) -> tuple[list[pa.Table], tuple[str, ...]]:
-    """New rows by group, in order, held out or not; and the texts that have too many copies to be held out."""
+) -> tuple[list[pa.Table], pa.Table, tuple[str, ...]]:
+    """New rows of the lists by group, in order; those held out; the texts that have too many copies to be held out."""
     hashes = as_hashes(rows.column("row_hash").combine_chunks())
     below = int(update.current.trained.held_out_below, 16)
-    held, crowded = newly_held_out(hashes, below, as_keys(job.known_queries(update).crowded), held_texts)
-    table = rows.select(["shard", "row"]).append_column("held", pa.array(held)).cast(matching.NEW)
+    held, crowded = newly_held_out(hashes, below, as_keys(job.folder.take(CROWDED)), held_texts)
+    table = rows.select(["shard", "row"]).cast(matching.NEW)
     group = np.searchsorted(update.group_starts, table.column("shard").to_numpy(), "right") - 1
-    by_group = [table.filter(pa.array(group == number)) for number in range(len(update.added))]
-    return by_group, tuple(text.ljust(16, b"\0").hex() for text in crowded.tolist())
+    by_group = [table.filter(pa.array((group == number) & ~held)) for number in range(len(update.added))]
+    return by_group, table.filter(pa.array(held)), tuple(text.ljust(16, b"\0").hex() for text in crowded.tolist())
 
 
-def _held_texts(job: IndexUpdateJob, update: IndexUpdate, moves: dict[int, pa.Table]) -> np.ndarray:
-    """Keys of the rows that stay held out. Those of other buckets may be deleted; they do not matter here."""
+def _held_texts(job: IndexUpdateJob, update: IndexUpdate, bucket: int, moves: dict[int, pa.Table]) -> np.ndarray:
+    """Keys of the bucket's rows that stay held out."""
     if update.held_out is None:
         return np.empty(0, "S16")
-    data = job.folder.locator(update.held_out)
-    table = moved(update, locators.from_bytes(data), moves[update.held_out.number])
-    live = np.flatnonzero(table.column("shard").is_valid().to_numpy())
-    return as_keys(as_hashes(table.column("row_hash").combine_chunks())[live])
+    (held,) = job.folder.tables("held-out.arrow", matching.HELD, bucket)
+    gone = moves[update.held_out.number]
+    deleted = gone.column("local").to_numpy()[gone.column("shard").to_numpy() < 0]
+    stays = ~np.isin(held.column("local").to_numpy(), deleted)
+    return as_keys(as_hashes(held.column("row_hash").combine_chunks())[stays])

@@ -88,13 +88,12 @@ def decide(matches: list[tuple[IndexUpdateJob, BucketMatch]]) -> Iterator[tuple[
         targets.append(TargetSegment(number, kind, sources, tuple(item for item in items if isinstance(item, int))))
     compacted = any(target.rewrite and target.sources for target in targets)
 
-    every_group = tuple(range(len(update.added))) if held else ()
     current = update.held_out
     if current is not None and (held or current.live > deleted[current.number]):
-        targets.append(TargetSegment(current.number, HELD_OUT, (current.number,), every_group, rewrite=bool(held)))
+        targets.append(TargetSegment(current.number, HELD_OUT, (current.number,), rewrite=bool(held)))
     elif held:
         number = 1 + max([*update.segments, *(target.number for target in targets)])
-        targets.append(TargetSegment(number, HELD_OUT, (), every_group))
+        targets.append(TargetSegment(number, HELD_OUT, ()))
 
     leave_queries(job, update, sorted({text for match in found for text in match.crowded}))
     change = ChangeEntry(
@@ -184,13 +183,17 @@ def _trained(job: IndexUpdateJob, update: IndexUpdate) -> bytes:
 def _new_rows(
     job: IndexUpdateJob, update: IndexUpdate, groups: tuple[int, ...], held: bool
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Shards with their new rows, ascending int64, in the groups' order: those held out, or the others."""
-    for group in groups:
-        found = [matching.from_bytes(job.folder.read(f"new-{b}.arrow"), group) for b in range(update.buckets)]
-        table = pa.concat_tables(found)
-        shard, row, out = (table.column(name).to_numpy() for name in ("shard", "row", "held"))
-        for number in np.unique(shard[out == held]):
-            yield update.added_shards[number], np.sort(row[(shard == number) & (out == held)])
+    """Shards with their new rows, ascending int64, in the shards' order: those held out, or those of some groups."""
+    first, count = (0, 1) if held else (groups[0], groups[-1] - groups[0] + 1) if groups else (0, 0)
+    name = "held" if held else "new"
+    buckets = range(update.buckets) if count else range(0)
+    found = [job.folder.tables(f"{name}-{bucket}.arrow", matching.NEW, first, count) for bucket in buckets]
+    table = pa.concat_tables([matching.NEW.empty_table(), *(part for parts in found for part in parts)])
+    shard, row = (table.column(name).to_numpy() for name in ("shard", "row"))
+    order = np.lexsort((row, shard))
+    numbers, starts = np.unique(shard[order], return_index=True)
+    for number, rows in zip(numbers.tolist(), np.split(row[order], starts[1:]), strict=False):
+        yield update.added_shards[number], rows
 
 
 def _new_vectors(

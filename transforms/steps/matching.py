@@ -4,8 +4,8 @@ Rows are cut into buckets by their hash, so that every bucket can be matched apa
 place in the index, whatever shard it is in now; its vector is that of the same text in the same space.
 """
 
-import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,9 @@ BUCKET_ROWS = 2_000_000
 ADDED = pa.schema([("row_hash", pa.binary(16)), ("id", pa.string()), ("shard", pa.int32()), ("row", pa.int64())])
 REMOVED = pa.schema([("row_hash", pa.binary(16)), ("id", pa.string()), ("local", pa.int64())])
 MOVED = pa.schema([("local", pa.int64()), ("shard", pa.int32()), ("row", pa.int64()), ("id", pa.string())])
-NEW = pa.schema([("shard", pa.int32()), ("row", pa.int64()), ("held", pa.bool_())])
+NEW = pa.schema([("shard", pa.int32()), ("row", pa.int64())])
+HELD = pa.schema([("row_hash", pa.binary(16)), ("local", pa.int64())])
+_OFFSET = 8  # bytes
 
 
 def by_bucket(table: pa.Table, buckets: int) -> list[pa.Table]:
@@ -31,23 +33,36 @@ def by_bucket(table: pa.Table, buckets: int) -> list[pa.Table]:
 
 
 def to_bytes(tables: Sequence[pa.Table]) -> bytes:
-    """Tables of one schema as an Arrow file from which each can be read alone."""
-    sink = io.BytesIO()
-    schema = tables[0].schema
-    with pa.ipc.new_file(sink, schema) as writer:
-        for table in tables:
-            arrays = [_one_array(table.column(i)) for i in range(table.num_columns)]
-            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
-    return sink.getvalue()
+    """Tables of one schema as a file from which `read` takes some: int64 [n + 1] of where they begin, and they."""
+    parts = [_batch(table) for table in tables]
+    ends = np.cumsum([_OFFSET * (len(parts) + 1), *map(len, parts)])
+    return b"".join([ends.astype("<i8").tobytes(), *parts])
+
+
+def _batch(table: pa.Table) -> bytes:
+    """The rows of a table without their schema; nothing for none."""
+    if not len(table):
+        return b""
+    arrays = [_one_array(column) for column in table.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=table.schema).serialize().to_pybytes()
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-def from_bytes(data: bytes, number: int) -> pa.Table:
-    """One of the tables that `to_bytes` was given."""
-    return pa.Table.from_batches([pa.ipc.open_file(pa.BufferReader(data)).get_batch(number)])
+def read(fetch: Callable[[int, int], bytes], schema: pa.Schema, first: int, count: int = 1) -> list[pa.Table]:
+    """Some consecutive tables of a file that `to_bytes` gave, of which `fetch(start, stop)` gives bytes."""
+    ends = np.frombuffer(fetch(_OFFSET * first, _OFFSET * (first + count + 1)), "<i8")
+    data = fetch(int(ends[0]), int(ends[-1])) if ends[-1] > ends[0] else b""
+    parts = [data[start:stop] for start, stop in pairwise((ends - ends[0]).tolist())]
+    return [_table(part, schema) for part in parts]
+
+
+def _table(part: bytes, schema: pa.Schema) -> pa.Table:
+    if not part:
+        return schema.empty_table()
+    return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(part), schema)])
 
 
 def matched(removed: pa.Table, added: pa.Table) -> tuple[np.ndarray, np.ndarray]:

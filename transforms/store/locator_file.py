@@ -1,4 +1,4 @@
-"""A locator's file as search reads it: its footer when it is opened, the places of rows when they are asked for."""
+"""A locator's file read in parts: its footer when it is opened, groups of rows when some of them are asked for."""
 
 import functools
 import hashlib
@@ -12,6 +12,7 @@ from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from transforms import storage
@@ -21,6 +22,7 @@ from transforms.store import index_files, locators
 from transforms.store.entries import SegmentEntry
 
 TAIL = 64 << 10  # bytes at a file's end that are read first; most footers are shorter
+SHARD = locators.SCHEMA.get_field_index("shard")
 GROUPS_KEPT = 256  # of each file, 12 bytes a row
 
 
@@ -79,6 +81,31 @@ class LocatorFile:
         return np.concatenate([self._group(number).shard >= 0 for number in range(len(self._starts))])
 
 
+def rows_in(root: str, segment: SegmentEntry, shards: set[str]) -> pa.Table:
+    """Id, hash and number (`local`) of a segment's rows that are in any of the shards.
+
+    Only the groups that may have such rows are read. Raises DamagedIndexError where they are not what was written.
+    """
+    path = storage.join(root, segment.locator)
+    if not segment.locator_footer:
+        return _rows_in(locators.from_bytes(index_files.read(path, segment.locator_sha256)), shards, 0)
+    metadata = pq.read_metadata(io.BytesIO(b"PAR1" + _footer(path, segment)))
+    groups, start = json.loads(metadata.metadata[locators.GROUPS]), 0
+    found = [_rows_in(locators.SCHEMA.empty_table(), shards, 0)]
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        known = group.column(SHARD).statistics
+        if known.has_min_max and any(known.min <= shard <= known.max for shard in shards):
+            found.append(_rows_in(_part_of(path, metadata, groups, number, locators.SCHEMA.names), shards, start))
+        start += group.num_rows
+    return pa.concat_tables(found).combine_chunks()
+
+
+def _rows_in(table: pa.Table, shards: set[str], start: int) -> pa.Table:
+    rows = pa.array(locators.rows_of(table, shards))
+    return table.select(["row_hash", "id"]).take(rows).append_column("local", pc.add(rows, start))
+
+
 def _footer(path: str, segment: SegmentEntry) -> bytes:
     """The end of a locator's file from its footer on, checked."""
     size = segment.locator_bytes
@@ -93,14 +120,21 @@ def _footer(path: str, segment: SegmentEntry) -> bytes:
 
 
 def _read(path: str, metadata: pq.FileMetaData, groups: list[list[int]], number: int) -> Group:
-    """One group of rows, once its bytes have passed their checksum."""
+    """One group of rows, as search needs it."""
+    return _group_of(_part_of(path, metadata, groups, number, ["shard", "row"]))
+
+
+def _part_of(
+    path: str, metadata: pq.FileMetaData, groups: list[list[int]], number: int, columns: list[str]
+) -> pa.Table:
+    """Columns of one group of rows, once its bytes have passed their checksum."""
     start, stop, crc = groups[number]
     data = index_files.part(path, start, stop)
     if crc32(data) != crc:
         raise index_files.changed(path)
     try:
         file = pq.ParquetFile(pa.PythonFile(_Part(data, start), mode="r"), metadata=metadata)
-        return _group_of(file.read_row_group(number, ["shard", "row"], use_threads=False))
+        return file.read_row_group(number, columns, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise DamagedIndexError(f"{path} cannot be read ({first_line(error)})") from error
 

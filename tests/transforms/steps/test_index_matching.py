@@ -46,7 +46,15 @@ def test_buckets_hold_all_rows_of_a_text_and_can_be_read_apart(buckets: int) -> 
     table = came([(i % 50, f"{i}") for i in range(200)])
     cut = matching.by_bucket(table, buckets)
     data = matching.to_bytes(cut)
-    read = [matching.from_bytes(data, number) for number in range(buckets)]
+    asked: list[int] = []
+
+    def fetch(start: int, stop: int) -> bytes:
+        asked.append(stop - start)
+        return data[start:stop]
+
+    read = [matching.read(fetch, matching.ADDED, number)[0] for number in range(buckets)]
+    assert sum(asked) == len(data) + 8 * (buckets - 1)  # each table once, and where it begins and ends
+    assert [t.to_pylist() for t in matching.read(fetch, matching.ADDED, 0, buckets)] == [t.to_pylist() for t in read]
     assert [t.to_pylist() for t in read] == [t.to_pylist() for t in cut]
     assert Counter(i for t in read for i in t.column("id").to_pylist()) == Counter(map(str, range(200)))
     found = [set(t.column("row_hash").to_pylist()) for t in read]
