@@ -20,7 +20,7 @@ setup(
             "report/templates/*",
             "evaluation/templates/*",
             "training/templates/*",
-            "training/recipes/*",
+            "training/recipes/*.toml",
         ],
     },
     python_requires=">=3.11",

@@ -1,17 +1,23 @@
 """`sentence-beam train`: fine-tune a sentence encoder, which `embed` then uses."""
 
 import argparse
+import itertools
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from pipelines import command, options, pictures
+from pipelines import command, config_file, options, pictures
 from pipelines.progress import news
 from pipelines.said import Said
 from transforms.errors import OptionError
+from transforms.progress import duration
 from transforms.space import DEFAULT_MODEL
-from transforms.training import TrainOptions
+from transforms.training import TrainOptions, recipes
 from transforms.training.options import DTYPES, OBJECTIVES, POOLERS
 from transforms.training.record import dev_line
+
+if TYPE_CHECKING:
+    from transforms.training.estimate import Estimate
 
 
 def parser() -> argparse.ArgumentParser:
@@ -22,6 +28,13 @@ def parser() -> argparse.ArgumentParser:
         "sentence-beam train --input train.tsv --objective regression --scores 0,5 --dev dev.tsv --output model",
         "sentence-beam train --recipe sbert-nli --input 'nli=nli/*.jsonl' --output sbert-nli",
         "sentence-beam embed --model model --input 'corpus/*.parquet' --store store",
+    )
+    p.add_argument("--recipe", choices=recipes.names(), help="take options from a published training; flags win")
+    p.add_argument(
+        "--print-recipe", choices=recipes.names(), action=_PrintRecipe, help="print a recipe as TOML and exit"
+    )
+    p.add_argument(
+        "--dry-run", action="store_true", help="say steps, memory and time, by a few steps, and write nothing"
     )
     _add_data(p.add_argument_group("data"))
     _add_model(p.add_argument_group("model"))
@@ -90,6 +103,25 @@ def _add_training(p: argparse._ArgumentGroup) -> None:
     p.add_argument("--patience", type=options.positive, metavar="N", help=patience)
 
 
+class _PrintRecipe(argparse.Action):
+    """Print a recipe and end the command."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        print(recipes.path_of(values).read_text(encoding="utf8"), end="")
+        parser.exit()
+
+
+def with_recipe(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace]:
+    """The options of the command line, with those of the recipe that it names where it does not give them."""
+    given = [after for flag, after in itertools.pairwise(argv) if flag == "--recipe"]
+    given += [word.removeprefix("--recipe=") for word in argv if word.startswith("--recipe=")]
+    name = given[-1] if given and given[-1] in recipes.names() else None
+    from_recipe = config_file.arguments(parser, str(recipes.path_of(name)), argv) if name else []
+    return command.own_flags(parser, [*from_recipe, *argv])
+
+
 def ends_of(text: str) -> tuple[float, float]:
     """Two numbers."""
     try:
@@ -106,6 +138,11 @@ def widths_of(text: str) -> tuple[int, ...]:
 
 def _train(args: argparse.Namespace) -> Said:
     asked = as_options(args)
+    if args.dry_run:
+        from transforms.training.estimate import estimate
+
+        found = estimate(asked, news)
+        return Said(estimated(found), vars(found))
     from transforms.training.train import train
 
     record = train(asked, news, picture_of)
@@ -115,7 +152,8 @@ def _train(args: argparse.Namespace) -> Said:
 def as_options(args: argparse.Namespace) -> TrainOptions:
     """The options that the arguments name."""
     named = {**vars(args), "inputs": tuple(args.input)}
-    del named["input"]
+    for name in ("input", "print_recipe", "dry_run"):
+        del named[name]
     if not args.lr > 0:
         raise OptionError("--lr has to be above 0")
     return TrainOptions(**named)
@@ -127,6 +165,19 @@ def picture_of(record: Any) -> bytes | None:
         news("note        no training.png: it needs matplotlib (pip install 'sentence-beam[report]')")
         return None
     return pictures.draw_training(record)
+
+
+def estimated(found: "Estimate") -> list[str]:
+    """The lines of a dry run; whatever is estimated follows "about"."""
+    dev = f", {found.dev_seconds:.1f}s a dev score" if found.dev_seconds else ""
+    return [
+        f"rows        {found.rows:,}, {found.batches:,} batches of {found.batch} an epoch",
+        f"steps       {found.steps:,}, a checkpoint each {found.every:,}",
+        f"parameters  {found.parameters:,}, {found.trained:,} of them trained",
+        f"memory      about {found.memory / 2**20:,.0f} MB",
+        f"time        about {duration(found.seconds)} ({found.step_seconds:.2f}s a step{dev})",
+        "nothing was written",
+    ]
 
 
 def lines(record: dict[str, Any]) -> list[str]:
@@ -143,7 +194,7 @@ def lines(record: dict[str, Any]) -> list[str]:
     ]
 
 
-main = command.main(parser, _train)
+main = command.main(parser, _train, with_recipe)
 
 if __name__ == "__main__":
     sys.exit(main())

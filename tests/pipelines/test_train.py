@@ -188,6 +188,50 @@ def test_every_way_to_train_ends_with_a_model(train: Train, tmp_path: Path, opti
 
 
 @pytest.mark.slow
+def test_a_cnn_head_is_trained_and_trained_again(train: Train, data: Path, tmp_path: Path) -> None:
+    """Its vector is a text's own, whatever is beside it, and that of sentence-transformers; its code is not run here."""
+    from sentence_transformers import SentenceTransformer
+
+    from transforms.encoder import Encoder
+
+    options = ["--recipe", "cnn-sbert", "--batch", 16, "--epochs", 30, "--dev", data / "scored.tsv"]
+    done = train("regression", "scored.tsv", *options)
+    assert done.status == 0, done.err
+    folder = tmp_path / "model"
+    assert record(folder)["options"]["recipe"] == "cnn-sbert"
+    assert record(folder)["dev"]["difference"]["low"] > 0
+    (folder / "modeling_cnn.py").write_text(
+        (folder / "modeling_cnn.py").read_text() + "\nimport sys\nsys.run_here = 1\n"
+    )
+    texts = [text for text in TEXTS if text]
+    encoder = Encoder.load(str(folder), dtype="float32", normalize=False)
+    ours = encoder.encode(texts)
+    alone = np.concatenate([encoder.encode([text]) for text in texts])
+    assert np.abs(ours - alone).max() <= 2e-5 * np.abs(ours).max()
+    again = train("regression", "scored.tsv", "--model", folder, "--output", tmp_path / "again", "--freeze-backbone")
+    assert again.status == 0, again.err
+    assert not hasattr(sys, "run_here")
+    assert weights(tmp_path / "again") == weights(folder)
+    head = Path("1_CNN003") / "model.safetensors"
+    assert (tmp_path / "again" / head).read_bytes() != (folder / head).read_bytes()
+    theirs = SentenceTransformer(str(folder), device="cpu", trust_remote_code=True).encode(texts)
+    assert np.abs(ours - theirs).max() <= 2e-5 * np.abs(theirs).max()
+    assert sys.__dict__.pop("run_here") == 1
+    refused = train("regression", "scored.tsv", "--pooler", "mean", "--freeze-backbone", "--output", tmp_path / "no")
+    assert (refused.status, "leaves nothing to train" in refused.err) == (2, True)
+
+
+def test_a_dry_run_says_what_is_to_come_and_writes_nothing(train: Train, data: Path, tmp_path: Path) -> None:
+    done = train("regression", "scored.tsv", "--dry-run", "--epochs", 3, "--dev", data / "scored.tsv", "--json")
+    assert done.status == 0, done.err
+    found = json.loads(done.out)
+    assert (found["rows"], found["batches"], found["steps"]) == (64, 4, 12)
+    assert found["trained"] == found["parameters"] > 10_000
+    assert found["memory"] > 0 < found["seconds"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
 def test_adapters_are_in_the_weights(train: Train, tmp_path: Path, data: Path) -> None:
     """The folder loads where the base model is gone, and says what the model with adapters said."""
     from sentence_transformers import SentenceTransformer
@@ -269,6 +313,10 @@ def test_a_folder_is_replaced_as_a_whole(
     (other / "precious.txt").write_text("mine")
     refused = train("regression", "scored.tsv", "--output", other, "--overwrite")
     assert (refused.status, "no training wrote it" in refused.err) == (2, True)
+    other.rename(tmp_path / "third.training")
+    refused = train("regression", "scored.tsv", "--output", tmp_path / "third", "--overwrite")
+    assert (refused.status, "no training wrote it" in refused.err) == (2, True)
+    assert (tmp_path / "third.training" / "precious.txt").read_text() == "mine"
 
 
 @pytest.mark.slow

@@ -1,10 +1,13 @@
 """`train` on data and options that cannot be used: one line each, before any model is loaded."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
 from helpers.commands import Run
 from helpers.training import labelled_rows, scored_rows, triplet_rows, write_tsv
+
+from transforms.training import recipes
 
 pytest.importorskip("accelerate", reason="the extra train is not installed")
 
@@ -82,6 +85,25 @@ def test_rows_without_a_text_are_rejected_and_counted(run: Run) -> None:
     assert done.status == 3
     assert "2 of 64 rows cannot be used (2 empty text; of " in done.err
     assert "triplets.tsv rows 8, 10), more than --max-rejects 0.01" in done.err
+
+
+def test_recipes_are_printed_and_flags_win(run: Run) -> None:
+    from pipelines.train import as_options, parser, with_recipe
+
+    found = {}
+    for name in recipes.names():
+        (args,) = with_recipe(parser(), ["--recipe", name, "--input", "a.tsv", "--lr", "1", "--dev=b.tsv"])
+        found[name] = as_options(args)
+        printed = run("train", "--print-recipe", name)
+        assert printed.status == 0
+        assert tomllib.loads(printed.out)["batch"] == found[name].batch
+    assert sorted(found) == ["cnn-salbert", "cnn-sbert", "salbert-nli", "salbert-stsb", "sbert-nli", "sbert-stsb"]
+    assert {one.lr for one in found.values()} == {1.0}
+    assert found["sbert-stsb"].model == found["sbert-nli"].output
+    assert found["sbert-nli"].labels == ("contradiction", "entailment", "neutral")
+    assert (found["cnn-sbert"].pooler, found["cnn-sbert"].scores, found["cnn-sbert"].epochs) == ("cnn", (0.0, 5.0), 10)
+    wrong = run("train", "--recipe", "bert", "--input", "a.tsv")
+    assert (wrong.status, "invalid choice: 'bert'" in wrong.err) == (2, True)
 
 
 def test_the_extra_that_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def output_of(options: TrainOptions) -> Path:
     if output.is_file():
         raise OptionError(f"--output {options.output} is a file; name a folder")
     there = output.is_dir() and any(output.iterdir())
-    if there and options.overwrite and not (output / RECORD).is_file():
+    if there and (options.overwrite or options.resume) and not (output / RECORD).is_file():
         raise OptionError(f"--output {options.output} is there and no training wrote it; name another folder")
     if there and not options.overwrite and not options.resume:
         raise OptionError(f"--output {options.output} is there; say --overwrite to replace it, or name another folder")
@@ -50,6 +50,10 @@ def working(output: Path, options: TrainOptions, asked: Mapping[str, Any]) -> It
     work = work_of(output)
     if work.is_dir() and not options.resume and not options.overwrite:
         raise OptionError(f"{work} holds an unfinished training; say --resume to go on, or --overwrite to begin again")
+    if work.is_dir() and any(work.iterdir()) and not (work / LOCK).is_file():
+        raise OptionError(
+            f"{work}, where checkpoints would go, is there and no training wrote it; name another --output"
+        )
     work.mkdir(parents=True, exist_ok=True)
     with open(work / LOCK, "w") as lock:
         _lock(lock.fileno(), work)

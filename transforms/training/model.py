@@ -14,7 +14,8 @@ from transforms.encoder.load import quiet_transformers
 from transforms.errors import OptionError, first_line
 from transforms.space import resolve_model
 from transforms.space.model_files import ModelFiles
-from transforms.training.options import CLASSIFICATION, TrainOptions
+from transforms.training.cnn_module import CNN003
+from transforms.training.options import CLASSIFICATION, CNN, TrainOptions
 
 
 def load(options: TrainOptions, device: str) -> SentenceTransformer:
@@ -49,11 +50,15 @@ def load(options: TrainOptions, device: str) -> SentenceTransformer:
 def _loaded(files: ModelFiles, pooler: str | None, device: str) -> SentenceTransformer:
     """The model of a folder, its own modules where `pooler` is None; no code that comes with it is run."""
     if pooler is None:
-        return SentenceTransformer(str(files.root), device=device, local_files_only=True)
+        known = {"modeling_cnn.CNN003": CNN003}  # the code beside such a model's weights is never run
+        return SentenceTransformer._load_with_module_classes(
+            str(files.root), known, device=device, local_files_only=True
+        )
     if files.modules.static:
         raise OptionError(f"{files.root} is a table of token embeddings, whose pooler is its own; leave out --pooler")
     transformer = modules.Transformer(str(files.folder))
-    pooling = modules.Pooling(transformer.get_embedding_dimension(), pooling_mode=pooler)
+    width = transformer.get_embedding_dimension()
+    pooling = CNN003(width) if pooler == CNN else modules.Pooling(width, pooling_mode=pooler)
     return SentenceTransformer(modules=[transformer, pooling], device=device)
 
 

@@ -8,7 +8,8 @@ from transforms.space import DEFAULT_MODEL
 
 CLASSIFICATION, REGRESSION, COSENT, TRIPLET, RANKING = "classification", "regression", "cosent", "triplet", "ranking"
 OBJECTIVES = (CLASSIFICATION, REGRESSION, COSENT, TRIPLET, RANKING)
-POOLERS = ("mean", "cls", "max")
+CNN = "cnn"
+POOLERS = ("mean", "cls", "max", CNN)
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 NEEDED = ("sentence_transformers", "accelerate", "datasets")
 
@@ -21,7 +22,7 @@ class TrainOptions:
     None: the model's own modules, mean where it has none. `scores` are the ends of the data's scale, `labels` the
     labels in their order; `guide` is a model that says which negatives are none, `hard_negatives` how many are looked
     for to each row, `matryoshka` the widths that are trained beside the full one, `lora` a rank. `checkpoint_steps`
-    None: a tenth of all steps.
+    None: a tenth of all steps. `recipe` is the name of the one that some of these come from.
     """
 
     inputs: tuple[str, ...]
@@ -52,6 +53,7 @@ class TrainOptions:
     patience: int | None = None
     max_rejects: float = 0.01
     limit: int | None = None
+    recipe: str | None = None
     resume: bool = False
     overwrite: bool = False
 

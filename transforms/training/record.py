@@ -63,7 +63,9 @@ def record_of(options: TrainOptions, data: "Data", asked: Mapping[str, Any], out
 def write_record(folder: Path, record: Mapping[str, Any], picture: bytes | None) -> None:
     """Write training.json, the model card and the page; the picture too, where there is one."""
     (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8")
-    (folder / CARD).write_text(_template("card.md").render(r=record, dev_line=dev_line(record)), encoding="utf8")
+    has_code = any(folder.glob("*.py"))  # that of the CNN head, for sentence-transformers
+    card = _template("card.md").render(r=record, dev_line=dev_line(record), has_code=has_code)
+    (folder / CARD).write_text(card, encoding="utf8")
     page = _template("training.html").render(r=record, dev_line=dev_line(record), charts=_charts(record))
     (folder / PAGE).write_text(page, encoding="utf8")
     if picture is not None:

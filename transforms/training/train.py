@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transforms.errors import OptionError
+from transforms.progress import LOADING, stage
 from transforms.space import resolve_model, resolve_space
 from transforms.training import folders
 from transforms.training.data import Data, read_data, taken
@@ -27,7 +28,16 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 Draw = Callable[[Mapping[str, Any]], bytes | None]  # a record -> a PNG of its curves
-NOT_ASKED = ("inputs", "output", "device", "resume", "overwrite", "dev", "max_rejects")  # what decides no weight
+NOT_ASKED = (
+    "inputs",
+    "output",
+    "device",
+    "recipe",
+    "resume",
+    "overwrite",
+    "dev",
+    "max_rejects",
+)  # what decides no weight
 SAMPLED = 10_000  # texts of which it is counted how many are cut
 
 
@@ -39,7 +49,8 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
     """
     check(options)
     output = folders.output_of(options)
-    data = read_data(options)
+    with stage("reading the data"):
+        data = read_data(options)
     asked = asked_of(options, data)
     if folders.is_finished(output, options, asked):
         say(f"{output} is finished already; there is nothing to resume")
@@ -48,9 +59,11 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
         say(line)
     with folders.working(output, options, asked) as work:
         began = time.monotonic()
-        job, task = prepare(options, data, say)
+        with stage(LOADING):
+            job, task = prepare(options, data, say)
         watch = TrainingWatch(say)
-        before = _predicted(job, task)
+        with stage("scoring the dev rows"):
+            before = predicted(job, task)
         if task is not None and before is not None:
             watch.scored(0, *metric_of(task, before))
         try:
@@ -59,8 +72,9 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
             fitted = fit(job, work / folders.CHECKPOINTS, watch)
         finally:
             watch.end()
-        after = _predicted(job, task)
-        believed = None if task is None else compared(task, before or {}, after or {})
+        with stage("scoring the dev rows, with intervals"):
+            after = predicted(job, task)
+            believed = None if task is None else compared(task, before or {}, after or {})
         metric = None if task is None or after is None else metric_of(task, after)[0]
         with folders.staged(output) as folder:
             from transforms.training.model import save
@@ -116,7 +130,8 @@ def prepare(options: TrainOptions, data: Data, say: Say) -> "tuple[Job, Task | N
     return Job(model, loss, data.train, values, options, task), task
 
 
-def _predicted(job: "Job", task: "Task | None") -> "Predictions | None":
+def predicted(job: "Job", task: "Task | None") -> "Predictions | None":
+    """What the model as it is makes of the dev rows; None without them."""
     from transforms.training.trainer import encode
 
     return None if task is None else predict(task, lambda texts: encode(job.model, texts, job.options.batch))

@@ -106,6 +106,11 @@ def steps_of(rows: int, options: TrainOptions) -> int:
     return math.ceil(rows / options.batch) * options.epochs
 
 
+def checkpoint_steps(options: TrainOptions, steps: int) -> int:
+    """The steps between checkpoints, of a training of so many."""
+    return options.checkpoint_steps or max(1, steps // CHECKPOINTS)
+
+
 def encode(model: SentenceTransformer, texts: Sequence[str], batch: int) -> np.ndarray:
     """The vectors float32 [n, d] of texts, as the model is now."""
     with evaluating(model):
@@ -117,7 +122,7 @@ def encode(model: SentenceTransformer, texts: Sequence[str], batch: int) -> np.n
 def _arguments(job: Job, folder: Path, rows: int) -> SentenceTransformerTrainingArguments:
     options = job.options
     steps = job.most_steps or steps_of(rows, options)
-    every = options.checkpoint_steps or max(1, steps // CHECKPOINTS)
+    every = checkpoint_steps(options, steps)
     scored = job.dev is not None
     return SentenceTransformerTrainingArguments(
         output_dir=str(folder),

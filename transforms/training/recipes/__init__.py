@@ -1,0 +1,15 @@
+"""Published trainings as TOML files of `train`'s options."""
+
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """The names of the recipes."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def path_of(name: str) -> Path:
+    """The file of a recipe."""
+    return _FOLDER / f"{name}.toml"
