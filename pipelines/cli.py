@@ -128,6 +128,7 @@ def complete(arguments: list[str]) -> int:
 
 def run() -> int:
     """The exit status of `main`, for a process that ends with it."""
+    gc.freeze()  # nor does it look through what commands import, see transforms/imports.py
     code = main()
     gc.freeze()  # or Python looks through all that was imported for garbage once more, which takes seconds
     return code

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from pipelines import command, options
-from pipelines.output import aligned, check_output, write_tables
+from pipelines.output import check_output, write_tables
 from pipelines.said import Said
+from pipelines.tables import Column, middle, table, wrapped
 from transforms.store import open_store
 from transforms.store.changes import SCHEMA, diff
 
@@ -44,11 +45,11 @@ def _diff(args: argparse.Namespace) -> Said:
     counts, shown = Counter[str](), list[tuple[str, str]]()
 
     def counted() -> Iterator[pa.Table]:
-        for table in diff(old, new):
-            counts.update(table.column("change").to_pylist())
-            first = table.slice(0, SHOWN - len(shown)).select(["change", "id"])
+        for differing in diff(old, new):
+            counts.update(differing.column("change").to_pylist())
+            first = differing.slice(0, SHOWN - len(shown)).select(["change", "id"])
             shown.extend((row["change"], row["id"]) for row in first.to_pylist())
-            yield table
+            yield differing
 
     if args.output:
         write_tables(args.output, SCHEMA, counted())
@@ -59,7 +60,8 @@ def _diff(args: argparse.Namespace) -> Said:
     values = {"store": new.root, "old": old.run, "new": new.run, **numbers}
     if args.output:
         return Said([f"{total} in {args.output}"], {**values, "output": args.output})
-    lines = [f"{total} from {old.run} to {new.run}", *(aligned(("change", "id"), shown) if shown else [])]
+    lines = wrapped([f"{total} from {old.run} to {new.run}"])
+    lines += table([Column("change"), Column("id", middle)], shown) if shown else []
     lines += [f"and {counts.total() - SHOWN:,} more; --output FILE has all"] if counts.total() > SHOWN else []
     return Said(lines, {**values, "rows": [{"change": change, "id": name} for change, name in shown]}, asked=True)
 

@@ -20,6 +20,7 @@ from pipelines.progress import watched
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
 from pipelines.summary import summary
+from pipelines.tables import wrapped
 from pipelines.writing import Writer, recorded, result_of, submitted, writing
 from transforms import storage
 from transforms.beam import BuildIndex, Commit, Embed, Plan
@@ -124,7 +125,7 @@ def _embed(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
     root = resolved.job.root
     if result is None:
         return submitted(root, resolved.job.run.id)
-    return Said(summary(resolved, result), {"store": root, **asdict(result)})
+    return Said(wrapped(summary(resolved, result)), {"store": root, **asdict(result)})
 
 
 main = command.main(parser, _embed, parse)

@@ -8,8 +8,10 @@ import sys
 from typing import Any
 
 from pipelines import command, options, pictures, specs
-from pipelines.output import aligned, check_file
+from pipelines.output import check_file
 from pipelines.said import Said
+from pipelines.tables import Column, middle
+from pipelines.tables import table as lines_of
 from transforms.errors import OptionError
 from transforms.evaluation import EvaluateOptions
 from transforms.evaluation.classifier import CLASSIFIERS, LOGISTIC
@@ -17,9 +19,12 @@ from transforms.evaluation.options import AVERAGE
 from transforms.space import DEFAULT_MODEL
 
 EVERY_HEAD = "ditto:*"
-HEADS = (
-    "task", "metric", "pooler", "calibration", "dim", "n", "score", "from", "to", "mean", "wmean",
-    "diff", "from", "to", "p", "texts/s", "bytes",
+COLUMNS = (
+    Column("task"), Column("metric"), Column("pooler", middle, least=24), Column("calibration", middle, spare=2),
+    *(Column(head, right=True, spare=spare) for head, spare in (
+        ("dim", 5), ("n", 6), ("score", None), ("from", 0), ("to", 0), ("mean", 9), ("wmean", 10), ("diff", 3),
+        ("from", 8), ("to", 7), ("p", 4), ("texts/s", 11), ("bytes", 12),
+    )),
 )  # fmt: skip
 
 
@@ -128,7 +133,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         cost = ("" if speed is None else f"{speed:.0f}", "" if "bytes_row" not in row else f"{row['bytes_row']:.0f}")
         named = (row["task"], row["metric"], row["pooler"], _beside(row), str(row["dim"]), str(row["n"]))
         lines.append((*named, *cells, p, *cost))
-    return "\n".join(aligned(HEADS, lines, frozenset(HEADS[4:])))
+    return "\n".join(lines_of(COLUMNS, lines))
 
 
 def _beside(row: dict[str, Any]) -> str:

@@ -6,8 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from pipelines import command, options
-from pipelines.output import aligned, check_output, write_rows
+from pipelines.output import TABLE_FILE, check_output, write_rows
 from pipelines.said import Said
+from pipelines.tables import Column, end, table
 from transforms import storage
 from transforms.progress import duration
 from transforms.report.history import RunSummary, known_summaries, run_summaries
@@ -16,8 +17,13 @@ from transforms.store.manifest import read_manifest, snapshots
 from transforms.store.runs import COMMITTED
 
 COUNTS = ("rows", "embedded", "reused", "duplicates", "carried", "rejected")
-HEADS = ("run", "started", "time", *COUNTS, "recall", "status", "snapshot", "message")
-RIGHT = frozenset(("time", *COUNTS, "recall"))
+COLUMNS = (
+    Column("run"), Column("started", spare=9), Column("time", spare=2, right=True), Column("rows", right=True),
+    Column("embedded", spare=1, right=True), Column("reused", spare=3, right=True),
+    Column("duplicates", spare=5, right=True), Column("carried", spare=4, right=True),
+    Column("rejected", spare=6, right=True), Column("recall", spare=7, right=True), Column("status"),
+    Column("snapshot", spare=1), Column("message", end, spare=0),
+)  # fmt: skip
 
 
 def parser() -> argparse.ArgumentParser:
@@ -29,9 +35,7 @@ def parser() -> argparse.ArgumentParser:
         "sentence-beam history --store store --output runs.jsonl",
     )
     options.add_store(p)
-    p.add_argument(
-        "--output", metavar="FILE", help="write .parquet or .jsonl, with more columns (default: a table is printed)"
-    )
+    p.add_argument("--output", metavar="FILE", help=f"{TABLE_FILE}, with more columns (default: a table is printed)")
     return p
 
 
@@ -49,7 +53,7 @@ def _history(args: argparse.Namespace) -> Said:
         write_rows(args.output, runs)
         return Said([f"{len(found)} runs in {args.output}"], {"store": root, "output": args.output, "runs": len(found)})
     rows = [cells(summary, state) for summary, state in zip(found, states, strict=True)]
-    return Said(aligned(HEADS, rows, RIGHT), {"store": root, "runs": runs}, asked=True)
+    return Said(table(COLUMNS, rows), {"store": root, "runs": runs}, asked=True)
 
 
 def columns(summary: RunSummary, state: str) -> dict[str, Any]:

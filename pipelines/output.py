@@ -1,9 +1,11 @@
-"""Tables, as a command prints them or writes them into a file that its user names."""
+"""What a command writes into a file that its user names."""
 
+import csv
+import io
 import json
 import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -11,13 +13,16 @@ import pyarrow.parquet as pq
 
 from transforms.errors import OptionError
 
+TABLES = (".parquet", ".csv", ".json", ".jsonl")
+TABLE_FILE = "write .parquet, .csv, .json or .jsonl"
 
-def check_output(path: str | None, suffixes: tuple[str, ...] = (".parquet", ".jsonl")) -> None:
+
+def check_output(path: str | None, suffixes: tuple[str, ...] = TABLES) -> None:
     """Raise OptionError for a name with another suffix, and for one in no folder, before anything is loaded."""
     if path is None:
         return
     if not path.endswith(suffixes):
-        raise OptionError(f"--output {path}: the name must end in {' or '.join(suffixes)}")
+        raise OptionError(f"--output {path}: the name must end in {_either(suffixes)}")
     check_file(path)
 
 
@@ -29,13 +34,35 @@ def check_file(path: str, flag: str = "--output") -> None:
         raise OptionError(f"{flag} {path}: there is no such folder; make it")
 
 
+def _either(words: tuple[str, ...]) -> str:
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 def write_rows(path: str, rows: list[dict[str, Any]]) -> None:
-    """Write rows as Parquet or JSON lines, by the name's suffix."""
+    """Write rows by the name's suffix: Parquet, CSV with a header, a JSON array, or JSON lines."""
     if path.endswith(".parquet"):
-        pq.write_table(pa.Table.from_pylist(rows), path)
-        return
-    with open(path, "w", encoding="utf8") as f:
-        f.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
+        table = pa.Table.from_pylist(rows)
+        write_tables(path, table.schema, [table])
+    elif path.endswith(".csv"):
+        write_text(path, _csv(rows))
+    elif path.endswith(".json"):
+        write_text(path, json.dumps(rows, ensure_ascii=False, default=str, indent=1) + "\n")
+    else:
+        write_text(path, "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows))
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    """The rows under the names of all columns; what CSV has no value for is JSON."""
+    written = io.StringIO()
+    writer = csv.DictWriter(written, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: _csv_value(value) for name, value in row.items()})
+    return written.getvalue()
+
+
+def _csv_value(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
 
 
 def write_tables(path: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
@@ -56,30 +83,10 @@ def write_text(path: str, text: str) -> None:
     """Write a file, which gets its name when it is whole: whoever reads it meanwhile sees the one before."""
     temporary = f"{path}.tmp-{uuid.uuid4().hex}"
     try:
-        with open(temporary, "w", encoding="utf8") as f:
+        with open(temporary, "w", encoding="utf8", newline="") as f:
             f.write(text)
         os.replace(temporary, path)
     except BaseException:
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise
-
-
-def aligned(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: frozenset[str] = frozenset()) -> list[str]:
-    """The lines of a table whose columns are as wide as their cells; those with a head in `right` are flush right."""
-    columns = [[head, *(row[i] for row in rows)] for i, head in enumerate(heads)]
-    widths = [max(map(len, column)) for column in columns]
-    lines = []
-    for row in (heads, *rows):
-        cells = [
-            cell.rjust(width) if head in right else cell.ljust(width)
-            for head, cell, width in zip(heads, row, widths, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines
-
-
-def excerpt(text: object) -> str:
-    """A text on one line, cut to 80 characters; empty for None."""
-    line = " ".join(str(text or "").split())
-    return line if len(line) <= 80 else line[:79] + "…"

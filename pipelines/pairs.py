@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from pipelines import command, options, specs
-from pipelines.output import aligned, check_output, excerpt, write_rows
+from pipelines.output import TABLE_FILE, check_output, write_rows
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
+from pipelines.tables import Column, excerpt, id_column, one_line, table, text_column
 from transforms import progress
 from transforms.corpus import Columns, match_inputs, plan_file, read_span
 from transforms.corpus.columns import kept_types
@@ -54,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_vector_options(p.add_argument_group("vectors"))
     out = p.add_argument_group("result")
     out.add_argument("-k", type=options.positive, default=10, metavar="K", help="how many pairs (default: 10)")
-    out.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl (default: a table is printed)")
+    out.add_argument("--output", metavar="FILE", help=f"{TABLE_FILE} (default: a table is printed)")
     machine = p.add_argument_group("machine")
     machine.add_argument(
         "--device", type=options.device, metavar="auto|cpu|cuda|cuda:N", default="auto", help=options.DEVICE
@@ -75,10 +76,10 @@ def _pairs(args: argparse.Namespace) -> Said:
     if asked.output:
         write_rows(asked.output, rows)
     counts = {"rows": len(collection.ids), "texts": len(collection.texts), "rejected": collection.rejected, "how": how}
-    shown = f"{len(rows):,} pairs in {asked.output}" if asked.output else table(rows)
+    lines = [f"{len(rows):,} pairs in {asked.output}"] if asked.output else shown(rows)
     last = f"{counts['rows']:,} rows with {counts['texts']:,} texts, {counts['rejected']:,} rejected; {how}"
     values = {"output": asked.output} if asked.output else {"pairs": rows}
-    return Said([shown, "", last], {**counts, **values}, asked=asked.output is None)
+    return Said([*lines, "", last], {**counts, **values}, asked=asked.output is None)
 
 
 def read(asked: PairsOptions) -> Collection:
@@ -168,15 +169,19 @@ def described(pairs: TopPairs, collection: Collection) -> list[dict[str, Any]]:
     ]
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """The pairs as text, two lines each: rank, score, ids in full, and texts cut to the line."""
+def shown(rows: list[dict[str, Any]]) -> list[str]:
+    """The pairs as a table, two lines each: rank, score, ids, and of both texts what the other has too."""
     if not rows:
-        return "no pairs"
-    lines = []
-    for row in rows:
-        lines.append((str(row["rank"]), f"{row['score']:.4f}", row["id_1"], excerpt(row["text_1"])))
-        lines.append(("", "", row["id_2"], excerpt(row["text_2"])))
-    return "\n".join(aligned(("rank", "score", "id", "text"), lines))
+        return ["no pairs"]
+    texts = [(one_line(row["text_1"]), one_line(row["text_2"])) for row in rows]
+    beside = {one: other for pair in texts for one, other in (pair, pair[::-1])}
+    columns = [Column("rank"), Column("score"), id_column()]
+    columns.append(text_column("text", cut=lambda cell, width: excerpt(cell, width, beside[cell])))
+    cells = []
+    for row, (one, other) in zip(rows, texts, strict=True):
+        cells.append([str(row["rank"]), f"{row['score']:.4f}", row["id_1"], one])
+        cells.append(["", "", row["id_2"], other])
+    return table(columns, cells)
 
 
 main = command.main(parser, _pairs)

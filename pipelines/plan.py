@@ -17,6 +17,7 @@ from pipelines import beam_flags, command, embed_options, engines
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
 from pipelines.summary import beside_lines
+from pipelines.tables import wrapped
 from transforms import progress, storage
 from transforms.corpus import InputFile, Span, UnitRows, read_span
 from transforms.corpus.beside import Beside, merged
@@ -120,7 +121,7 @@ def told(options: EmbedOptions, beam_options: PipelineOptions, store: bool = Tru
     found = predict(options, beam_options)
     space, root = found.resolved.space, found.resolved.job.root if store else None
     sizes = {"seconds": found.seconds, "index": index_line(found), "space": space.id, "dim": space.dim}
-    return Said(lines(found, root), {"store": root, **asdict(found.plan), **sizes}, asked=True)
+    return Said(wrapped(lines(found, root)), {"store": root, **asdict(found.plan), **sizes}, asked=True)
 
 
 def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:

@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import asdict
 
 from pipelines import command, options
-from pipelines.output import aligned, check_output, write_rows
+from pipelines.output import TABLE_FILE, check_output, write_rows
 from pipelines.said import Said
+from pipelines.tables import Column, end, id_column, middle, table, wrapped
 from transforms import storage
 from transforms.store.rejected import rejected_rows, rejecting_run
 
-HEADS = ("file", "row", "id", "reason", "excerpt")
 SHOWN = 100
 
 
@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
         help="a snapshot's run, or one that ended since too many were rejected (default: the last of these)",
     )
     p.add_argument(
-        "--output", metavar="FILE", help=f"write all into .parquet or .jsonl (default: the first {SHOWN} are printed)"
+        "--output", metavar="FILE", help=f"{TABLE_FILE} with all of them (default: the first {SHOWN} are printed)"
     )
     return p
 
@@ -46,11 +46,12 @@ def _rejects(args: argparse.Namespace) -> Said:
         return Said([f"{len(rows):,} rejected rows of run {run} in {args.output}"], values)
     counts = Counter(row.reason for row in rows)
     why = "".join(f", {n:,} {reason}" for reason, n in counts.items())
-    lines = [f"{root}: {len(rows):,} rows rejected in run {run}{why}"]
+    lines = wrapped([f"{root}: {len(rows):,} rows rejected in run {run}{why}"])
     shown: list[tuple[str, ...]] = [
         (row.file, str(row.row), row.id or "", row.reason, ascii(row.excerpt)[1:-1]) for row in rows[:SHOWN]
     ]
-    lines += aligned(HEADS, shown, frozenset({"row"})) if shown else []
+    columns = [Column("file", middle, spare=1), Column("row", right=True), id_column()]
+    lines += table([*columns, Column("reason"), Column("excerpt", end)], shown) if shown else []
     lines += [f"and {len(rows) - SHOWN:,} more; --output FILE has all"] if len(rows) > SHOWN else []
     return Said(lines, {"store": root, "run": run, "rejected": [asdict(row) for row in rows]}, asked=True)
 

@@ -1,13 +1,17 @@
 """`sentence-beam search`: the rows nearest to a query."""
 
 import argparse
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 from pipelines import command, options
-from pipelines.output import aligned, check_output, excerpt, write_rows
+from pipelines.output import TABLE_FILE, check_output, write_rows
 from pipelines.progress import aside
 from pipelines.said import Said
+from pipelines.stdin import STDIN
+from pipelines.tables import Column, end, excerpt, id_column, one_line, table, terminal_width, text_column
 from transforms.errors import OptionError
 from transforms.steps.options import SearchOptions
 from transforms.store import open_store
@@ -26,12 +30,17 @@ def parser() -> argparse.ArgumentParser:
     asked.add_argument(
         "--query", action="append", metavar="TEXT", help="what to look for; repeat for more (default: none)"
     )
-    asked.add_argument("--queries", metavar="FILE", help="text file with a query a line (default: none)")
+    asked.add_argument(
+        "--queries", metavar="FILE", help="text file with a query a line; - for standard input (default: none)"
+    )
     p.add_argument(
         "--query-prompt", metavar="STR", help="text put before every query (default: the store's, else the model's own)"
     )
     p.add_argument("-k", type=options.positive, default=10, metavar="K", help="rows for each query (default: 10)")
-    p.add_argument("--output", metavar="FILE", help="write .parquet or .jsonl (default: a table is printed)")
+    p.add_argument("--output", metavar="FILE", help=f"{TABLE_FILE} (default: a table is printed)")
+    p.add_argument(
+        "--full", action="store_true", help="show ids and texts whole, however wide the terminal is (default: no)"
+    )
     p.add_argument("--exact", action="store_true", help="compare with every row, without the index (default: no)")
     p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot (default: the current one)")
     p.add_argument(
@@ -56,7 +65,7 @@ def _search(args: argparse.Namespace) -> Said:
         values = {"output": asked.output, "rows": found, "queries": len(queries)}
         return Said([f"{found} rows for {len(queries)} queries in {asked.output}"], values)
     text = store.manifest.options.kept_text
-    tables = "\n\n".join(table(query, rows, text) for query, rows in zip(queries, results, strict=True))
+    tables = "\n\n".join(hits(query, rows, text, asked.full) for query, rows in zip(queries, results, strict=True))
     each = [{"query": query, "rows": rows} for query, rows in zip(queries, results, strict=True)]
     return Said([tables], {"store": store.root, "results": each}, asked=True)
 
@@ -66,26 +75,35 @@ def _queries(asked: SearchOptions) -> list[str]:
 
 
 def read_queries(path: str) -> list[str]:
-    """The queries of a text file, one a line; blank lines are skipped. Raises OptionError for a file without any."""
+    """The queries of a text file (`-`: of standard input), one a line; blank lines are skipped.
+
+    Raises OptionError for a file without any.
+    """
     try:
-        with open(path, encoding="utf-8-sig") as f:
-            queries = [line.rstrip("\r\n") for line in f if line.strip()]
+        data = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+        lines = re.split(r"\r\n|\r|\n", data.decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"--queries {path} cannot be read as UTF-8 text ({error}); check the file") from error
+    queries = [line for line in lines if line.strip()]
     if not queries:
         raise OptionError(f"--queries {path} holds no query; write one a line")
     return queries
 
 
-def table(query: str, rows: list[dict[str, Any]], text: str | None = "text") -> str:
-    """The hits of a query as text: rank, score, id in full, and the column `text` cut to the line, if there is one."""
-    shown = [(str(row["rank"]), f"{row['score']:.4f}", row["id"], excerpt(row.get(text or ""))) for row in rows]
-    heads = ("rank", "score", "id", "text" if any(line[3] for line in shown) else "")
-    return "\n".join([f"query: {query}", *aligned(heads, shown), *([] if shown else ["no rows"])])
+def hits(query: str, rows: list[dict[str, Any]], text: str | None = "text", full: bool = False) -> str:
+    """The hits of a query as text: rank, score, id, and of the column `text`, if there is one, where the query is."""
+    said = f"query: {one_line(query)}"
+    columns = [Column("rank"), Column("score"), id_column(full)]
+    cells = [[str(row["rank"]), f"{row['score']:.4f}", row["id"]] for row in rows]
+    if any(row.get(text or "") for row in rows):
+        columns.append(text_column("text", full, lambda cell, width: excerpt(cell, width, query)))
+        cells = [[*line, one_line(row.get(text or ""))] for line, row in zip(cells, rows, strict=True)]
+    width = None if full else terminal_width()
+    return "\n".join([end(said, width) if width else said, *table(columns, cells), *([] if rows else ["no rows"])])
 
 
 def write_results(path: str, queries: list[str], results: list[list[dict[str, Any]]]) -> None:
-    """Write a row for each hit, with its query, as Parquet or JSON lines."""
+    """Write a row for each hit, with its query, by the name's suffix."""
     rows = [{"query": query, **row} for query, found in zip(queries, results, strict=True) for row in found]
     write_rows(path, rows)
 

@@ -85,6 +85,10 @@ EMBED --price-per-hour free           | 2 | amount of money
 EMBED --min-ram lots                  | 2 | 16GB
 EMBED --store ''                      | 2 | is empty
 EMBED --store t                       | 2 | name one
+EMBED --keep-text=no                  | 2 | --keep-text
+EMBED --keep-texts                    | 2 | did you mean --keep-text?
+EMBED --no-keep-texts                 | 2 | did you mean --no-keep-text?
+EMBED --keeptext                      | 2 | did you mean --keep-text?
 EMBED --prompt a --prompt-name b      | 2 | not allowed with
 EMBED --pooler                        | 2 | expected one argument
 EMBED --runner=SparkleRunner          | 2 | SparkleRunner
@@ -98,11 +102,23 @@ search --store s --querry x           | 2 | did you mean --query?
 search --store s --query x --top-k 5  | 2 | did you mean -k?
 search --store s --query x -k 0       | 2 | -k
 search --store nowhere --query x      | 2 | holds no store
-search --store s --query x --output o.csvv | 2 | must end in
+search --store s --query x --output o.csvv | 2 | must end in .parquet, .csv, .json or .jsonl
+search --store s --query x --output o.xlsx | 2 | must end in .parquet, .csv, .json or .jsonl
+search --store s --query ''           | 2 | --query: it is empty
+search --store s --query x --query ' ' | 2 | --query: it is empty
+search --store s --query x --queries - | 2 | not allowed with
+search --store s --store t --query x  | 2 | name one
+search --store s --query x --ful      | 2 | did you mean --full?
+search --store s --query x --queries  | 2 | expected one argument
+search --store s --query x --full=yes | 2 | --full
+search --store s --query x --quiery y | 2 | did you mean --query?
 index --store nowhere                 | 2 | holds no store
 verify --store nowhere                | 2 | holds no store
 files --store nowhere                 | 2 | holds no store
 history --store nowhere               | 2 | holds no store
+history --store s --output h.txt      | 2 | must end in .parquet, .csv, .json or .jsonl
+rejects --store s --output r.xls      | 2 | must end in .parquet, .csv, .json or .jsonl
+pairs --input x.txt --output p.xlsx   | 2 | must end in .parquet, .csv, .json or .jsonl
 diff --store nowhere                  | 2 | holds no store
 diff --store s --output o.txt         | 2 | .parquet
 rollback --store s                    | 2 | required: RUN

@@ -27,8 +27,14 @@ def table_of(data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
 
 def as_matrix(column: pa.FixedSizeListArray) -> np.ndarray:
     """The vectors of a column, float32 [n, d]; not copied where the column holds float32."""
-    values = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
-    return values.astype(np.float32, copy=False)
+    return values_of(column).astype(np.float32, copy=False)
+
+
+def values_of(column: pa.FixedSizeListArray) -> np.ndarray:
+    """The vectors of a column [n, d], of its own type; not copied but for nulls, which are NaN then."""
+    values = column.flatten()
+    # What Arrow may have to copy makes it import pandas, where that is installed: a quarter of a second.
+    return values.to_numpy(zero_copy_only=not values.null_count).reshape(len(column), column.type.list_size)
 
 
 def fixed_size(vectors: np.ndarray) -> pa.FixedSizeListArray:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from transforms import progress, storage
 from transforms.arrow import as_matrix
-from transforms.errors import DamagedIndexError, SentenceBeamError
+from transforms.errors import DamagedIndexError, OptionError, SentenceBeamError
 from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, Trained, exact_search, rerank
 from transforms.index.vectors import prepared, scored_by
 from transforms.space import Recipe
@@ -91,7 +91,13 @@ class Searcher:
         return bool(self._manifest.space.prompt) and self.query_prompt is None
 
     def search(self, texts: list[str], k: int = 10, *, exact: bool = False) -> list[list[dict[str, Any]]]:
-        """The k rows nearest to each text, best first: dicts of rank, score, id and kept columns."""
+        """The k rows nearest to each text, best first: dicts of rank, score, id and kept columns.
+
+        Raises OptionError for a text that is empty.
+        """
+        for number, text in enumerate(texts, 1):
+            if not text.strip():
+                raise OptionError(f"query {number} of {len(texts)} is empty; say what to look for")
         if not texts or not self._units:
             return [[] for _ in texts]
         if self.lacks_query_prompt:

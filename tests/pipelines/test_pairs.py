@@ -107,7 +107,7 @@ def test_very_many_texts_go_through_an_index(pairs: Run, inputs: Path, monkeypat
 def test_mistakes_are_one_line(pairs: Run, run: Run, inputs: Path) -> None:
     path = write_lines(inputs / "a.txt", ["one", "two"])
     pairs("--input", inputs / "*.parquet").failed(2, "no file matches")
-    pairs("--input", path, "--output", inputs / "x.csv").failed(2, "--output")
+    pairs("--input", path, "--output", inputs / "x.xlsx").failed(2, "--output")
     pairs("--input", path, "-k", 0).failed(2, "-k")
     run("pairs", "--input", path, "--model", inputs / "none").failed(2, "none")
     parquet = write_parquet(inputs / "b.parquet", ["one"])

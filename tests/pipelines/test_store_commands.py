@@ -1,5 +1,7 @@
 """search, files, verify, index and plan: on good stores, on damaged ones, and where there is no store."""
 
+import csv
+import io
 import json
 import shutil
 import subprocess
@@ -29,8 +31,10 @@ from helpers.tiny_models import save_tiny_model
 from pipelines.embed_options import parser
 from pipelines.plan import plan_files
 from transforms.encoder import Encoder
+from transforms.errors import OptionError
 from transforms.steps.options import EmbedOptions
 from transforms.steps.resolve import resolve
+from transforms.store import open_store
 
 pytestmark = pytest.mark.usefixtures("cached_beam_options")
 READERS = {
@@ -299,10 +303,42 @@ def test_search_over_times_that_python_cannot_hold(
     assert by_id["a.parquet#1"] not in (None, [None])
 
 
-@pytest.mark.parametrize("query", ["", " ", "\u200b", "x" * 100_000, "a\nb"])
+@pytest.mark.parametrize("query", ["\u200b", "x" * 100_000, "a\nb"])
 def test_odd_queries(run: Run, made: Path, query: str) -> None:
     outcome = run("search", "--store", made, "--query", query)
     assert "rank" in outcome.ok().out
+
+
+@pytest.mark.parametrize("query", ["", " ", "\t\n"])
+def test_an_empty_query_is_refused_before_anything_is_loaded(
+    run: Run, made: Path, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transforms.encoder.Encoder.of", lambda *_, **__: pytest.fail("the model was loaded"))
+    run("search", "--store", made, "--query", "dog", "--query", query).failed(2, "--query", "is empty")
+    with pytest.raises(OptionError, match="query 2 of 2 is empty"):
+        open_store(str(made)).search(["dog", query])
+
+
+def test_queries_from_standard_input(run: Run, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("dög\n\r\ncat".encode()), encoding="ascii"))
+    out = run("search", "--store", made, "--queries", "-", "-k", 1).ok().out
+    assert [line for line in out.splitlines() if line.startswith("query")] == ["query: dög", "query: cat"]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
+    run("search", "--store", made, "--queries", "-").failed(2, "--queries -", "no query")
+
+
+def test_the_files_of_a_search_hold_the_same_rows(run: Run, made: Path, tmp_path: Path) -> None:
+    found = {}
+    for suffix in ("parquet", "csv", "json", "jsonl"):
+        path = tmp_path / f"o.{suffix}"
+        run("search", "--store", made, "--query", 'dog, "cat"', "--query", "x", "-k", 2, "--output", path).ok()
+        found[suffix] = path
+    rows = pq.read_table(found["parquet"]).to_pylist()
+    assert [row["query"] for row in rows] == ['dog, "cat"', 'dog, "cat"', "x", "x"]
+    assert json.loads(found["json"].read_text()) == rows
+    assert [json.loads(line) for line in found["jsonl"].read_text().splitlines()] == rows
+    with found["csv"].open(newline="") as f:
+        assert list(csv.DictReader(f)) == [{name: str(value) for name, value in row.items()} for row in rows]
 
 
 def test_queries_from_a_file(run: Run, made: Path, tmp_path: Path) -> None:
@@ -320,7 +356,7 @@ def test_query_files_that_cannot_be_used(run: Run, made: Path, tmp_path: Path, d
     run("search", "--store", made, "--queries", path).failed(2, "--queries", path, word)
 
 
-@pytest.mark.parametrize("output", ["out.csv", "none/out.jsonl", "none/out.parquet"])
+@pytest.mark.parametrize("output", ["out.xlsx", "none/out.jsonl", "none/out.parquet"])
 def test_search_output_that_cannot_be_written(run: Run, made: Path, tmp_path: Path, output: str) -> None:
     run("search", "--store", made, "--query", "x", "--output", tmp_path / output).failed(
         2, "--output", tmp_path / output

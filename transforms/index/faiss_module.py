@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from importlib.metadata import packages_distributions
+from pathlib import Path
 from typing import Any
 
 from transforms.errors import MissingExtraError, OptionError
@@ -24,7 +25,7 @@ def load_faiss() -> Any:
     Raises MissingExtraError where it is not installed, and OptionError where two distributions share its import name
     (each overwrites the other's files) or where it does not load.
     """
-    installed = sorted(set(packages_distributions().get("faiss", [])))
+    installed = _installed()
     if len(installed) > 1:
         raise OptionError(_both_installed(installed))
     try:
@@ -34,6 +35,12 @@ def load_faiss() -> Any:
             raise MissingExtraError(_MISSING) from error
         mend = f"pip install --force-reinstall {installed[0]}"
         raise OptionError(f"{installed[0]} does not load ({short_reason(error)}): {mend}") from error
+
+
+def _installed() -> list[str]:
+    """The distributions of faiss, by the names of the folders that pip leaves: their contents take half a second."""
+    found = (entry.name for folder in sys.path for entry in Path(folder or ".").glob("faiss*-info"))
+    return sorted({name.partition("-")[0].replace("_", "-") for name in found})
 
 
 def _both_installed(installed: list[str]) -> str:

@@ -188,10 +188,13 @@ class SearchOptions:
     exact: bool = False
     snapshot: str | None = None
     model: str | None = None
+    full: bool = False
 
     def __post_init__(self) -> None:
         if self.query is not None:
             object.__setattr__(self, "query", _several(self.query))
+            if not all(text.strip() for text in self.query):
+                raise OptionError("argument --query: it is empty; say what to look for")
         if (self.query is None) == (self.queries is None):
             raise OptionError("one of the arguments --query --queries is required, and not both")
         _check(self)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import storage
+from transforms.arrow import values_of
 from transforms.errors import SentenceBeamError
 from transforms.space import Space, canonical_json, sha256_text
 from transforms.space.identity import SHORTEST
@@ -185,7 +186,7 @@ class Coding:
 
     def decode(self, column: pa.FixedSizeListArray) -> np.ndarray:
         """The vectors float32 [n, d] of a column, of length 1 where the space's are."""
-        codes = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
+        codes = values_of(column)
         if self.is_exact:
             return codes
         vectors = dequantize(codes, self.space.precision, self.space.dim, self.ranges)

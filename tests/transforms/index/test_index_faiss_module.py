@@ -1,7 +1,8 @@
 import importlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import index_data  # noqa: F401  (skips where faiss is missing)
@@ -18,9 +19,18 @@ def _fresh() -> Iterator[None]:
     faiss_module.load_faiss.cache_clear()
 
 
-def _installed(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    found = {"faiss": list(names)} if names else {}
-    monkeypatch.setattr(faiss_module, "packages_distributions", lambda: found)
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let these distributions be the installed ones, each in a folder of its own on the path of imports."""
+
+    def call(*names: str) -> None:
+        path = []
+        for number, name in enumerate(names):
+            (tmp_path / str(number) / f"{name.replace('-', '_')}-1.0.dist-info").mkdir(parents=True)
+            path.append(str(tmp_path / str(number)))
+        monkeypatch.setattr(sys, "path", path)
+
+    return call
 
 
 def _broken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,28 +40,33 @@ def _broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib, "import_module", fail)
 
 
-def test_missing_faiss_names_both_extras(monkeypatch: pytest.MonkeyPatch) -> None:
-    _installed(monkeypatch)
+def test_missing_faiss_names_both_extras(install: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    install()
     _broken(monkeypatch)
     with pytest.raises(MissingExtraError, match=r"pip install 'sentence-beam\[cpu\]'.*'sentence-beam\[gpu\]'"):
         faiss_module.load_faiss()
 
 
-def test_two_distributions_are_refused_with_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
-    _installed(monkeypatch, "faiss-gpu", "faiss-cpu", "faiss-cpu")
+def test_two_distributions_are_refused_with_the_mend(
+    install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("faiss-gpu", "faiss-cpu", "faiss-cpu")
     with pytest.raises(OptionError, match="pip uninstall -y faiss-cpu faiss-gpu, then pip install"):
         faiss_module.load_faiss()
 
 
-def test_a_distribution_that_does_not_load_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    _installed(monkeypatch, "faiss-gpu")
+def test_a_distribution_that_does_not_load_says_why(
+    install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("faiss-gpu")
     _broken(monkeypatch)
     with pytest.raises(OptionError, match=r"faiss-gpu does not load .*libcudart\.so\.12.*: pip install"):
         faiss_module.load_faiss()
 
 
-def test_one_listed_twice_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
-    _installed(monkeypatch, "faiss-cpu", "faiss-cpu")
+def test_one_listed_twice_is_fine(install: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    importlib.import_module("faiss")
+    install("faiss-cpu", "faiss-cpu")
     assert faiss_module.load_faiss().__name__ == "faiss"
 
 
