@@ -56,7 +56,8 @@ def _diff(args: argparse.Namespace) -> Said:
     else:
         deque(counted(), maxlen=0)
     numbers = {what: counts[what] for what in ("added", "changed", "deleted")}
-    total = ", ".join(f"{number:,} {what}" for what, number in numbers.items())
+    pieces = " (pieces)" if new.rows.pieces is not None else ""
+    total = ", ".join(f"{number:,} {what}" for what, number in numbers.items()) + pieces
     values = {"store": new.root, "old": old.run, "new": new.run, **numbers}
     if args.output:
         return Said([f"{total} in {args.output}"], {**values, "output": args.output})

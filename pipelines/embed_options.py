@@ -61,6 +61,18 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
         metavar="STR",
         help="text put before every query in searches (default: the store's, else the model's own for queries)",
     )
+    vectors.add_argument(
+        "--chunks",
+        metavar="SPEC",
+        help="how documents are cut into pieces, a vector each: none, sentences, or budget[:tokens=N,overlap=M,"
+        "by=text|markdown,ends=greedy|stable] (default: none, a row is one text)",
+    )
+    vectors.add_argument(
+        "--chunk-prefix",
+        metavar="STR",
+        help="put before every piece, with columns' names in braces and {headings} for those above it (default: "
+        "nothing)",
+    )
     vectors.add_argument("--precision", choices=PRECISIONS, help="type of the stored vectors (default: float32)")
     out = p.add_argument_group("store")
     store = "folder or URL of the store" if name == "embed" else "folder or URL of the store (default: a new one)"

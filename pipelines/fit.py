@@ -159,7 +159,7 @@ def _fit_calibration(asked: FitOptions, spec: CalibrationSpec, store: Store, bea
 def calibration_job(store: Store, spec: CalibrationSpec, sample: int | None, run: str, output: str) -> FitJob:
     """The job for the workers; without `sample`, affine methods are fitted on all rows, a flow on FLOW_SAMPLE."""
     manifest, affine = store.manifest, spec.name in AFFINE
-    rows = manifest.rows.written
+    rows = manifest.rows.stored
     want, prefix = sample or (SHOWN_ROWS if affine else FLOW_SAMPLE), storage.join(output, f"sample-{run}")
     snapshot = storage.join(store.root, layout.snapshot(manifest.run))
     fitted_on = {

@@ -25,6 +25,7 @@ from transforms.corpus.spans import estimated_tokens
 from transforms.index.choose import lack_of_rows
 from transforms.progress import duration
 from transforms.steps import content
+from transforms.steps.cutting import texts_of_pieces
 from transforms.steps.job import EmbedJob
 from transforms.steps.options import EmbedOptions
 from transforms.steps.plan_files import FilePlanner, checked_plan, list_files
@@ -45,7 +46,8 @@ ROW_BYTES = 40  # hash, norm, counts and an id of ordinary length, beside the ve
 class Estimate:
     """The size of a run: files and units carried or to embed, rows and tokens (estimated) to embed, input bytes.
 
-    `exact_rows` says that the rows are counted, not estimated; `beside` are the files that lie beside those of the
+    `exact_rows` says that the rows are counted, not estimated; `pieces` are those of documents (estimated), None where
+    they are not cut; `beside` are the files that lie beside those of the
     input and are not taken, by reason.
     """
 
@@ -58,13 +60,15 @@ class Estimate:
     tokens: int
     input_bytes: int
     beside: dict[str, int]
+    pieces: float | None = None
 
 
 @dataclass(frozen=True)
 class Pace:
     """The speed of a few seconds of embedding: seconds to load the model, seconds to embed, and what was embedded then.
 
-    `expected` are the tokens that the plan estimates for those rows, `real` those that the tokenizer made.
+    `expected` are the tokens that the plan estimates for those rows, `real` those that the tokenizer made, `pieces` how
+    many texts they were: one a row, unless documents are cut.
     """
 
     loading: float
@@ -72,10 +76,12 @@ class Pace:
     rows: int = 0
     expected: float = 0.0
     real: int = 0
+    pieces: int = 0
 
-    def after(self, seconds: float, rows: int, expected: float, real: int) -> "Pace":
+    def after(self, seconds: float, rows: int, expected: float, real: int, pieces: int) -> "Pace":
         """The pace after more rows were embedded."""
-        return Pace(self.loading, self.seconds + seconds, self.rows + rows, self.expected + expected, self.real + real)
+        spent = self.seconds + seconds, self.rows + rows, self.expected + expected, self.real + real
+        return Pace(self.loading, *spent, self.pieces + pieces)
 
     @property
     def real_share(self) -> float:
@@ -136,7 +142,7 @@ def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
     # The store has no copy yet of a calibration that is new to it.
     measured = replace(job, calibration=options.calibration) if options.calibration else job
     pace = measure(measured, spans) if spans else None
-    found = estimate(planned, beside, spans, pace)
+    found = estimate(planned, beside, spans, pace, job.chunks != "none")
     return Prediction(resolved, in_buckets(found, spans, same, job) if job.by_content else found, pace)
 
 
@@ -159,7 +165,9 @@ def plan_files(job: EmbedJob) -> tuple[list[PlannedFile], Beside]:
     return checked_plan(planned, job), merged(found)
 
 
-def estimate(planned: list[PlannedFile], beside: Beside, spans: list[Span], pace: Pace | None) -> Estimate:
+def estimate(
+    planned: list[PlannedFile], beside: Beside, spans: list[Span], pace: Pace | None, is_cut: bool = False
+) -> Estimate:
     """The sums over a plan; rows of text files are estimated by the tokens that a row has in the sample."""
     known = sum(span.rows for span in spans if span.rows is not None)
     guessed = sum(span.tokens for span in spans if span.rows is None)
@@ -171,6 +179,7 @@ def estimate(planned: list[PlannedFile], beside: Beside, spans: list[Span], pace
         rows=known + (guessed / pace.tokens_per_row if pace and guessed else 0),
         exact_rows=not guessed,
         tokens=sum(span.tokens for span in spans),
+        pieces=sum(span.tokens for span in spans) * pace.pieces / pace.expected if pace and is_cut else None,
         input_bytes=sum(item.file.size for item in planned),
         beside=beside.total(),
     )
@@ -186,11 +195,13 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
     pace = Pace(time.monotonic() - began)
     with progress.stage("measuring how fast this machine embeds", things="rows"):
         for span, texts in samples(job, spans, CALIBRATION_BATCHES * encoder.tokens_per_batch):
+            pieces = texts_of_pieces(texts, job)
             if not pace.rows:
-                encoder.encode(texts[:32])
+                encoder.encode(pieces[:32])
             began = time.monotonic()
-            stats = encoder.embed(encoder.tokenize(texts)).stats
-            pace = pace.after(time.monotonic() - began, len(texts), planned_tokens(span, texts), stats.real)
+            stats = encoder.embed(encoder.tokenize(pieces)).stats
+            seconds, expected = time.monotonic() - began, planned_tokens(span, texts)
+            pace = pace.after(seconds, len(texts), expected, stats.real, len(pieces))
             progress.step(len(texts))
             if pace.seconds > CALIBRATION_SECONDS:
                 break
@@ -237,12 +248,14 @@ def lines(found: Prediction, store: str | None) -> list[str]:
     most = "at most " if resolved.job.reuse and plan.tokens else ""  # texts that the store has are not embedded again
     units = "about " if resolved.job.by_content and plan.units else ""
     real = plan.tokens * (pace.real_share if pace else 1.0)
-    size = plan.rows * (vector_bytes(resolved.space.precision, resolved.space.dim) + ROW_BYTES)
-    speed = pace.tokens_per_second if pace else 0.0
+    vectors = plan.rows if plan.pieces is None else plan.pieces
+    size = vectors * (vector_bytes(resolved.space.precision, resolved.space.dim) + ROW_BYTES)
+    speed, chunks = pace.tokens_per_second if pace else 0.0, resolved.job.chunks
     return [
         f"files       {plan.files:,} ({plan.input_bytes / 1e6:,.1f} MB), {plan.carried_files:,} unchanged",
         *beside_lines(plan.beside),
-        f"rows        {most}{about}{plan.rows:,.0f} to embed",
+        f"{'rows     ' if chunks == 'none' else 'documents'}   {most}{about}{plan.rows:,.0f} to embed",
+        *(["pieces      " + f"{most}about {plan.pieces:,.0f}, by {chunks}"] if plan.pieces is not None else []),
         f"tokens      {most}about {real:,.0f}",
         f"units       {units}{plan.units:,} to embed, {plan.carried_units:,} carried over",
         f"output      about {size / 1e6:,.1f} MB of shards{f' in {store}' if store else ''}",

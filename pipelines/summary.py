@@ -18,19 +18,19 @@ REASONS = 5  # why files are not taken: so many are told apart in a line
 def summary(resolved: Resolved, result: Result) -> list[str]:
     """The lines about a run of `embed`, one fact a line: rows, work, speed, losses, changes, recall, paths."""
     n, root, job = result.ledger, resolved.job.root, resolved.job
-    seconds = max(result.seconds, 1e-9)
+    seconds, things = max(result.seconds, 1e-9), things_of(n)
     lines = [
         *files_lines(result.input),
-        f"rows        {n['written']:,} written of {n['read']:,} read, {n['rejected']:,} rejected",
+        rows_line(n),
         f"work        {n['embedded']:,} embedded, {n['reused']:,} reused, {n['duplicates']:,} duplicates, "
-        f"{n['carried']:,} carried",
-        f"speed       {duration(result.seconds)}: {result.own_rows / seconds:,.0f} rows/s, "
+        f"{n['carried']:,} carried{'' if things == 'rows' else ' (pieces)'}",
+        f"speed       {duration(result.seconds)}: {result.own_rows / seconds:,.0f} {things}/s, "
         f"{result.tokens / seconds:,.0f} tokens/s, padding {padding(n):.1f} %",
-        f"truncated   {n['truncated_rows']:,} rows lost {n['lost']:,} tokens (limit {resolved.space.max_tokens})",
+        f"truncated   {n['truncated_rows']:,} {things} lost {n['lost']:,} tokens (limit {resolved.space.max_tokens})",
     ]
     lines += [f"stages      {stages_line(result)}"] if result.limit else []
     lines += [f"resumed     {resumed_line(result)}"] if result.resumed else []
-    lines += [f"changes     {changes_line(result.changes)}"] if result.previous and result.changes else []
+    lines += [f"changes     {changes_line(result.changes, things)}"] if result.previous and result.changes else []
     lines += [f"checked     {checked_line(result.checked)}"] if result.checked and result.checked["shards"] else []
     lines += [f"{what:<11} {text}" for what, text in [*_reembedded(resolved), *_rare(result)]]
     lines += moved_lines(result)
@@ -76,9 +76,20 @@ def resumed_line(result: Result) -> str:
     return f"{done:,} of {result.made:,} units were finished by run {', '.join(sorted(result.resumed))}"
 
 
-def changes_line(changes: dict[str, int]) -> str:
-    """The numbers of rows added, changed and deleted since the snapshot before."""
-    return f"{changes['added']:,} rows added, {changes['changed']:,} changed, {changes['deleted']:,} deleted"
+def things_of(ledger: dict[str, Any]) -> str:
+    """The name of what has a vector each: rows, or pieces of documents."""
+    return "rows" if ledger.get("pieces") is None else "pieces"
+
+
+def rows_line(n: dict[str, Any]) -> str:
+    """The line about the rows of the input, or the documents, with the pieces that they were cut into."""
+    counts = f"{n['written']:,} written of {n['read']:,} read, {n['rejected']:,} rejected"
+    return f"rows        {counts}" if things_of(n) == "rows" else f"documents   {counts}, in {n['pieces']:,} pieces"
+
+
+def changes_line(changes: dict[str, int], things: str = "rows") -> str:
+    """The numbers of rows or pieces added, changed and deleted since the snapshot before."""
+    return f"{changes['added']:,} {things} added, {changes['changed']:,} changed, {changes['deleted']:,} deleted"
 
 
 def checked_line(checked: dict[str, int]) -> str:
@@ -123,7 +134,8 @@ def _reembedded(resolved: Resolved) -> list[tuple[str, str]]:
 def _rare(result: Result) -> list[tuple[str, str]]:
     n, found = result.ledger, []
     if result.duplicate_ids:
-        found.append(("ids", f"{result.duplicate_ids:,} rows have an id that an earlier row has"))
+        what = "row" if things_of(n) == "rows" else "document"
+        found.append(("ids", f"{result.duplicate_ids:,} {what}s have an id that an earlier {what} has"))
     if n["fallbacks"]:
         found.append(("fallbacks", f"{n['fallbacks']:,} rows had no token to count; all their tokens were"))
     if n["oom_splits"]:

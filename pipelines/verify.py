@@ -34,8 +34,11 @@ def _verify(args: argparse.Namespace) -> Said:
     index = manifest.index
     parts = f"{len(index.segments)} index segments" if index else "no index"
     rows, shards = manifest.rows.written, len(manifest.shard_paths)
-    line = f"{manifest.root}: snapshot {manifest.run} is whole: {rows:,} rows in {shards:,} shards, {parts}"
+    pieces = manifest.rows.pieces
+    cut = "" if pieces is None else f" ({pieces:,} pieces)"
+    line = f"{manifest.root}: snapshot {manifest.run} is whole: {rows:,} rows{cut} in {shards:,} shards, {parts}"
     values = {"store": manifest.root, "run": manifest.run, "rows": rows, "shards": shards}
+    values |= {} if pieces is None else {"pieces": pieces}
     return Said([line], {**values, "segments": len(index.segments) if index else 0})
 
 

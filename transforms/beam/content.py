@@ -54,7 +54,7 @@ class ReadRowsFn(beam.DoFn):
         if work.first:
             yield from (((*key, group), PackedRows((), b"")) for group in range(work.buckets.groups))
         try:
-            blocks = content.read_rows(work, self._job.columns, self._job.run.unit_tokens, self._renew)
+            blocks = content.read_rows(work, self._job, self._renew)
             yield from (((*key, group), block) for group, block in blocks)
         except SentenceBeamError as error:
             yield TaggedOutput(PROBLEMS, Problem.of(error))

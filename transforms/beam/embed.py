@@ -20,7 +20,8 @@ from transforms.corpus.blocks import PackedRows
 from transforms.errors import SentenceBeamError
 from transforms.steps.content import Group, Key, piece_unit
 from transforms.steps.crash_guard import marked
-from transforms.steps.embed_units import UnitEmbedder, read_spans
+from transforms.steps.cutting import read_units
+from transforms.steps.embed_units import UnitEmbedder
 from transforms.steps.job import EmbedJob
 from transforms.steps.load_encoder import load_checked_encoder
 from transforms.store.lease import Renewal
@@ -148,8 +149,7 @@ class EmbedSpansFn(EmbedFn):
     """A list of spans -> their units."""
 
     def process(self, spans: list[Span]) -> Iterator[Any]:
-        columns, size = self._job.columns, self._job.run.unit_tokens
-        yield from self.embed(spans[0].name, partial(read_spans, spans, columns, size))
+        yield from self.embed(spans[0].name, partial(read_units, spans, self._job))
 
 
 class EmbedBucketsFn(EmbedFn):

@@ -10,19 +10,24 @@ import pyarrow.compute as pc
 
 from transforms.arrow import as_hashes
 from transforms.corpus.buckets import Buckets, buckets_of, piece_of
+from transforms.corpus.pieces import TABLE
 from transforms.corpus.rows import Rejected, UnitRows
 from transforms.space import row_hash, row_hashes
 
 BLOCK_BYTES = 64 << 20  # of rows held before they are packed
 KEPT = "kept:"  # before the name of a kept column, so that it cannot be one of ours
+PIECE = "piece:"  # before the name of a column about pieces of documents
 COMPRESSION = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Packed rows of one group of buckets; `counts` are the rows of each bucket, `read_ms` the time to read them."""
+    """Packed rows of one group of buckets; `counts` are the rows of each bucket, `read_ms` the time to read them.
 
-    counts: tuple[int, ...]
+    Pieces of documents count as parts of one: a document is one row in all.
+    """
+
+    counts: tuple[float, ...]
     data: bytes
     read_ms: float = 0.0
 
@@ -54,12 +59,20 @@ class Packer:
         self.tables, self.size = [], 0
         table = _texts_once(table.take(pc.sort_indices(table, sort_keys=[("hash", "ascending")])))
         bucket = buckets_of(as_hashes(table.column("hash")), self.buckets.bits)
-        per_group = self.buckets.per_group
+        per_group, parts = self.buckets.per_group, _parts(table)
         groups, starts = np.unique(bucket // per_group, return_index=True)
         for group, start, stop in zip(groups, starts, [*starts[1:], len(table)], strict=True):
-            counts = np.bincount(bucket[start:stop] - group * per_group, minlength=per_group)
+            here = slice(start, stop)
+            counts = np.bincount(bucket[here] - group * per_group, None if parts is None else parts[here], per_group)
             data, share = pack(table.slice(start, stop - start)), (stop - start) / len(table)
             yield int(group), PackedRows(tuple(counts.tolist()), data, read_ms * float(share))
+
+
+def _parts(table: pa.Table) -> np.ndarray | None:
+    """The part of a document that each row is, float64 [n]; None where rows are whole."""
+    if f"{PIECE}pieces" not in table.column_names:
+        return None
+    return 1.0 / pc.fill_null(table.column(f"{PIECE}pieces"), 1).to_numpy()
 
 
 def _table(rows: UnitRows) -> pa.Table:
@@ -76,6 +89,8 @@ def _table(rows: UnitRows) -> pa.Table:
     }
     for name, column in zip(rows.kept.column_names, rows.kept.columns, strict=True) if rows.kept is not None else ():
         columns[KEPT + name] = pa.chunked_array([*column.chunks, pa.nulls(len(bad), column.type)], column.type)
+    for name, column in zip(TABLE.names, rows.pieces.columns, strict=True) if rows.pieces is not None else ():
+        columns[PIECE + name] = pa.chunked_array([*column.chunks, pa.nulls(len(bad), column.type)], column.type)
     return pa.table(columns)
 
 
@@ -114,8 +129,8 @@ def unpack(blocks: Iterable[bytes]) -> pa.Table | None:
 
 
 def _ties_ordered(table: pa.Table) -> pa.Table:
-    """The rows, those of one hash and id by their kept values: their order in the input must not show."""
-    kept = [name for name in table.column_names if name.startswith(KEPT)]
+    """The rows, those of one hash and id by all else that is stored: their order in the input must not show."""
+    kept = [name for name in table.column_names if name.startswith((KEPT, PIECE))]
     ids, hashes = table.column("id").combine_chunks(), as_hashes(table.column("hash"))
     if not kept or len(table) < 2:
         return table
@@ -175,6 +190,7 @@ def unit_rows(name: str, bucket: int, table: pa.Table | None) -> UnitRows:
     used = pc.unique(text.indices)
     values = dict(zip(used.to_pylist(), text.dictionary.take(used).to_pylist(), strict=True))
     kept = [column for column in table.column_names if column.startswith(KEPT)]
+    pieces = [column for column in table.column_names if column.startswith(PIECE)]
     return UnitRows(
         name,
         None,
@@ -185,6 +201,7 @@ def unit_rows(name: str, bucket: int, table: pa.Table | None) -> UnitRows:
         kept=good.select(kept).rename_columns([c.removeprefix(KEPT) for c in kept]) if kept else None,
         rejects=_rejects(table.filter(pc.is_valid(table.column("reason")))),
         files=good.column("file").to_pylist(),
+        pieces=good.select(pieces).rename_columns([c.removeprefix(PIECE) for c in pieces]) if pieces else None,
     )
 
 

@@ -63,7 +63,7 @@ class Buckets:
         """The name of the unit that is a bucket."""
         return Bucket(self.bits, bucket).name
 
-    def pieces(self, rows: int) -> int:
+    def pieces(self, rows: float) -> int:
         """The number of pieces into which a bucket of so many rows is cut: one unless it is heavy, else a power of two.
 
         >>> [Buckets(2, 400, 400, 4000).pieces(rows) for rows in (0, 400, 401, 801)]

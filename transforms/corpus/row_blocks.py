@@ -2,9 +2,10 @@
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from transforms.errors import SentenceBeamError, first_line
 
 READ_ROWS = 8192
 EXCERPT = 80
+HEADINGS = "headings"  # in a prefix: the headings above a piece, not a column
 
 NULL_TEXT = "null text"
 EMPTY_TEXT = "empty text"
@@ -39,13 +41,25 @@ OTHER_WIDTH = "not as many values as the header has names"
 class Columns:
     """The columns of the input with text and id (None: made from path and position), and those carried along.
 
-    Where a `template` is given, the text is made of the columns that it names, which a file or a row may lack.
+    Where a `template` is given, the text is made of the columns that it names, which a file or a row may lack. `prefix`
+    is one for what stands before every piece of a document, "" for nothing.
     """
 
     text: str = "text"
     id: str | None = None
     keep: tuple[str, ...] = ()
     template: str | None = None
+    prefix: str = ""
+
+    @property
+    def before_pieces(self) -> Template | None:
+        """The template of what stands before every piece, None where nothing does."""
+        return parse(self.prefix) if self.prefix else None
+
+    @property
+    def of_prefix(self) -> tuple[str, ...]:
+        """The columns that the prefix names."""
+        return tuple(name for name in self.before_pieces.names if name != HEADINGS) if self.before_pieces else ()
 
     @property
     def of_text(self) -> Template | None:
@@ -60,23 +74,28 @@ class Columns:
     @property
     def wanted(self) -> list[str]:
         """The names of all these columns, each once."""
-        return list(dict.fromkeys([*self.texts, *([self.id] if self.id else []), *self.keep]))
+        return list(dict.fromkeys([*self.texts, *self.of_prefix, *([self.id] if self.id else []), *self.keep]))
 
 
 @dataclass
 class Rows:
-    """Rows on their way into a unit, column by column; `reasons` is None for a row that is good so far."""
+    """Rows on their way into a unit, column by column; `reasons` is None for a row that is good so far.
+
+    `prefixes` are what stands before the pieces of each row, cut where headings go; empty where nothing does.
+    """
 
     positions: list[int] = field(default_factory=list)
     texts: list[str | None] = field(default_factory=list)
     ids: list[str | None] = field(default_factory=list)
     reasons: list[str | None] = field(default_factory=list)
     kept: list[pa.Table] = field(default_factory=list)
+    prefixes: list[tuple[str, ...]] = field(default_factory=list)
 
     def slice(self, start: int, stop: int) -> "Rows":
         """Rows [start, stop) of a block (which has one kept table at most)."""
         part = [column[start:stop] for column in (self.positions, self.texts, self.ids, self.reasons)]
-        return Rows(*part, [table.slice(start, stop - start) for table in self.kept])  # type: ignore[arg-type, call-arg]
+        kept = [table.slice(start, stop - start) for table in self.kept]
+        return Rows(*part, kept, self.prefixes[start:stop])  # type: ignore[arg-type, call-arg]
 
     def extend(self, other: "Rows") -> None:
         """Append another run of rows."""
@@ -133,6 +152,8 @@ def _batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, positi
     n = batch.num_rows
     positions = list(range(position, position + n))
     texts, reasons, sizes = _texts(batch, columns)
+    prefixes, others = _prefixes(batch, columns)
+    reasons = _first(reasons, others)
     if columns.id:
         ids, id_reasons = _decoded(_as_strings(column_at(batch, columns.id)))
         reasons = _first(reasons, id_reasons)
@@ -142,7 +163,7 @@ def _batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, positi
     for column in carried:
         reasons = _first(reasons, _kept_faults(column))
     kept = [_without_views(pa.RecordBatch.from_arrays(carried, list(columns.keep)))] if columns.keep else []
-    return Rows(list(positions), texts, ids, reasons or [None] * n, kept), sizes
+    return Rows(list(positions), texts, ids, reasons or [None] * n, kept, prefixes), sizes
 
 
 def _texts(batch: pa.RecordBatch, columns: Columns) -> tuple[list[str | None], "_Reasons", np.ndarray]:
@@ -150,15 +171,28 @@ def _texts(batch: pa.RecordBatch, columns: Columns) -> tuple[list[str | None], "
     if columns.of_text is None:
         text = _large(column_at(batch, columns.text))
         return *_decoded(text), pc.fill_null(pc.binary_length(text), 0).to_numpy(zero_copy_only=False)
+    rows, reasons = _values(batch, columns.of_text.names)
+    texts = [columns.of_text.fill(row.get) for row in rows]
+    return list(texts), reasons, np.array([len(text.encode()) for text in texts], np.int64)
+
+
+def _prefixes(batch: pa.RecordBatch, columns: Columns) -> tuple[list[tuple[str, ...]], "_Reasons"]:
+    """What stands before the pieces of each row, and reasons against it."""
+    if columns.before_pieces is None:
+        return [], None
+    rows, reasons = _values(batch, columns.of_prefix)
+    return [columns.before_pieces.parts(row.get, HEADINGS) for row in rows], reasons
+
+
+def _values(batch: pa.RecordBatch, names: tuple[str, ...]) -> tuple[list[dict[str, str | None]], "_Reasons"]:
+    """The values of those columns that are there, row by row, and reasons against them."""
     values: dict[str, list[str | None]] = {}
     reasons: _Reasons = None
-    for name in columns.of_text.names:
+    for name in names:
         if type_at(batch.schema, name) is not None:
             values[name], others = _values_as_text(column_at(batch, name))
             reasons = _first(reasons, others)
-    rows = [{name: column[row] for name, column in values.items()} for row in range(batch.num_rows)]
-    texts = [columns.of_text.fill(row.get) for row in rows]
-    return list(texts), reasons, np.array([len(text.encode()) for text in texts], np.int64)
+    return [{name: column[row] for name, column in values.items()} for row in range(batch.num_rows)], reasons
 
 
 def _large(text: pa.Array) -> pa.Array:
@@ -272,19 +306,30 @@ def _csv_blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
             if len(row) == len(dialect.header):
                 parsed.append(_csv_row(columns, places, row, default))
             else:
-                parsed.append((_readable(dialect.delimiter.join(row)[:EXCERPT]), default, OTHER_WIDTH, {}))
+                parsed.append(_Parsed(_readable(dialect.delimiter.join(row)[:EXCERPT]), default, OTHER_WIDTH))
         yield _parsed_rows(columns, range(position, position + len(parsed)), parsed), _sizes(parsed)
         position += len(rows)
 
 
-_Parsed = tuple[str | None, str | None, str | None, dict[str, Any]]  # text, id, reason, kept values
+class _Parsed(NamedTuple):
+    """A row: its text, its id, the reason against it, the kept values, and what stands before its pieces."""
+
+    text: str | None
+    id: str | None
+    reason: str | None
+    kept: Mapping[str, Any] = MappingProxyType({})
+    prefix: tuple[str, ...] = ("",)
 
 
 def _parsed_rows(columns: Columns, positions: Iterable[int], parsed: list[_Parsed]) -> Rows:
-    texts, ids, reasons, kept = map(list, zip(*parsed, strict=True)) if parsed else ([], [], [], [])
-    return Rows(
-        list(positions), texts, ids, reasons, [_string_table(columns.keep, kept)] if columns.keep and kept else []
-    )
+    texts, ids, reasons, kept, prefixes = map(list, zip(*parsed, strict=True)) if parsed else ([], [], [], [], [])
+    tables = [_string_table(columns.keep, kept)] if columns.keep and kept else []
+    return Rows(list(positions), texts, ids, reasons, tables, prefixes if columns.before_pieces else [])
+
+
+def _prefix(columns: Columns, value: Callable[[str], str | None]) -> tuple[str, ...]:
+    """What stands before the pieces of a row with these values."""
+    return columns.before_pieces.parts(value, HEADINGS) if columns.before_pieces else ("",)
 
 
 def _sizes(parsed: list[_Parsed]) -> np.ndarray:
@@ -296,21 +341,22 @@ def _row_id(file: InputFile, columns: Columns, number: int) -> str | None:
     return None if columns.id else f"{file.relative}#{number}"
 
 
-def _string_table(names: tuple[str, ...], rows: list[dict[str, Any]]) -> pa.Table:
+def _string_table(names: tuple[str, ...], rows: list[Mapping[str, Any]]) -> pa.Table:
     return pa.table({name: pa.array([row.get(name) for row in rows], pa.string()) for name in names})
 
 
 def _text_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _Parsed:
     line_text, reason = _decode(line)
     text = line_text if columns.of_text is None else columns.of_text.fill({columns.text: line_text}.get)
-    return text, f"{file.relative}@{offset}", reason, {columns.text: line_text}
+    values = {columns.text: line_text}
+    return _Parsed(text, f"{file.relative}@{offset}", reason, values, _prefix(columns, values.get))
 
 
 def _jsonl_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _Parsed:
     source, reason = _decode(line)
     default = None if columns.id else f"{file.relative}@{offset}"
     if reason or not source.strip():
-        return source, default, reason or EMPTY_TEXT, {}
+        return _Parsed(source, default, reason or EMPTY_TEXT)
     try:
         row = json.loads(source)
     except (ValueError, RecursionError):  # RecursionError: ten thousand brackets
@@ -322,7 +368,7 @@ def _object_row(columns: Columns, row: Any, default: str | None, source: str | N
     """The row of a JSON value; `default` is its id where no column has it, `source` the JSON, if that is at hand."""
 
     def rejected(row_id: str | None, reason: str) -> _Parsed:
-        return (json.dumps(row) if source is None else source)[:EXCERPT], row_id, reason, {}
+        return _Parsed((json.dumps(row) if source is None else source)[:EXCERPT], row_id, reason)
 
     if not isinstance(row, dict):
         return rejected(default, NOT_JSON)
@@ -335,7 +381,10 @@ def _object_row(columns: Columns, row: Any, default: str | None, source: str | N
     kept = {name: _as_text(value_at(row, name)) for name in columns.keep}
     if not all(map(is_utf8, kept.values())):
         return rejected(row_id, KEPT_NOT_UTF8)
-    return text, row_id, reason, kept
+    prefix = _prefix(columns, lambda name: _as_text(value_at(row, name)))
+    if not all(map(is_utf8, prefix)):
+        return rejected(row_id, NOT_UTF8)
+    return _Parsed(text, row_id, reason, kept, prefix)
 
 
 def _object_text(columns: Columns, row: dict[str, Any]) -> Any:
@@ -352,12 +401,13 @@ def _csv_row(columns: Columns, places: dict[str, int], row: list[str], default: 
         text = row[places[columns.text]] or None
     else:
         text = columns.of_text.fill(lambda name: row[places[name]] if name in places else None)
+    prefix = _prefix(columns, lambda name: row[places[name]] if name in places else None)
     row_id = row[places[columns.id]] or None if columns.id else default
-    if not is_utf8(text) or not is_utf8(row_id):
-        return _readable((text or "")[:EXCERPT]), default, NOT_UTF8, {}
+    if not all(map(is_utf8, (text, row_id, *prefix))):
+        return _Parsed(_readable((text or "")[:EXCERPT]), default, NOT_UTF8)
     if not all(map(is_utf8, kept.values())):
-        return text, row_id, KEPT_NOT_UTF8, {}
-    return text, row_id, None, kept
+        return _Parsed(text, row_id, KEPT_NOT_UTF8)
+    return _Parsed(text, row_id, None, kept, prefix)
 
 
 def _readable(text: str) -> str:

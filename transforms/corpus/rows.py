@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,9 @@ from transforms.corpus.row_blocks import EMPTY_TEXT, EXCERPT, NULL_ID, NULL_TEXT
 from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, Span
 
 MOST = 1.25  # times a unit's tokens: two neighbours of that together are one unit, and what is left makes no tiny shard
+
+
+_Good = tuple[list[str], list[str], list[int]]  # ids, texts and positions of good rows
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,8 @@ class UnitRows:
     """The rows of one unit in order; all columns hold the good rows only.
 
     [start, stop) is their part of `file`. For a unit that is a bucket, `file` is None, [start, stop) has the number of
-    the bucket, and `files` has the file of each row.
+    the bucket, and `files` has the file of each row. `prefixes` are those of documents that are to be cut; where they
+    are cut, `pieces` has the place of each row (`corpus.pieces`), and `texts` are what goes into the model.
     """
 
     name: str
@@ -42,11 +47,20 @@ class UnitRows:
     kept: pa.Table | None
     rejects: list[Rejected]
     files: list[str] | None = None
+    prefixes: list[tuple[str, ...]] | None = None
+    pieces: pa.Table | None = None
 
     @property
     def read(self) -> int:
-        """The number of rows read, good and rejected."""
-        return len(self.ids) + len(self.rejects)
+        """The number of rows read, good and rejected; of pieces, that of the documents that begin here."""
+        return self.documents + len(self.rejects)
+
+    @property
+    def documents(self) -> int:
+        """The number of good rows; of pieces, that of the documents that begin here."""
+        if self.pieces is None:
+            return len(self.ids)
+        return int(np.count_nonzero(self.pieces.column("piece").to_numpy() == 0))
 
     @property
     def relative(self) -> str:
@@ -105,15 +119,18 @@ def _unit(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -> 
     faults = _faults(rows)
     if not faults:
         kept = pa.concat_tables(rows.kept) if rows.kept else None
-        return UnitRows(name, span.file, *bounds, rows.ids, rows.texts, rows.positions, kept, [])  # type: ignore[arg-type]
+        ids, texts, positions = cast(_Good, (rows.ids, rows.texts, rows.positions))
+        return UnitRows(name, span.file, *bounds, ids, texts, positions, kept, [], prefixes=rows.prefixes or None)
     rejects = [
         Rejected(rows.ids[i], rows.positions[i], reason, (rows.texts[i] or "")[:EXCERPT], span.file.relative)
         for i, reason in faults.items()
     ]
     good = [i for i in range(len(rows.ids)) if i not in faults]
     kept = pa.concat_tables(rows.kept).take(pa.array(good, pa.int64())) if rows.kept else None
-    ids, texts, positions = ([column[i] for i in good] for column in (rows.ids, rows.texts, rows.positions))
-    return UnitRows(name, span.file, *bounds, ids, texts, positions, kept, rejects)  # type: ignore[arg-type]
+    columns = ([column[i] for i in good] for column in (rows.ids, rows.texts, rows.positions))
+    ids, texts, positions = cast(_Good, tuple(columns))
+    prefixes = [rows.prefixes[i] for i in good] if rows.prefixes else None
+    return UnitRows(name, span.file, *bounds, ids, texts, positions, kept, rejects, prefixes=prefixes)
 
 
 def _faults(rows: Rows) -> dict[int, str]:

@@ -28,7 +28,8 @@ class RunSummary:
     those of rows that had their vectors already. `damaged` are old shards that could not be reused or carried over,
     `checked` those carried whose bytes or checksum were compared.
     `spent` and `saved` are in the currency of `price_per_hour`. `measures` say what its stages took, `limit` which
-    part of Embed held up the others.
+    part of Embed held up the others. Where rows are documents, `pieces` are what these were cut into, and what was
+    embedded, reused, carried, truncated, added, changed and deleted.
     """
 
     run: str
@@ -40,6 +41,7 @@ class RunSummary:
     space: str = ""
     pooled: str = ""
     rows: int | None = None
+    pieces: int | None = None
     read: int | None = None
     rejected: int | None = None
     embedded: int | None = None
@@ -64,6 +66,11 @@ class RunSummary:
     limit: str | None = None
     measures: Measures | None = None
 
+    @property
+    def stored(self) -> int | None:
+        """The rows of all shards: those of the input, or the pieces of its documents."""
+        return self.rows if self.pieces is None else self.pieces
+
     @classmethod
     def of_result(cls, result: Result) -> "RunSummary":
         """The summary of a run that recorded how it ended."""
@@ -84,6 +91,7 @@ class RunSummary:
             values |= {name: ledger[name] for name in FROM_LEDGER} | (result.changes or {}) | _index(result.index)
             values |= {
                 "rows": ledger["written"],
+                "pieces": ledger.get("pieces"),
                 "duplicate_ids": result.duplicate_ids,
                 "damaged": len(result.damaged),
                 "checked": result.checked["compared"] + result.checked["read"] if result.checked else None,
@@ -108,6 +116,7 @@ class RunSummary:
             space=manifest.space.id,
             pooled=manifest.space.pooled_id,
             rows=manifest.rows.written,
+            pieces=manifest.rows.pieces,
             read=manifest.rows.read,
             rejected=manifest.rows.rejected,
             tokens=manifest.tokens.real,

@@ -64,12 +64,14 @@ def _template() -> "Template":
 def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
     """Name, figure and a remark; what the run did not measure is left out."""
     grown = "" if summary.added is None else f"+{_count(summary.added)} \N{MINUS SIGN}{_count(summary.deleted)}"
+    grown += "" if summary.pieces is None or not grown else " pieces"
     tiles = [
         ("rows", _count(summary.rows), grown),
-        ("embedded", _count(summary.embedded), _share(summary.embedded, summary.rows)),
+        *([] if summary.pieces is None else [("pieces", _count(summary.pieces), "of the documents in these rows")]),
+        ("embedded", _count(summary.embedded), _share(summary.embedded, summary.stored)),
         ("time", _duration(summary.seconds or 0.0), f"{_short(summary.tokens_per_second or 0.0)} tokens/s"),
         ("rejected", _count(summary.rejected), _share(summary.rejected, summary.read)),
-        ("truncated", _count(summary.truncated), _share(summary.truncated, summary.rows)),
+        ("truncated", _count(summary.truncated), _share(summary.truncated, summary.stored)),
     ]
     if summary.recall is not None:
         tiles.append(("recall@10", _recall(summary.recall), summary.index or ""))

@@ -3,10 +3,11 @@
 from transforms.calibration import check_space
 from transforms.corpus.files import overlaps
 from transforms.errors import OptionError, SpaceMismatchError
+from transforms.space.chunks import Chunks
 from transforms.steps.choose import Choice
 from transforms.steps.options import EmbedOptions
 from transforms.store.manifest import Manifest
-from transforms.store.shards import check_kept
+from transforms.store.shards import PIECE_COLUMNS, check_kept
 
 
 def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
@@ -14,6 +15,7 @@ def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> Non
     if choice.options.deterministic and asked.tokens_per_batch is not None:
         raise OptionError("--tokens-per-batch: deterministic batches have a size of their own; leave it out")
     check_kept(choice.options)
+    _check_chunks(asked, choice, previous)
     _check_inputs(asked, choice)
     _check_limit(asked, previous)
     _check_required(asked, choice)
@@ -24,6 +26,26 @@ def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> Non
         raise OptionError(
             "--append: --partition content has no units of single files; name all files, without --append"
         )
+
+
+def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
+    options, chunks = choice.options, Chunks.parse(choice.options.chunks)
+    if options.chunk_prefix and not chunks.cuts:
+        raise OptionError("--chunk-prefix stands before pieces of documents; say --chunks, as in --chunks budget")
+    for name in options.keep_columns if chunks.cuts else ():
+        if name in PIECE_COLUMNS:
+            raise OptionError(f"--keep-columns {name}: with --chunks every shard has a column {name} of its own")
+    if chunks.kind == "late" or chunks.combine == "mean":
+        raise OptionError(f"--chunks {chunks}: not in this version yet; say sentences or budget")
+    if previous is None or asked.reembed or not previous.rows.written:
+        return
+    for name in ("chunks", "chunk_prefix"):
+        before, now = getattr(previous.options, name), getattr(options, name)
+        if before != now:
+            raise OptionError(
+                f"--{name.replace('_', '-')} {now!r}: {previous.root} has its documents cut by {before!r}; leave the "
+                "option out, choose another --store, or embed everything anew with --reembed"
+            )
 
 
 def _check_inputs(asked: EmbedOptions, choice: Choice) -> None:

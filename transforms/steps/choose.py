@@ -7,6 +7,7 @@ from typing import Any
 from transforms.calibration import Calibration
 from transforms.index.choose import check_request
 from transforms.space import ModelFiles, Recipe, Space, parse_pooler, resolve_model
+from transforms.space.chunks import Chunks
 from transforms.steps.auto import Case, decide
 from transforms.steps.options import EmbedOptions
 from transforms.store.calibrations import kept_calibration, read_calibration
@@ -15,7 +16,8 @@ from transforms.store.manifest import Manifest
 
 CONTENT = (
     ("format", "delimiter", "text_column", "text_template", "id_column", "keep_columns", "keep_text", "model")
-    + ("revision", "pooler", "prompt", "max_tokens", "normalize", "truncate_dim", "precision", "limit")
+    + ("revision", "pooler", "prompt", "max_tokens", "chunks", "chunk_prefix", "normalize", "truncate_dim")
+    + ("precision", "limit")
 )  # fmt: skip
 # Remembered too, but units that are carried over are the same whatever they say.
 GATES = (
@@ -42,6 +44,7 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
     chosen = {name: _chosen(asked, remembered, name) for name in (*CONTENT, *GATES)}
     chosen["keep_columns"] = tuple(chosen["keep_columns"])
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
+    chosen["chunks"] = str(Chunks.parse(chosen["chunks"]))
     chosen["model"] = _full_path(chosen["model"])
     chosen["pooler"] = _with_full_paths(chosen["pooler"])
     files, index = resolve_model(chosen["model"], chosen["revision"]), _index(asked, previous)

@@ -18,6 +18,7 @@ from transforms.corpus.counting import count_rows as count_rows_of
 from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.measures import with_waits
+from transforms.steps.cutting import pieces_of
 from transforms.steps.footers import check_types, read_footers
 from transforms.steps.job import EmbedJob
 from transforms.steps.plan_rows import check_rows
@@ -193,16 +194,14 @@ def readings(spans: list[Span], buckets: Buckets) -> Iterator[ToRead]:
         yield ToRead(tuple(current), buckets, first)
 
 
-def read_rows(
-    work: ToRead, columns: Columns, unit_tokens: int, renew: Callable[[], None]
-) -> Iterator[tuple[int, PackedRows]]:
+def read_rows(work: ToRead, job: EmbedJob, renew: Callable[[], None]) -> Iterator[tuple[int, PackedRows]]:
     """(group of buckets, block) for all rows of an element; `renew` is called for each unit that was read."""
     packer = Packer(work.buckets)
-    units = (rows for span in work.spans for rows in read_span(span, columns, unit_tokens))
+    units = (rows for span in work.spans for rows in read_span(span, job.columns, job.run.unit_tokens))
     for rows, waited in with_waits(units):
         renew()  # no unit is finished before all rows are read
         with progress.stage("reading text", things="rows"):
-            packer.add(rows)
+            packer.add(pieces_of(rows, job))
             progress.step(rows.read)
         packer.read_ms += waited
         if packer.size > BLOCK_BYTES:
@@ -226,10 +225,10 @@ class Group:
     def of(cls, key: Key, blocks: Iterable[PackedRows]) -> "Group":
         """The group that a key names, with its heavy buckets as the blocks' counts tell them."""
         buckets, number = Buckets(*key[:-1]), key[-1]
-        rows = np.zeros(buckets.per_group, np.int64)
+        rows = np.zeros(buckets.per_group)
         read_ms = 0.0
         for block in blocks:
-            rows += block.counts or 0
+            rows += np.asarray(block.counts or 0.0)
             read_ms += block.read_ms
         pieces = {number * buckets.per_group + i: buckets.pieces(n) for i, n in enumerate(rows.tolist())}
         return cls(buckets, number, {bucket: n for bucket, n in pieces.items() if n > 1}, read_ms)

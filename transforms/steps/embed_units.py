@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from transforms.calibration import Calibration
-from transforms.corpus import Columns, Rejected, Span, UnitRows, read_span
+from transforms.corpus import Rejected, UnitRows
+from transforms.corpus.pieces import taken as taken_rows
 from transforms.corpus.row_blocks import EXCERPT
+from transforms.errors import DataGateError
 from transforms.measures import Stopwatch, with_waits
 from transforms.space import row_hashes
 from transforms.steps.finish import Finisher
@@ -145,7 +147,7 @@ class UnitEmbedder:
         unit, inverse = item.unit, item.inverse
         good, late = split_by_status(unit.rows, status)
         if late:
-            unit = replace(unit, rows=take_rows(unit.rows, good), hashes=[unit.hashes[i] for i in good])
+            unit = replace(unit, rows=taken_rows(unit.rows, good), hashes=[unit.hashes[i] for i in good])
             vectors, inverse = vectors.take(good), inverse[good]
         counts = replace(count(inverse, item.found, status, embedded), moved=self.finisher.moved(vectors))
         return self.store.write(unit, vectors, late, counts, item.watch)
@@ -154,11 +156,6 @@ class UnitEmbedder:
 def calibration_of(job: EmbedJob) -> Calibration | None:
     """The calibration that a run applies."""
     return read_calibration(job.calibration) if job.calibration else None
-
-
-def read_spans(spans: list[Span], columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
-    """The units of the spans, in order."""
-    return (rows for span in spans for rows in read_span(span, columns, unit_tokens))
 
 
 def with_watch(units: Iterator[UnitRows], read_ms: float) -> Iterator[tuple[UnitRows, Stopwatch]]:
@@ -270,11 +267,37 @@ def split_by_status(rows: UnitRows, status: np.ndarray) -> tuple[np.ndarray, lis
 
     reasons = {int(Status.ZERO): "zero vector", int(Status.NONFINITE): "non-finite vector"}
     bad = np.isin(status, list(reasons))
+    first = np.flatnonzero(bad)
+    if rows.pieces is not None:
+        first, bad = _of_whole_documents(rows, bad)
     late = [
         Rejected(rows.ids[i], rows.positions[i], reasons[int(status[i])], rows.texts[i][:EXCERPT], rows.file_of(i))
-        for i in np.flatnonzero(bad).tolist()
+        for i in first.tolist()
     ]
     return np.flatnonzero(~bad), late
+
+
+def _of_whole_documents(rows: UnitRows, bad: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first bad piece of each document that has one, and for every row whether its document has one.
+
+    Raises DataGateError for a document of which other units have pieces too, since it can only be rejected whole.
+    """
+    columns = rows.pieces.select(["piece", "pieces", "doc_hash"]).to_pydict()  # type: ignore[union-attr]
+    documents: dict[tuple[str, int, bytes, str], list[int]] = {}
+    for row, (row_id, place, doc) in enumerate(zip(rows.ids, rows.positions, columns["doc_hash"], strict=True)):
+        documents.setdefault((row_id, place, doc, rows.file_of(row)), []).append(row)
+    first, all_of = [], np.zeros(len(bad), bool)
+    for (row_id, _, _, file), places in documents.items():
+        found = [row for row in places if bad[row]]
+        if found and len(places) != columns["pieces"][places[0]]:
+            raise DataGateError(
+                f"document {row_id} of {file}: piece {columns['piece'][found[0]]} has no usable vector (zero, or not "
+                "finite), and other units have pieces of it; leave the document out"
+                + ("" if rows.file else ", or say --partition file, which rejects it")
+            )
+        all_of[places] |= bool(found)
+        first += found[:1]
+    return np.array(first, np.int64), all_of
 
 
 def fallbacks(status: np.ndarray) -> int:
@@ -282,16 +305,3 @@ def fallbacks(status: np.ndarray) -> int:
     from transforms.pooling import Status
 
     return int(np.count_nonzero(status == int(Status.FALLBACK)))
-
-
-def take_rows(rows: UnitRows, good: np.ndarray) -> UnitRows:
-    """The unit with the given rows only."""
-    kept = rows.kept.take(good) if rows.kept is not None else None
-    return replace(
-        rows,
-        ids=[rows.ids[i] for i in good],
-        texts=[rows.texts[i] for i in good],
-        positions=[rows.positions[i] for i in good],
-        kept=kept,
-        files=[rows.files[i] for i in good] if rows.files is not None else None,
-    )

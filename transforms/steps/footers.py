@@ -11,7 +11,13 @@ from transforms.steps.job import EmbedJob
 from transforms.store.plan import PlannedFile
 
 FILES_AT_ONCE = 16
-TEMPLATE = "--text-template"
+
+
+def templates(job: EmbedJob) -> list[tuple[tuple[str, ...], str]]:
+    """The columns that a run's templates name, with their options; those without any left out."""
+    columns = job.columns
+    named = [(columns.texts if columns.of_text else (), "--text-template"), (columns.of_prefix, "--chunk-prefix")]
+    return [(names, option) for names, option in named if names]
 
 
 def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
@@ -26,9 +32,9 @@ def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
     kept = kept_types(item.file, job)
     columns = job.columns
     spans = plan_file(item.file, columns.text if columns.of_text is None else columns.texts, job.run.unit_tokens)
-    keys = corpus_columns.keys_found(item.file, columns.keep) if columns.keep or columns.of_text else None
-    if columns.of_text is not None:
-        named = corpus_columns.template_names_found(item.file, columns.texts, TEMPLATE)
+    keys = corpus_columns.keys_found(item.file, columns.keep) if columns.keep or templates(job) else None
+    for names, option in templates(job):
+        named = corpus_columns.template_names_found(item.file, names, option)
         keys = None if named is None or keys is None else (*keys, *named)
     return replace(item, carried=(), spans=tuple(spans), kept=kept, keys=keys)
 
@@ -45,7 +51,7 @@ def check_types(planned: Iterable[PlannedFile], job: EmbedJob) -> None:
 
     Of the files not opened, which agree, one is.
     """
-    if not job.columns.keep and job.columns.of_text is None:
+    if not job.columns.keep and not templates(job):
         return
     items = list(planned)
     known = [item for item in items if item.kept is not None]
@@ -66,7 +72,7 @@ def _check_keys(opened: list[PlannedFile], job: EmbedJob) -> None:
     """Raise OptionError for a kept column, or one of a template, that no file has, as far as its first rows tell."""
     told = [item for item in opened if item.keys is not None]
     named = [(name, "--keep-columns") for name in job.columns.keep]
-    named += [(name, TEMPLATE) for name in (job.columns.texts if job.columns.of_text else ())]
+    named += [(name, option) for names, option in templates(job) for name in names]
     for name, option in named if told else ():
         if not any(name in (item.keys or ()) for item in told):
             raise corpus_columns.no_column(told[0].file, name, option)

@@ -19,7 +19,7 @@ class EmbedJob:
     distance by which the canary's vectors may have moved. `buckets` are the last snapshot's where they are to be kept,
     `text_limit` the bytes of text that may be grouped in memory. `hidden` says that files and folders whose names begin
     with a dot are input too. `index_asked` is the index asked for now, not remembered. `retried` says that an engine
-    does work again whose worker died.
+    does work again whose worker died. `chunks` is the SPEC by which documents are cut.
     """
 
     run: Run
@@ -40,6 +40,7 @@ class EmbedJob:
     retried: bool = False
     hidden: bool = False
     index_asked: str | None = None
+    chunks: str = "none"
 
     @property
     def by_content(self) -> bool:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from transforms import values
 from transforms.corpus.files import INPUT_FORMATS
+from transforms.corpus.template import parse as parse_template
 from transforms.corpus.template import text_template
 from transforms.errors import OptionError
+from transforms.space.chunks import Chunks
 from transforms.space.dtypes import DTYPES
 from transforms.space.identity import PRECISIONS
 
@@ -26,6 +28,8 @@ KINDS: Mapping[str, values.Kind] = {
     "limit": values.positive,
     "model": values.filled,
     "max_tokens": values.positive,
+    "chunks": Chunks.parse,
+    "chunk_prefix": parse_template,
     "truncate_dim": values.positive,
     "dtype": values.one_of(*DTYPES_ASKED),
     "precision": values.one_of(*PRECISIONS),
@@ -70,6 +74,8 @@ class EmbedOptions:
     prompt_name: str | None = None
     query_prompt: str | None = None
     max_tokens: int | None = None
+    chunks: str | None = None
+    chunk_prefix: str | None = None
     normalize: bool | None = None
     calibration: str | None = None
     truncate_dim: int | None = None

@@ -88,7 +88,9 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
     chosen, calibration, reuse = choice.options, choice.calibration, previous is not None and not asked.reembed
     return EmbedJob(
         run=run,
-        columns=Columns(chosen.text_column, chosen.id_column, chosen.keep_columns, chosen.text_template),
+        columns=Columns(
+            chosen.text_column, chosen.id_column, chosen.keep_columns, chosen.text_template, chosen.chunk_prefix
+        ),
         keep_text=chosen.keep_text and not chosen.keeps_text_column,
         recipe=replace(choice.recipe, model=asked.worker_model or choice.recipe.model),
         machine=Machine(asked.device, asked.tokens_per_batch, chosen.deterministic),
@@ -104,6 +106,7 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
         text_limit=_memory() // 4 if local and choice.partition == "content" else None,
         retried=not local,
         hidden=chosen.hidden,
+        chunks=chosen.chunks,
         index_asked=choice.index.index if choice.index is not None and asked.index is not None else None,
     )
 

@@ -15,6 +15,7 @@ from itertools import zip_longest
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 from transforms import progress, storage
@@ -46,10 +47,15 @@ def buckets_for(rows: int) -> int:
 
 def id_hashes(path: str, buckets: int) -> Iterator[tuple[int, bytes]]:
     """(bucket, hashes of ids as packed uint64) for each bucket in which a shard has ids."""
-    parts = [hash_ids(batch.column(0)) for batch in read_shard(path, ["id"])]
+    parts = [hash_ids(_first_pieces(batch).column("id")) for batch in read_shard(path, ["id", "piece"])]
     hashes = np.concatenate(parts) if parts else np.empty(0, np.uint64)
     for number, places in in_buckets(hashes % np.uint64(buckets), buckets):
         yield number, hashes[places].tobytes()
+
+
+def _first_pieces(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows; of pieces of documents, the first of each."""
+    return batch.filter(pc.equal(batch.column("piece"), 0)) if "piece" in batch.schema.names else batch
 
 
 def repeated(parts: Iterable[bytes]) -> int:

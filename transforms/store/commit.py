@@ -17,7 +17,7 @@ from transforms.store.canary import CanaryFile
 from transforms.store.carried import ROUND, step
 from transforms.store.changes import Changes
 from transforms.store.entries import CanaryEntry, IndexEntry, Input, Options, RangesEntry, Rows, Tokens, Work
-from transforms.store.ledger import Ledger, check_buckets, check_plan
+from transforms.store.ledger import Ledger, check_buckets, check_pieces, check_plan
 from transforms.store.manifest import (
     Manifest,
     mend_copy,
@@ -109,6 +109,7 @@ def settle(run: Run, units: list[UnitRecord], problems: list[Problem]) -> tuple[
         check_plan(plan.spans, everything)
     ledger = Ledger.of(everything)
     ledger.check()
+    check_pieces(everything)
     if ledger.rejected > run.max_rejects * ledger.read:
         paths = [unit.rejects for unit in everything if unit.rejects]
         record_rejected(run.root, run.id, paths)
@@ -212,7 +213,7 @@ def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: IndexEntry | 
         space=run.space,
         partition=run.partition,
         unit_tokens=run.unit_tokens,
-        rows=Rows(ledger.read, ledger.written, ledger.rejected),
+        rows=Rows(ledger.read, ledger.written, ledger.rejected, ledger.pieces),
         work=Work(ledger.embedded, ledger.reused, ledger.duplicates, ledger.carried),
         tokens=Tokens(ledger.real, ledger.padded, ledger.truncated_rows, ledger.lost),
         shards=(),
@@ -227,6 +228,7 @@ def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: IndexEntry | 
         calibration=calibrations.entry(run.space.calibration),
         generation=run.generation,
         versions=run.versions,
+        chunks=run.options.chunks,
         check_from=(run.check_from + step(run.check_carried)) % ROUND,
     )
 

@@ -25,11 +25,21 @@ IndexPath = Annotated[str, stored("index")]
 
 @dataclass(frozen=True)
 class Rows(Entry):
-    """The rows of a snapshot's input."""
+    """The rows of a snapshot's input; where these are documents, with the `pieces` that they were cut into."""
 
     read: int
     written: int
     rejected: int
+    pieces: int | None = None
+
+    @property
+    def stored(self) -> int:
+        """The rows of all shards."""
+        return self.written if self.pieces is None else self.pieces
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON of the entry, without `pieces` where rows are not cut."""
+        return {name: value for name, value in super().to_json().items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,8 @@ class Options(Entry):
     pooler: str = "auto"
     prompt: str | None = None
     max_tokens: int | None = None
+    chunks: str = "none"
+    chunk_prefix: str = ""
     normalize: bool | None = None
     truncate_dim: int | None = None
     precision: str = "float32"

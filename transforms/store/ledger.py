@@ -11,7 +11,11 @@ from transforms.store.records import UnitRecord
 
 @dataclass(frozen=True)
 class Ledger:
-    """Counts over the units of one run; rows, but for the last seven, which are tokens, rows and splits."""
+    """Counts over the units of one run; rows, but for the last ones, which are tokens, rows, splits and pieces.
+
+    Where rows are pieces, `read`, `written` and `rejected` count documents, and `pieces` is what `embedded`, `reused`,
+    `duplicates` and `carried` make up; else it is None.
+    """
 
     read: int = 0
     written: int = 0
@@ -26,6 +30,7 @@ class Ledger:
     lost: int = 0
     fallbacks: int = 0
     oom_splits: int = 0
+    pieces: int | None = None
 
     @classmethod
     def of(cls, units: Iterable[UnitRecord]) -> "Ledger":
@@ -33,7 +38,9 @@ class Ledger:
         total: dict[str, int] = defaultdict(int)
         for unit in units:
             total["read"] += unit.read
-            total["written"] += unit.rows
+            total["written"] += unit.written
+            if unit.documents is not None:
+                total["pieces"] += unit.rows
             total["rejected"] += unit.rejected
             total["carried"] += unit.carried
             if not unit.carried:
@@ -50,9 +57,10 @@ class Ledger:
                 "nothing committed"
             )
         made = self.embedded + self.reused + self.duplicates + self.carried
-        if self.written != made:
+        rows, what = (self.written, "rows") if self.pieces is None else (self.pieces, "pieces")
+        if rows != made:
             raise LedgerError(
-                f"ledger: {self.written} rows written are not {self.embedded} embedded + {self.reused} reused + "
+                f"ledger: {rows} {what} written are not {self.embedded} embedded + {self.reused} reused + "
                 f"{self.duplicates} duplicates + {self.carried} carried; nothing committed"
             )
 
@@ -101,15 +109,32 @@ def check_buckets(planned: Buckets, units: Iterable[UnitRecord]) -> None:
         raise LedgerError(f"ledger: {read} rows read of {planned.rows} planned; nothing committed")
 
 
+def check_pieces(units: Iterable[UnitRecord]) -> None:
+    """Raise LedgerError unless the documents of all units have their pieces, each once, and no other rows are there."""
+    there = wanted = 0
+    for unit in units:
+        there += int(unit.pieces_sum or "0", 16)
+        wanted += int(unit.documents_sum or "0", 16)
+    if (there - wanted) % (1 << 64):
+        raise LedgerError("ledger: a document lacks pieces or has some twice; nothing committed")
+
+
 def span_name(unit: str) -> str:
     """The name of the span that a unit came from."""
     return unit.partition(".")[0]
 
 
+def place_of(unit: UnitRecord) -> tuple[int, float]:
+    """What units of one span are sorted by."""
+    start, stop = unit.range
+    return start, float("inf") if stop is None else stop
+
+
 def _check_span(span: PlannedSpan, units: list[UnitRecord]) -> None:
     expected = span.start
     # A carried span is one unit; a span cut again has units .0, .1, ... whose ranges follow each other.
-    for unit in sorted(units, key=lambda u: u.range[0]):
+    # Of a document that several units hold, all but the last have an empty range.
+    for unit in sorted(units, key=place_of):
         if unit.range[0] != expected:
             raise LedgerError(f"ledger: {span.file}: unit {unit.unit} is doubled or out of place; nothing committed")
         expected = unit.range[1] if unit.range[1] is not None else -1

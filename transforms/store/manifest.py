@@ -73,6 +73,7 @@ class Manifest(Entry):
     generation: int = 0
     versions: dict[str, str] = field(default_factory=dict)
     check_from: int = 0
+    chunks: str = "none"
     format: int = FORMAT
 
     @classmethod

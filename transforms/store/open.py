@@ -62,7 +62,7 @@ class Store:
         return ds.FileSystemDataset.from_paths(paths, schema, kind, files)
 
     def __len__(self) -> int:
-        return self.manifest.rows.written
+        return self.manifest.rows.stored
 
     def __bool__(self) -> bool:
         return True  # also without rows it is a store

@@ -18,7 +18,7 @@ from transforms.measures import Summary, summed
 from transforms.store import layout
 from transforms.store.carried import NOTHING, Checked
 from transforms.store.entries import InputEntry
-from transforms.store.ledger import PLAN_FIELDS, PlannedSpan, span_name
+from transforms.store.ledger import PLAN_FIELDS, PlannedSpan, place_of, span_name
 from transforms.store.records import UnitRecord
 from transforms.store.runs import now
 
@@ -80,12 +80,12 @@ def rows_at_most(planned: Iterable[PlannedFile]) -> int | None:
     read = [span.rows for item in items for span in item.spans]
     if None in read:
         return None
-    return sum(filter(None, read)) + sum(unit.rows for item in items for unit in item.carried)
+    return sum(filter(None, read)) + sum(unit.written for item in items for unit in item.carried)
 
 
 def _carried_spans(file: str, units: tuple[UnitRecord, ...]) -> list[PlannedSpan]:
     spans: dict[str, list[UnitRecord]] = {}
-    for unit in sorted(units, key=lambda u: u.range[0]):
+    for unit in sorted(units, key=place_of):
         spans.setdefault(span_name(unit.unit), []).append(unit)
     return [
         PlannedSpan(name, file, parts[0].range[0], parts[-1].range[1], sum(p.read for p in parts), True)

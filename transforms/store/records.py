@@ -14,17 +14,19 @@ MANIFEST_FIELDS = (
     "path", "unit", "file", "range", "rows", "read", "rejected", "rejects",
     "tokens", "truncated", "lost", "bytes", "sha256",
 )  # fmt: skip
-ADDED_FIELDS = ("rejects_sha256", "checksum")  # which manifests of version 0.1.0 do not have
+ADDED_FIELDS = ("rejects_sha256", "checksum", "documents", "pieces_sum", "documents_sum")  # not in each manifest
+SUMS = ("pieces_sum", "documents_sum")  # over pieces of documents
 COUNTS = (
     "rows", "read", "rejected", "tokens", "truncated", "lost", "bytes", "embedded", "reused", "duplicates", "carried",
     "real", "padded", "fallbacks", "oom_splits",
 )  # fmt: skip
+_SUM = re.compile(r"[0-9a-f]{16}")
 _UNIT = re.compile(r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?")
 
 
 @dataclass(frozen=True)
 class UnitRecord:
-    """One unit of a snapshot. The first thirteen fields and the last two are the manifest's; the rest say how the rows
+    """One unit of a snapshot. The first thirteen fields and `ADDED_FIELDS` are a manifest's; the rest say how the rows
     were made.
 
     `path` and `rejects` are relative to the store and None where there is no such file; `range` is [start, stop) in
@@ -33,8 +35,10 @@ class UnitRecord:
     tokens that went through the model, without and with padding. `worker` is host and process id, `run` the run that
     computed it ("" where only the shard is left to tell, or where an earlier snapshot has it). `damaged` are old shards
     (by path) whose vectors could not be reused. `checksum` is the shard's as listings of its storage have it, None
-    where they have none. `measures` say what its work took, by the names of `measures.STAGES`; they make no two
-    records differ. `moved` are sums that say how far its rows are from those of the calibration's fit.
+    where they have none. Where rows are pieces, `documents` of these begin here, `pieces_sum` and `documents_sum` are
+    the sums (16 hex digits) of `corpus.pieces.piece_sums`, and `read` and `rejected` count documents. `measures` say
+    what its work took, by the names of `measures.STAGES`; they make no two records differ. `moved` are sums that say
+    how far its rows are from those of the calibration's fit.
     """
 
     path: str | None
@@ -65,6 +69,14 @@ class UnitRecord:
     rejects_sha256: str | None = None
     checksum: str | None = None
     moved: tuple[float, ...] = field(default=(), compare=False)
+    documents: int | None = None
+    pieces_sum: str | None = None
+    documents_sum: str | None = None
+
+    @property
+    def written(self) -> int:
+        """The rows of the input that are in the shard: its rows, or the documents that begin there."""
+        return self.rows if self.documents is None else self.documents
 
     @property
     def figures(self) -> dict[str, float]:
@@ -114,10 +126,13 @@ def _wrong_field(record: UnitRecord) -> str | None:
     if type(start) is not int or start < 0 or not (stop is None or (type(stop) is int and stop >= start)):
         return "range"
     texts = (record.file, record.sha256, record.rejects_sha256, record.checksum)
+    sums = tuple(getattr(record, name) for name in SUMS)
     right = {
         "unit": isinstance(record.unit, str) and _UNIT.fullmatch(record.unit),
         "path": record.path is None or layout.is_a("shards", record.path),
         "rejects": record.rejects is None or layout.is_a("rejects", record.rejects),
+        "documents": record.documents is None or (type(record.documents) is int and record.documents >= 0),
+        "pieces_sum": sums == (None, None) or all(isinstance(one, str) and _SUM.fullmatch(one) for one in sums),
         "file": all(value is None or isinstance(value, str) for value in texts),
         "run": record.run == "" or layout.is_run(record.run),
         "worker": isinstance(record.worker, str),

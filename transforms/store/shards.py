@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from transforms import storage
-from transforms.arrow import as_matrix, fixed_size, parquet_bytes, table_of
+from transforms.arrow import as_hashes, as_matrix, fixed_size, parquet_bytes, table_of
 from transforms.corpus import Rejected, UnitRows
+from transforms.corpus.pieces import PIECES, own_texts
 from transforms.errors import OptionError, SentenceBeamError, first_line
 from transforms.space import Space
 from transforms.store.entries import TEXT, Options
@@ -26,6 +27,7 @@ ROW_GROUP_ROWS = 25_000
 PAGE_BYTES = 64 << 10  # stays in a core's cache: a fifth faster to write and to read than pages of a megabyte
 FETCHED_WHOLE = 16 << 20
 OWN_COLUMNS = ("id", "embedding", "norm", "row_hash", "tokens", "truncated", "pooled", "piece")
+PIECE_COLUMNS = tuple(PIECES.names)  # of shards whose rows are pieces, which `piece` tells
 REJECTS_SCHEMA = pa.schema(
     [("id", pa.string()), ("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("excerpt", pa.string())]
 )
@@ -89,15 +91,20 @@ def check_kept(options: Options) -> None:
 
 
 def with_text(rows: UnitRows) -> UnitRows:
-    """The rows with their texts among what is kept of them, as the first column."""
-    text = pa.table({TEXT: pa.array(rows.texts, pa.string())})
+    """The rows with their texts among what is kept of them, as the first column; of pieces, what they are alone."""
+    text = pa.table({TEXT: pa.array(own_texts(rows), pa.string())})
     for field, column in zip(rows.kept.schema, rows.kept.columns, strict=True) if rows.kept is not None else ():
         text = text.append_column(field, column)
     return replace(rows, kept=text)
 
 
-def schema_of(space: Space, kept: pa.Schema) -> pa.Schema:
-    """The schema of a store's shards, without file metadata."""
+def own_columns(names: Sequence[str]) -> frozenset[str]:
+    """Those of a shard's columns that are not kept ones."""
+    return frozenset((*OWN_COLUMNS, *(PIECE_COLUMNS if "piece" in names else ())))
+
+
+def schema_of(space: Space, kept: pa.Schema, pieces: bool = False) -> pa.Schema:
+    """The schema of a store's shards, without file metadata; `pieces` says whether rows are pieces of documents."""
     own: list[tuple[str, pa.DataType]] = [
         ("id", pa.string()),
         ("embedding", embedding_type(space)),
@@ -106,7 +113,7 @@ def schema_of(space: Space, kept: pa.Schema) -> pa.Schema:
         ("tokens", pa.int32()),
         ("truncated", pa.bool_()),
     ]
-    return pa.schema([*own, *((field.name, field.type) for field in kept)])
+    return pa.schema([*own, *(PIECES if pieces else ()), *((field.name, field.type) for field in kept)])
 
 
 def unit_digest(
@@ -118,10 +125,15 @@ def unit_digest(
     names. `ranges` are the bounds of an int8 or uint8 precision.
     """
     kept = rows.kept.schema.remove_metadata() if rows.kept is not None else pa.schema([])
-    identity = [space.id, str(schema_of(space, kept)), *([generation] if generation else [])]
+    schema = schema_of(space, kept, rows.pieces is not None)
+    identity = [space.id, str(schema), *([generation] if generation else [])]
     digest = hashlib.sha256(json.dumps([*identity, *([ranges.digest] if ranges else [])]).encode())
     if rows.ids:
         digest.update(_ids_and_hashes(rows.ids, hashes))
+    if rows.pieces is not None:
+        places = [rows.pieces.column(name).to_numpy() for name in ("piece", "pieces", "start", "end")]
+        digest.update(np.stack(places, axis=1).astype("<i4").tobytes())
+        digest.update(as_hashes(rows.pieces.column("doc_hash")).tobytes())
     if rows.kept is not None:
         for column in rows.kept.columns:
             digest.update(repr(_without_times(column).to_pylist()).encode())
@@ -176,9 +188,10 @@ def shard_bytes(coding: Coding, rows: UnitRows, hashes: list[bytes], vectors: Ve
         pa.array(hashes, pa.binary(16)),
         pa.array(vectors.tokens, pa.int32()),
         pa.array(vectors.truncated, pa.bool_()),
+        *(rows.pieces.select(PIECE_COLUMNS).columns if rows.pieces is not None else ()),
         *kept.columns,
     ]
-    schema = schema_of(coding.space, kept.schema)
+    schema = schema_of(coding.space, kept.schema, rows.pieces is not None)
     pooled = vectors.pooled if coding.is_exact else pooled_of(vectors, coding.space.normalize)
     if pooled is not None:
         columns.append(fixed_size(pooled))
@@ -249,13 +262,15 @@ def read_rejects(path: str, sha256: str | None) -> list[Rejected]:
 
 @dataclass(frozen=True)
 class ShardInfo:
-    """The contents of a shard's footer; `ranges` is the digest of its bounds (int8 and uint8)."""
+    """What a shard says of itself: `ranges` the digest of its bounds (int8 and uint8), `pieces` the places of its rows
+    in documents that were cut."""
 
     rows: int
     space_id: str
     ranges: str | None
     counts: dict[str, Any]
     schema: pa.Schema
+    pieces: pa.Table | None = None
 
 
 def inspect_shard(data: bytes) -> ShardInfo:
@@ -264,14 +279,15 @@ def inspect_shard(data: bytes) -> ShardInfo:
         raise SentenceBeamError("not an embedding shard (no magic bytes at its start)")
     try:
         parquet = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        parquet.read()
+        table = parquet.read()
         metadata = parquet.schema_arrow.metadata or {}
         space, counts = json.loads(metadata[b"space"]), json.loads(metadata[b"counts"])
         ranges = json.loads(metadata[b"ranges"])["digest"] if b"ranges" in metadata else None
         schema = parquet.schema_arrow.remove_metadata()
         if not _are_counts(counts):
             raise SentenceBeamError("not an embedding shard (its counts are none)")
-        return ShardInfo(parquet.metadata.num_rows, space["id"], ranges, counts, schema)
+        pieces = table.select(PIECE_COLUMNS) if "piece" in schema.names else None
+        return ShardInfo(parquet.metadata.num_rows, space["id"], ranges, counts, schema, pieces)
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         raise SentenceBeamError(f"not an embedding shard ({error})") from error
 
@@ -280,7 +296,7 @@ def _are_counts(found: Any) -> bool:
     """Whether some JSON of a shard's metadata says how its rows were made."""
     return (
         isinstance(found, dict)
-        and {"rows", "read", "rejected", "tokens", "truncated", "lost"} <= found.keys() <= set(COUNTS)
+        and {"rows", "read", "rejected", "tokens", "truncated", "lost"} <= found.keys() <= {*COUNTS, "documents"}
         and all(type(value) is int and value >= 0 for value in found.values())
     )
 

@@ -5,11 +5,13 @@ import json
 import os
 import socket
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import pyarrow as pa
 
 from transforms import storage
 from transforms.corpus import InputFile, Rejected, UnitRows
+from transforms.corpus.pieces import piece_sums
 from transforms.errors import SentenceBeamError
 from transforms.measures import Stopwatch
 from transforms.space import Space
@@ -175,7 +177,7 @@ class UnitStore:
             return None
         record = UnitRecord(
             path=None, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows),
-            rejects=None, bytes=0, sha256=None, worker=_worker(), **info.counts,
+            rejects=None, bytes=0, sha256=None, worker=_worker(), **info.counts, **sums_of(info.pieces),
         )  # fmt: skip
         record = self._located(record, unit, found[0])
         return self._with_rejects(unit, record) if record.rejected else self._write_sidecar(unit, record)
@@ -222,22 +224,33 @@ def _is_of(record: UnitRecord, unit: PreparedUnit) -> bool:
         all(isinstance(getattr(record, name), int) for name in (*COUNTED, "bytes"))
         and record.path == (unit.shard if record.rows else None)
         and (record.rejects is None) == (record.rejected == 0)
-        and record.read == record.rows + record.rejected
+        and record.read == record.written + record.rejected
+        and (record.documents is None) == (unit.rows.pieces is None)
         and record.rows == made
     )
 
 
 def _counts_of(record: UnitRecord) -> dict[str, int]:
-    return {name: getattr(record, name) for name in COUNTED}
+    documents = {} if record.documents is None else {"documents": record.documents}
+    return {name: getattr(record, name) for name in COUNTED} | documents
+
+
+def sums_of(pieces: pa.Table | None) -> dict[str, Any]:
+    """The sums of a unit's pieces, as its record has them."""
+    if pieces is None:
+        return {}
+    there, wanted = piece_sums(pieces)
+    return {"pieces_sum": f"{there:016x}", "documents_sum": f"{wanted:016x}"}
 
 
 def _record(unit: PreparedUnit, vectors: shards.Vectors, rejected: int, counts: UnitCounts) -> UnitRecord:
     rows = unit.rows
     return UnitRecord(
         path=None, unit=rows.name, file=rows.relative, range=_range(rows),
-        rows=len(rows.ids), read=len(rows.ids) + rejected, rejected=rejected, rejects=None,
+        rows=len(rows.ids), read=rows.documents + rejected, rejected=rejected, rejects=None,
         tokens=int(vectors.tokens.sum(dtype="int64")), truncated=int(vectors.truncated.sum()),
         lost=int(vectors.lost.sum(dtype="int64")), bytes=0, sha256=None, worker=_worker(), **vars(counts),
+        documents=None if rows.pieces is None else rows.documents, **sums_of(rows.pieces),
     )  # fmt: skip
 
 
@@ -259,7 +272,8 @@ def read_written(root: str, unit: UnitRecord, store: UnitStore, generation: int)
     The rows come from the shard, without their texts. Raises SentenceBeamError where it is missing or changed.
     """
     table = shards.read_checked(storage.join(root, unit.path or ""), unit.sha256).combine_chunks()
-    kept = table.select([name for name in table.column_names if name not in shards.OWN_COLUMNS])
+    own, is_cut = shards.own_columns(table.column_names), "piece" in table.column_names
+    kept = table.select([name for name in table.column_names if name not in own])
     rows = UnitRows(
         name=unit.unit,
         file=InputFile("", unit.file, "", "", 0, "", "") if unit.file else None,
@@ -270,6 +284,7 @@ def read_written(root: str, unit: UnitRecord, store: UnitStore, generation: int)
         positions=[],
         kept=kept if kept.num_columns else None,
         rejects=shards.read_rejects(storage.join(root, unit.rejects), unit.rejects_sha256) if unit.rejects else [],
+        pieces=table.select(shards.PIECE_COLUMNS) if is_cut else None,
     )
     hashes = table.column("row_hash").to_pylist()
     digest = shards.unit_digest(store.space, rows, hashes, generation, store.ranges)

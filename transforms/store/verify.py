@@ -15,10 +15,11 @@ from transforms.store import layout, locators, shards
 from transforms.store.calibrations import kept_calibration
 from transforms.store.canary import CanaryFile
 from transforms.store.entries import IndexEntry
-from transforms.store.ledger import Ledger
+from transforms.store.ledger import Ledger, check_pieces
 from transforms.store.manifest import UNSEALED, Manifest, read_manifest
 from transforms.store.precision import kept_ranges
-from transforms.store.records import UnitRecord
+from transforms.store.records import SUMS, UnitRecord
+from transforms.store.units import sums_of
 
 
 def faults(manifest: Manifest) -> Iterator[str]:
@@ -93,6 +94,8 @@ def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) 
         yield f"{path}: the shard counts between other ranges than those of the manifest"
     if info.rows != unit.rows:
         yield f"{path}: {info.rows} rows, the manifest says {unit.rows}"
+    if sums_of(info.pieces) != {name: value for name in SUMS if (value := getattr(unit, name)) is not None}:
+        yield f"{path}: other pieces of documents than the manifest says"
 
 
 def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
@@ -115,14 +118,15 @@ def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
 
 def _ledger_faults(manifest: Manifest) -> Iterator[str]:
     counted = Ledger.of(manifest.units)
-    for name in ("read", "written", "rejected"):
+    for name in ("read", "written", "rejected", "pieces"):
         said = getattr(manifest.rows, name)
         if getattr(counted, name) != said:
             yield f"ledger: units have {getattr(counted, name)} rows {name}, the manifest says {said}"
     rows, work = manifest.rows, manifest.work
     totals = (rows.read, rows.written, rows.rejected, work.embedded, work.reused, work.duplicates, work.carried)
     try:
-        Ledger(*totals).check()
+        Ledger(*totals, pieces=rows.pieces).check()
+        check_pieces(manifest.units)
     except LedgerError as error:
         yield str(error).removesuffix("; nothing committed")
     for unit, count in Counter(u.unit for u in manifest.units).items():

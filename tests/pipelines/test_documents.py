@@ -1,0 +1,217 @@
+"""Documents cut into pieces: what is written, counted, checked, reused and refused."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers.commands import Run
+from helpers.corpora import manifest_of, rows_of, sentences
+
+from transforms.encoder import Encoder
+from transforms.space import row_hash
+from transforms.store import open_store
+
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
+SPEC = "budget:tokens=12"
+CUT = ("--chunks", SPEC, "--id-column", "id")
+
+
+@pytest.fixture(params=["file", "content"])
+def partition(request: pytest.FixtureRequest) -> str:
+    """Both."""
+    return request.param
+
+
+def document(seed: int, n: int) -> str:
+    """Some sentences in paragraphs."""
+    some = random.Random(seed)
+    return "".join(text + some.choice([". ", ".\n\n"]) for text in sentences(n, start=100 * seed)).strip()
+
+
+def write(path: Path, documents: dict[str, str | None], **columns: list[Any]) -> None:
+    """A file of documents with their ids."""
+    texts = pa.array(list(documents.values()), pa.string())
+    pq.write_table(pa.table({"id": list(documents), "text": texts, **columns}), path)
+
+
+def pieces_of(store: Path) -> list[tuple[Any, ...]]:
+    """Every piece with all that is said of it, but its vector, in order."""
+    rows = rows_of(store)
+    names = sorted(set(rows[0]) - {"embedding", "norm"}) if rows else []
+    return sorted(tuple(row[name] for name in names) for row in rows)
+
+
+def check_pieces(store: Path, documents: dict[str, str]) -> None:
+    """Check every document's pieces: numbered, cut out of its text, hashed, and none is missing or left over."""
+    rows = sorted(rows_of(store), key=lambda row: (row["id"], row["piece"]))
+    for name, text in documents.items():
+        mine = [row for row in rows if row["id"] == name]
+        assert [row["piece"] for row in mine] == list(range(len(mine))) != []
+        assert {row["pieces"] for row in mine} == {len(mine)}
+        assert {row["doc_hash"] for row in mine} == {row_hash(text)}
+        covered = set()
+        for row in mine:
+            assert row["text"] == text[row["start"] : row["end"]]
+            covered |= set(range(row["start"], row["end"]))
+        assert all(place in covered for place, character in enumerate(text) if not character.isspace())
+    assert {row["id"] for row in rows} == set(documents)
+
+
+def check_vectors(store: Path, encoder: Encoder, before: dict[str, str]) -> None:
+    """Check that a piece's vector is that of its text, with what stands before it."""
+    table = open_store(str(store)).dataset().to_table()
+    texts = [before[name] + text for name, text in zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True)]
+    found = table["embedding"].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
+    assert np.abs(found - encoder.encode(texts)).max() < 2e-5
+
+
+DOCUMENTS = {"a": document(1, 9), "b": document(2, 1), "c": document(3, 30), "d": document(1, 9)}
+
+
+def test_a_row_is_a_piece(run: Run, embed: Run, inputs: Path, store: Path, model: Path) -> None:
+    write(inputs / "a.parquet", {**DOCUMENTS, "e": " ", "f": None}, lang=list("xyzxyz"))
+    out = embed(inputs / "*", *CUT, "--keep-columns", "lang", "--max-rejects", 1).ok().out
+    check_pieces(store, DOCUMENTS)
+    rows, manifest = rows_of(store), manifest_of(store)
+    assert manifest is not None
+    assert manifest["rows"] == {"read": 6, "written": 4, "rejected": 2, "pieces": len(rows)}
+    work = manifest["work"]
+    assert work["embedded"] + work["duplicates"] == len(rows)
+    assert work["duplicates"] == sum(row["id"] == "d" for row in rows)
+    assert (manifest["options"]["chunks"], manifest["chunks"]) == (SPEC, SPEC)
+    assert f"documents   4 written of 6 read, 2 rejected, in {len(rows)} pieces" in out
+    assert {(row["id"], row["lang"]) for row in rows} == {("a", "x"), ("b", "y"), ("c", "z"), ("d", "x")}
+    encoder = Encoder.load(str(model), dtype=manifest["space"]["dtype"])
+    assert not any(row["truncated"] for row in rows)
+    check_vectors(store, encoder, dict.fromkeys(DOCUMENTS, ""))
+    assert f"{len(rows)} pieces" in run("verify", "--store", store).ok().out
+    embed(inputs / "*").ok()
+    assert manifest_of(store)["work"]["carried"] == len(rows)  # type: ignore[index]
+
+
+def test_what_stands_before_a_piece(embed: Run, inputs: Path, store: Path, model: Path) -> None:
+    write(inputs / "a.parquet", DOCUMENTS, title=["One", None, "Three", "One"])
+    embed(inputs / "*", *CUT, "--chunk-prefix", "{title}: {headings}").ok()
+    check_pieces(store, DOCUMENTS)
+    before = {"a": "One: ", "b": ": ", "c": "Three: ", "d": "One: "}
+    rows = rows_of(store)
+    assert all(row["row_hash"] == row_hash(before[row["id"]] + row["text"]) for row in rows)
+    encoder = Encoder.load(str(model), dtype=manifest_of(store)["space"]["dtype"])  # type: ignore[index]
+    check_vectors(store, encoder, before)
+    embed(inputs / "*", "--chunk-prefix", "{title}").failed(2, "--chunk-prefix", "--reembed")
+
+
+def test_an_edit_costs_what_it_changed(embed: Run, inputs: Path, store: Path) -> None:
+    long = document(5, 40)
+    write(inputs / "a.parquet", {"a": long, **{"b": DOCUMENTS["b"]}})
+    embed(inputs / "*", *CUT).ok()
+    edited = long.replace(". ", ". Something that was never said before. ", 1)
+    write(inputs / "a.parquet", {"a": edited, "b": DOCUMENTS["b"]})
+    embed(inputs / "*").ok()
+    work = manifest_of(store)["work"]  # type: ignore[index]
+    assert work["embedded"] <= 0.5 * work["reused"]
+    check_pieces(store, {"a": edited, "b": DOCUMENTS["b"]})
+
+
+def test_a_document_that_shrinks_leaves_nothing_behind(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    write(inputs / "a.parquet", {"a": document(7, 30), "b": document(8, 6)})
+    embed(inputs / "*", *CUT, "--index", "Flat").ok()
+    before = len(rows_of(store))
+    short = {"a": document(7, 4), "b": document(8, 6)}
+    write(inputs / "a.parquet", short)
+    embed(inputs / "*").ok()
+    check_pieces(store, short)
+    now = len(rows_of(store))
+    manifest = manifest_of(store)
+    assert manifest is not None
+    assert manifest["index"]["rows"] == now < before
+    assert run("verify", "--store", store).ok()
+    found = open_store(str(store)).search(["anything"], k=1000)[0]
+    assert {hit["id"] for hit in found} == {"a", "b"}
+    told = run("diff", "--store", store, "-1", "--json").ok().out
+    assert json.loads(told)["deleted"] == before - now
+
+
+def test_a_document_larger_than_a_unit_is_in_several(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    documents = {"a": document(1, 3), "b": document(2, 400), "c": document(3, 5)}
+    write(inputs / "a.parquet", documents)
+    embed(inputs / "*", *CUT, "--unit-tokens", 500).ok()
+    check_pieces(store, documents)
+    units = [unit for unit in manifest_of(store)["shards"] if unit["path"]]  # type: ignore[index]
+    assert len(units) > 3
+    assert max(unit["tokens"] for unit in units) < 3000
+    assert run("verify", "--store", store).ok()
+    embed(inputs / "*").ok()
+    assert manifest_of(store)["work"]["embedded"] == 0  # type: ignore[index]
+
+
+def test_random_edits_come_to_what_a_new_store_has(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    some = random.Random(11)
+    documents: dict[str, dict[str, str]] = {"x": {}, "y": {}}
+    for night in range(4):
+        for file, held in documents.items():
+            for name in list(held):
+                if some.random() < 0.2:
+                    del held[name]
+                elif some.random() < 0.4:
+                    parts = held[name].split(". ")
+                    parts[some.randrange(len(parts))] = f"Edited in night {night}"
+                    held[name] = ". ".join(parts)
+            held[f"{file}{night}"] = document(some.randrange(5), some.randint(1, 20))
+            write(inputs / f"{file}.parquet", held)  # type: ignore[arg-type]
+        embed(inputs / "*", *CUT, "--max-deletes", 1, "--index", "Flat").ok()
+    everything = documents["x"] | documents["y"]
+    check_pieces(store, everything)
+    again = store.with_name("again")
+    options = manifest_of(store)["options"]  # type: ignore[index]
+    how = ("--partition", manifest_of(store)["partition"])  # type: ignore[index]
+    run(
+        "embed", "--input", inputs / "*", "--store", again, "--model", options["model"], *CUT, *how, "--index", "Flat"
+    ).ok()
+    assert pieces_of(store) == pieces_of(again)
+    query = next(iter(everything.values()))[:40]
+    hits = [open_store(str(path)).search([query], k=5)[0] for path in (store, again)]
+    first, second = ([round(hit["score"], 4) for hit in each] for each in hits)
+    assert first == second
+    assert run("verify", "--store", store).ok()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--chunks", "budget:tokens=8,overlap=8"), ("overlap",)),
+        (("--chunks", "budgets"), ("--chunks", "budget")),
+        (("--chunks", SPEC, "--chunk-prefix", "{nothing}"), ("--chunk-prefix", "no column nothing")),
+        (("--chunks", SPEC, "--chunk-prefix", "word " * 200), ("document a", "--chunk-prefix")),
+        (("--chunks", SPEC, "--chunk-prefix", "{"), ("--chunk-prefix", "brace")),
+        (("--chunk-prefix", "{text}"), ("--chunk-prefix", "--chunks")),
+        (("--chunks", SPEC, "--keep-columns", "start"), ("--keep-columns start",)),
+    ],
+)
+def test_what_is_refused(
+    embed: Run, inputs: Path, store: Path, options: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    write(inputs / "a.parquet", DOCUMENTS, start=[1, 2, 3, 4])  # type: ignore[arg-type]
+    embed(inputs / "*", "--id-column", "id", *options).failed(2, *words)
+
+
+def test_another_spec_needs_everything_anew(embed: Run, inputs: Path, store: Path) -> None:
+    write(inputs / "a.parquet", DOCUMENTS)  # type: ignore[arg-type]
+    embed(inputs / "*", *CUT).ok()
+    embed(inputs / "*", "--chunks", "none").failed(2, "--chunks", SPEC, "--reembed")
+    embed(inputs / "*", "--chunks", "sentences", "--reembed").ok()
+    check_pieces(store, DOCUMENTS)
+    assert manifest_of(store)["chunks"] == "sentences"  # type: ignore[index]
+
+
+def test_plan_says_how_many_pieces(run: Run, inputs: Path, model: Path) -> None:
+    write(inputs / "a.parquet", DOCUMENTS)  # type: ignore[arg-type]
+    out = run("plan", "--input", inputs / "*", "--model", model, "--chunks", SPEC).ok().out
+    assert "documents   4 to embed" in out
+    assert "pieces      about" in out
+    assert f"by {SPEC}" in out
