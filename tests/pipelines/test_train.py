@@ -116,7 +116,8 @@ def test_a_stopped_training_goes_on_as_if_nothing_had_been(
 
     step = TrainingWatch.step
     monkeypatch.setattr(TrainingWatch, "step", stopping_at(8))
-    assert train(objective, file, *options).status == 130
+    stopped = train(objective, file, *options)
+    assert (stopped.status, "the same command with --resume goes on" in stopped.err) == (130, True)
     monkeypatch.setattr(TrainingWatch, "step", step)
     assert not (tmp_path / "model").exists()
 
@@ -266,6 +267,17 @@ def test_hard_negatives_are_looked_for(train: Train, data: Path, tmp_path: Path)
     assert "negatives   1 to each of" in done.err
     refused = train("ranking", "triplets.tsv", "--hard-negatives", 1, "--overwrite")
     assert (refused.status, "the data has a column of negatives" in refused.err) == (2, True)
+
+
+def test_texts_that_rows_share_leave_rows_out_of_batches(train: Train, data: Path, tmp_path: Path) -> None:
+    rows = [{**row, "positive": f"a {place % 4}"} for place, row in enumerate(triplet_rows())]
+    write_tsv(data / "shared.tsv", rows)
+    done = train("ranking", "shared.tsv", "--columns", "anchor,positive")
+    assert (done.status, "note        16 of 64 rows are in an epoch's batches" in done.err) == (0, True), done.err
+    write_tsv(data / "shared.tsv", [{**row, "positive": f"a {place < 2}"} for place, row in enumerate(rows)])
+    refused = train("ranking", "shared.tsv", "--columns", "anchor,positive", "--output", tmp_path / "other")
+    assert (refused.status, "batches have no negatives" in refused.err) == (2, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 
 
 def test_a_loss_that_is_not_finite_names_step_and_rows(train: Train, tmp_path: Path) -> None:

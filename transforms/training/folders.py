@@ -62,7 +62,12 @@ def working(output: Path, options: TrainOptions, asked: Mapping[str, Any]) -> It
         else:
             shutil.rmtree(work / CHECKPOINTS, ignore_errors=True)
             _write(work / ASKED, json.dumps(asked, indent=2, ensure_ascii=False))
-        yield work
+        try:
+            yield work
+        except BaseException:
+            if not any((work / CHECKPOINTS).glob("checkpoint-*")):  # nothing to go on from
+                shutil.rmtree(work)
+            raise
     done = work.with_name(f"{work.name}-done-{uuid.uuid4().hex}")  # half a folder would pass for an unfinished training
     os.rename(work, done)
     shutil.rmtree(done, ignore_errors=True)

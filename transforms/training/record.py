@@ -37,7 +37,8 @@ class Outcome:
 
 def record_of(options: TrainOptions, data: "Data", asked: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
     """The content of training.json."""
-    fitted = outcome.fitted
+    fitted, dev = outcome.fitted, _dev(outcome)
+    before = [{"step": 0, "epoch": 0.0, "dev": dev["before"]["score"]}] if dev else []
     return {
         "format": 1,
         "objective": options.objective,
@@ -50,8 +51,8 @@ def record_of(options: TrainOptions, data: "Data", asked: Mapping[str, Any], out
         "steps": fitted.steps,
         "best_step": fitted.best_step,
         "stopped_early": fitted.stopped_early,
-        "curve": fitted.curve,
-        "dev": _dev(outcome),
+        "curve": [*before, *fitted.curve],
+        "dev": dev,
         "space": outcome.space,
         "dim": outcome.dim,
         "versions": {name: version for name in PACKAGES if (version := _version(name))}

@@ -1,5 +1,6 @@
 """A training from its options to the folder that it writes."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -9,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transforms.errors import OptionError
+from transforms.errors import OptionError, StoppedError
 from transforms.progress import LOADING, stage
 from transforms.space import resolve_model, resolve_space
 from transforms.training import folders
 from transforms.training.data import Data, read_data, taken
 from transforms.training.dev import compared, dev_task, metric_of, predict
 from transforms.training.examples import Examples
-from transforms.training.options import TrainOptions, check
+from transforms.training.options import RANKING, TrainOptions, check
 from transforms.training.record import Outcome, record_of, write_record
 from transforms.training.watch import TrainingWatch
 
@@ -70,6 +71,8 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
             from transforms.training.trainer import fit
 
             fitted = fit(job, work / folders.CHECKPOINTS, watch)
+        except KeyboardInterrupt:
+            raise StoppedError("interrupted; the same command with --resume goes on from the last checkpoint") from None
         finally:
             watch.end()
         with stage("scoring the dev rows, with intervals"):
@@ -105,7 +108,7 @@ def prepare(options: TrainOptions, data: Data, say: Say) -> "tuple[Job, Task | N
     from transforms.encoder.devices import resolve_device
     from transforms.training import model as models
     from transforms.training import objectives
-    from transforms.training.trainer import Job
+    from transforms.training.trainer import Job, rows_in_batches
 
     device = resolve_device(options.device)
     if device.type == "cuda":  # one of them: the trainer would spread over all that it sees
@@ -121,6 +124,13 @@ def prepare(options: TrainOptions, data: Data, say: Say) -> "tuple[Job, Task | N
         say(f"negatives   {options.hard_negatives} to each of {len(values['anchor']):,} of {len(data.train):,} rows")
         if len(values["anchor"]) < options.batch:
             raise OptionError("--hard-negatives: fewer rows than a batch have so many; ask for fewer")
+    if options.objective == RANKING:
+        rows = len(values["anchor"])
+        used = rows_in_batches(values, options)
+        if options.batch > 1 and used < 2 * math.ceil(rows / options.batch):
+            raise OptionError("nearly all rows share a text, so that batches have no negatives; give others")
+        if used < rows:
+            say(f"note        {used:,} of {rows:,} rows are in an epoch's batches; the others share texts with these")
     cut = _cut(model, data.train)
     if cut:
         say(f"truncated   {cut}")

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
 )
 from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 from sentence_transformers.training_args import BatchSamplers
 from torch import nn
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainerControl, TrainerState
@@ -106,6 +108,13 @@ def steps_of(rows: int, options: TrainOptions) -> int:
     return math.ceil(rows / options.batch) * options.epochs
 
 
+def rows_in_batches(values: Mapping[str, Sequence[Any]], options: TrainOptions) -> int:
+    """How many rows are in the batches of the first epoch of `ranking`, in none of which a text is twice."""
+    rows = datasets.Dataset.from_dict({role: list(column) for role, column in values.items()})
+    sampler = NoDuplicatesBatchSampler(rows, options.batch, False, [], torch.Generator(), options.seed)
+    return sum(map(len, islice(sampler, len(sampler))))
+
+
 def checkpoint_steps(options: TrainOptions, steps: int) -> int:
     """The steps between checkpoints, of a training of so many."""
     return options.checkpoint_steps or max(1, steps // CHECKPOINTS)
@@ -137,6 +146,7 @@ def _arguments(job: Job, folder: Path, rows: int) -> SentenceTransformerTraining
         bf16=options.dtype == "bfloat16",
         fp16=options.dtype == "float16",
         use_cpu=job.model.device.type == "cpu",
+        prompts=job.model.prompts.get(job.model.default_prompt_name or "") or None,
         batch_sampler=BatchSamplers.NO_DUPLICATES if options.objective == RANKING else BatchSamplers.BATCH_SAMPLER,
         logging_steps=max(1, steps // POINTS),
         logging_nan_inf_filter=False,
