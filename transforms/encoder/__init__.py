@@ -5,6 +5,7 @@ from transforms.imports import uncollected
 with uncollected():
     from transforms.encoder.batches import BatchStats
     from transforms.encoder.encoder import Embedded, Encoder
+    from transforms.encoder.late import Windows
     from transforms.encoder.tokenize import Tokenized
 
-__all__ = ["BatchStats", "Embedded", "Encoder", "Tokenized"]
+__all__ = ["BatchStats", "Embedded", "Encoder", "Tokenized", "Windows"]

@@ -16,14 +16,15 @@ from transforms.cores import Cores
 from transforms.encoder.batches import Batch, BatchStats, plan_alike, plan_batches
 from transforms.encoder.devices import Devices, resolve_devices
 from transforms.encoder.forward import Forward, PooledBatch, Replica
+from transforms.encoder.late import Windows, make_windows, pool_pieces, text_states
 from transforms.encoder.layer_hooks import TIME_FIRST
 from transforms.encoder.load import load_layers, load_model, load_tables
-from transforms.encoder.output import finish
+from transforms.encoder.output import finish, weighted_means
 from transforms.encoder.pooler import load_pooler
 from transforms.encoder.probe import BatchSharing
 from transforms.encoder.tokenize import TextTokenizer, Tokenized
 from transforms.errors import OptionError, UnfitModelError
-from transforms.pooling.states import Status
+from transforms.pooling.states import Status, TokenStates
 from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.identity import Space
@@ -40,6 +41,8 @@ TOKENS_PER_PACKED_BATCH = 2048
 LEAST_TOKENS_PER_BATCH, BATCHES_PER_CORE = 512, 4
 # a unit ends with one batch that is not full for every length of text
 TOKENS_PER_ALIKE_BATCH = {"cpu": 512, "cuda": 16384}
+
+_WINDOW_BATCHES = 16  # batches of windows whose token states are in memory together
 
 
 @dataclass(frozen=True)
@@ -207,7 +210,81 @@ class Encoder:
         with self._one_at_a_time, torch.inference_mode():
             return self._embed(tokenized, progress)
 
+    def embed_means(self, tokenized: Tokenized, bounds: np.ndarray, tokens: np.ndarray) -> Embedded:
+        """The vectors of documents from those of their pieces; document `d` has texts `bounds[d]` to `bounds[d + 1]`.
+
+        Pooled vectors are averaged, each weighted by its piece's own `tokens` [n], and only then calibrated and
+        normalised.
+        """
+        with self._one_at_a_time, torch.inference_mode():
+            pooled, status, stats = self._pool(tokenized, None)
+            return self._finished(*weighted_means(pooled, status, tokens, bounds), stats)
+
+    def windows(
+        self,
+        texts: Sequence[str],
+        spans: Sequence[Sequence[tuple[int, int]]],
+        window: int | None = None,
+        overlap: int | None = None,
+    ) -> Windows:
+        """Documents for late chunking, with the spans of their pieces in characters; may run beside `embed_pieces`.
+
+        `window` most tokens that go through the model at once, special tokens and prompt among them (None: what it
+        takes); `overlap` those that windows of a document share (None: an eighth). Raises `OptionError` for a pooler, a
+        model or numbers that this does not go with.
+        """
+        reads_last = any(part["name"] == "last-token" for part in self.space.pooler["parts"])
+        if reads_last and self._alone.forward.is_causal:
+            raise OptionError("chunks late: pooler last-token of a causal model reads one token; use chunks budget")
+        return make_windows(self._tokenizer, texts, spans, window, overlap)
+
+    def embed_pieces(self, windows: Windows, wanted: np.ndarray | None = None) -> Embedded:
+        """The vectors of pieces, pooled from the states of their windows' tokens; one thread at a time runs.
+
+        `wanted`: places of pieces, ascending, None for all; of several devices the first works. A piece that is its
+        whole document has the vector that `encode` gives.
+        """
+        wanted = np.arange(len(windows.pieces)) if wanted is None else wanted
+        with self._one_at_a_time, torch.inference_mode():
+            pooled = torch.zeros((len(wanted), self._pooled_dim()), dtype=torch.float32)
+            status = torch.full((len(wanted),), int(Status.ZERO), dtype=torch.uint8)
+            alone = np.flatnonzero(windows.whole[wanted])
+            rows = np.array([windows.pieces[place][0].window for place in wanted[alone]], dtype=np.int64)
+            pooled[alone], status[alone], stats = self._pool(windows.tokenized.take(rows), None)
+            others, counted = np.flatnonzero(~windows.whole[wanted]), [stats]
+            at_once = _WINDOW_BATCHES * self.tokens_per_batch
+            states_of, done = partial(self._states, windows, counted), 0
+            for vectors, found in pool_pieces(windows, wanted[others], states_of, self._pool_states, at_once):
+                rows = others[done : done + len(vectors)]
+                pooled[rows], status[rows] = vectors, found
+                done += len(rows)
+            return self._finished(pooled, status, sum(counted, BatchStats()))
+
+    def _states(
+        self, windows: Windows, counted: list[BatchStats], which: np.ndarray
+    ) -> Iterator[tuple[int, TokenStates]]:
+        """The token states of the windows with these numbers, each alone; `counted` gets what they took."""
+        tokenized = windows.tokenized.take(which)
+        batches = list(self._plan(tokenized))
+        forward = self._alone.states
+        on_cores = self._cores is not None and (self.deterministic or len(batches) > 1)
+        results = self._cores.map(forward, batches) if self._cores is not None and on_cores else map(forward, batches)
+        for parts in results:
+            for batch, states, stats in parts:
+                counted.append(stats)
+                for row in range(len(batch.rows) - batch.fill):
+                    yield int(which[batch.rows[row]]), text_states(states, row)
+
+    def _pool_states(self, states: TokenStates) -> tuple[torch.Tensor, torch.Tensor]:
+        result = self._alone.pooler(states)
+        return self._alone.layers(result.vectors).cpu(), result.status.cpu()
+
     def _embed(self, tokenized: Tokenized, progress: Progress | None) -> Embedded:
+        pooled, status, stats = self._pool(tokenized, progress)
+        return self._finished(pooled, status, stats)
+
+    def _pool(self, tokenized: Tokenized, progress: Progress | None) -> tuple[torch.Tensor, torch.Tensor, BatchStats]:
+        """The pooled vectors [B, P] of tokenized texts, their status [B] and counts."""
         rows = len(tokenized.counts)
         pooled = torch.zeros((rows, self._pooled_dim()), dtype=torch.float32)
         status = torch.full((rows,), int(Status.ZERO), dtype=torch.uint8)
@@ -219,6 +296,9 @@ class Encoder:
             stats += done.stats
             if progress is not None:
                 progress(len(batch.rows) - batch.fill, done.stats.real)
+        return pooled, status, stats
+
+    def _finished(self, pooled: torch.Tensor, status: torch.Tensor, stats: BatchStats) -> Embedded:
         final = finish(pooled, self.space, self._calibration)
         kept = None if final.pooled is None else final.pooled.numpy()
         status = torch.maximum(status, final.status)  # a row can be lost by the calibration too

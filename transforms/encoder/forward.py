@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,8 @@ class Forward:
         self._prompt_tokens = tokenizer.prompt_tokens
         self._special = _lookup_table(tokenizer.special_ids, embedding_rows(model))
         self._head = pooler_head(model) if needs.pooler_head else None
+        self._plain = tokenizer.plain_ids(embedding_rows(model))
+        self._needed = max(needs.layers, default=0)
         self._runner: Runner | None = None
         self.together = BatchSharing.PACKED
         if needs.layers or needs.heads:
@@ -67,6 +70,19 @@ class Forward:
             mask=None if batch.masks is None else to_device(batch.offsets[:-1] + batch.masks, self._device),
             bare_mask=self._bare_mask(batch),
         )
+
+    @cached_property
+    def is_causal(self) -> bool:
+        """Whether a token's state knows nothing of the tokens after it."""
+        if self._runner is None or not self._needed:
+            return False
+        one = np.resize(self._plain, 8)
+        other = one.copy()
+        other[-1] = next((number for number in self._plain if number != one[-1]), one[-1])
+        batches = [Batch(np.arange(1), ids, np.array([len(ids)])) for ids in (one, other)]
+        with torch.inference_mode():
+            states = [self._runner.run(batch).layers[self._needed][:-1] for batch in batches]
+        return bool(torch.equal(*states))
 
     def _bare_mask(self, batch: Batch) -> BareMask | None:
         return None if self._bare is None else self._bare(batch.lengths - self._bare_length)
@@ -166,6 +182,16 @@ class Replica:
         # outside of the handler, so that the failed pass's tensors are free
         _release_memory(self.device)
         return _joined(*(self(half) for half in batch.halves()))
+
+    def states(self, batch: Batch) -> list[tuple[Batch, TokenStates, BatchStats]]:
+        """The batch's token states on the device; when memory runs out, those of its halves, down to a single text."""
+        try:
+            return [(batch, self.forward(batch), batch.stats(self.forward.together is BatchSharing.PADDED))]
+        except (RuntimeError, MemoryError) as error:
+            if not _is_out_of_memory(error) or len(batch.rows) == 1:
+                raise
+        _release_memory(self.device)
+        return [part for half in batch.halves() for part in self.states(half)]
 
 
 def _joined(one: PooledBatch, other: PooledBatch) -> PooledBatch:

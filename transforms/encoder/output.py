@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -36,6 +37,22 @@ def finish(pooled: Tensor, space: Space, calibration: Calibration | None = None)
     vectors = F.normalize(vectors, dim=1, eps=SHORTEST) if space.normalize else vectors
     recoverable = calibration is None and space.truncate_dim is None
     return Finished(vectors, norms, None if recoverable else pooled, status)
+
+
+def weighted_means(pooled: Tensor, status: Tensor, tokens: np.ndarray, bounds: np.ndarray) -> tuple[Tensor, Tensor]:
+    """The means [D, P] of the pooled vectors [n, P] of each document's pieces, by their `tokens` [n]; and status [D].
+
+    `bounds` [D + 1]: the first piece of each document, and the number of pieces. A piece without tokens counts as one.
+    """
+    weights = torch.from_numpy(np.maximum(tokens, 1).astype(np.float64))
+    documents = torch.arange(len(bounds) - 1).repeat_interleave(torch.from_numpy(np.diff(bounds)))
+    totals = torch.zeros(len(bounds) - 1, dtype=torch.float64).index_add_(0, documents, weights)
+    shares = (weights / totals[documents]).unsqueeze(1)
+    means = torch.zeros((len(bounds) - 1, pooled.shape[1]), dtype=torch.float64)
+    means.index_add_(0, documents, pooled.double() * shares)
+    fallback = torch.zeros(len(bounds) - 1, dtype=torch.uint8)
+    fallback[documents[status == int(Status.FALLBACK)]] = int(Status.FALLBACK)
+    return means.float(), fallback
 
 
 def _status(vectors: Tensor) -> Tensor:

@@ -45,6 +45,15 @@ class Tokenized:
         """The number of tokens of each text after truncation, [B] int64."""
         return np.diff(self.offsets)
 
+    def take(self, rows: np.ndarray) -> "Tokenized":
+        """The texts at these places, in this order."""
+        lengths = self.lengths[rows]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        tokens = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(int(offsets[-1]))
+        types = None if self.types is None else self.types[tokens]
+        masks = None if self.masks is None else self.masks[rows]
+        return Tokenized(self.ids[tokens], offsets, self.counts[rows], self.truncated[rows], types, masks)
+
 
 class TextTokenizer:
     """A model's own fast tokenizer with a prompt, casing and length. Safe to use from several threads.
@@ -99,7 +108,36 @@ class TextTokenizer:
             return _packed(self.template(list(texts)))
         prompted = [self._prompt + text for text in texts] if self._prompt else list(texts)
         prompted = prompted if self._rewrite is None else self._rewrite(prompted)
-        encodings = self._tokenizer.encode_batch_fast(prompted)
+        return self._counted(self._tokenizer.encode_batch_fast(prompted))
+
+    def with_places(self, texts: Sequence[str]) -> tuple[Tokenized, list[np.ndarray]]:
+        """The token ids as a call gives them, and of each text [n, 2] the first character of a token and that after it.
+
+        Both are -1 for what stands around the text. For tokenizers that have places.
+        """
+        encodings = self._tokenizer.encode_batch([self._prompt + text for text in texts])
+        return self._counted(encodings), [_own_places(encoding, len(self._prompt)) for encoding in encodings]
+
+    @property
+    def has_places(self) -> bool:
+        """Whether texts are encoded as they are, so that a token has a place in its text."""
+        return self.template is None and self._rewrite is None
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens of a text with all that stands around it; None for any number."""
+        return self._limit
+
+    @cached_property
+    def around_text(self) -> int:
+        """How many tokens stand around a text: special tokens and prompt."""
+        return int(self([""]).counts[0])
+
+    def count(self, text: str) -> int:
+        """The number of a text's own tokens."""
+        return len(self.whole.encode(text, add_special_tokens=False))
+
+    def _counted(self, encodings: list[Encoding]) -> Tokenized:
         lengths = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         counts = lengths.astype(np.int32)
@@ -124,8 +162,7 @@ class TextTokenizer:
         """How many tokens of its own a text may have, beside special tokens and prompt; None for any number."""
         if self._limit is None:
             return None
-        around = self([""])
-        return self._limit - int(around.counts[0]) - (0 if self.template is None else 1)  # it adds a full stop
+        return self._limit - self.around_text - (0 if self.template is None else 1)  # it adds a full stop
 
     @property
     def pieces(self) -> tuple[str, ...]:
@@ -212,6 +249,13 @@ def _packed(filled: list[FilledTemplate]) -> Tokenized:
     masks = np.array([one.mask for one in filled], dtype=np.int64)
     ids = _flat((one.ids for one in filled), np.int32, int(offsets[-1]))
     return Tokenized(ids, offsets, counts, counts > lengths, masks=masks)
+
+
+def _own_places(encoding: Encoding, prompt: int) -> np.ndarray:
+    """The places of a text's own tokens behind a prompt of so many characters, -1 for all others; [n, 2] int64."""
+    places = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2) - prompt
+    around = (places[:, 1] <= 0) | (np.array(encoding.special_tokens_mask) == 1)
+    return np.where(around[:, None], -1, np.maximum(places, 0))
 
 
 def _flat(lists: Iterable[list[int]], dtype: type, total: int) -> np.ndarray:
