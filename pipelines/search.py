@@ -13,7 +13,7 @@ from pipelines.said import Said
 from pipelines.stdin import STDIN
 from pipelines.tables import Column, end, excerpt, id_column, one_line, table, terminal_width, text_column
 from transforms.errors import OptionError
-from transforms.steps.options import SearchOptions
+from transforms.steps.options import FOLDS, SearchOptions
 from transforms.store import open_store
 
 
@@ -37,6 +37,13 @@ def parser() -> argparse.ArgumentParser:
         "--query-prompt", metavar="STR", help="text put before every query (default: the store's, else the model's own)"
     )
     p.add_argument("-k", type=options.positive, default=10, metavar="K", help="rows for each query (default: 10)")
+    p.add_argument(
+        "--fold",
+        choices=FOLDS,
+        default="best",
+        help="of documents cut into pieces: best, a document is found once, by its best piece; none, every piece is a "
+        "hit (default: best)",
+    )
     p.add_argument("--output", metavar="FILE", help=f"{TABLE_FILE} (default: a table is printed)")
     p.add_argument(
         "--full", action="store_true", help="show ids and texts whole, however wide the terminal is (default: no)"
@@ -56,7 +63,7 @@ def _search(args: argparse.Namespace) -> Said:
     from transforms.search import NO_QUERY_PROMPT, Searcher
 
     searcher = Searcher(store.manifest, asked.model, asked.query_prompt)
-    results = searcher.search(queries, asked.k, exact=asked.exact)
+    results = searcher.search(queries, asked.k, exact=asked.exact, fold=asked.fold)
     if searcher.lacks_query_prompt:
         aside(f"note: {NO_QUERY_PROMPT}")
     if asked.output:
@@ -64,7 +71,7 @@ def _search(args: argparse.Namespace) -> Said:
         found = sum(map(len, results))
         values = {"output": asked.output, "rows": found, "queries": len(queries)}
         return Said([f"{found} rows for {len(queries)} queries in {asked.output}"], values)
-    text = store.manifest.options.kept_text
+    text = store.manifest.options.kept_text if store.manifest.rows.pieces is None else "passage"
     tables = "\n\n".join(hits(query, rows, text, asked.full) for query, rows in zip(queries, results, strict=True))
     each = [{"query": query, "rows": rows} for query, rows in zip(queries, results, strict=True)]
     return Said([tables], {"store": store.root, "results": each}, asked=True)

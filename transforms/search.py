@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from transforms import progress, storage
 from transforms.arrow import as_matrix
+from transforms.corpus.passages import passage
 from transforms.errors import DamagedIndexError, OptionError, SentenceBeamError
 from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, Trained, exact_search, rerank
 from transforms.index.vectors import prepared, scored_by
@@ -34,6 +35,8 @@ NO_QUERY_PROMPT = (
 )
 _LOGGER = logging.getLogger(__name__)
 OWN_COLUMNS = {"embedding", "norm", "row_hash", "tokens", "truncated", "pooled"}
+PIECES_FOR_ONE = 4  # hits looked at for each document wanted, before more are asked for
+PASSAGE = 400  # characters
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,14 @@ class Searcher:
         """Whether the rows have a prompt and none is known for queries, which get none then."""
         return bool(self._manifest.space.prompt) and self.query_prompt is None
 
-    def search(self, texts: list[str], k: int = 10, *, exact: bool = False) -> list[list[dict[str, Any]]]:
+    def search(
+        self, texts: list[str], k: int = 10, *, exact: bool = False, fold: str = "best", width: int = PASSAGE
+    ) -> list[list[dict[str, Any]]]:
         """The k rows nearest to each text, best first: dicts of rank, score, id and kept columns.
+
+        Where rows are pieces of documents, `fold` best gives the k documents whose best pieces these are, none the k
+        pieces; a hit has `piece`, `pieces`, `start`, `end` too and, where text is kept, its `passage`: whole sentences
+        around the piece, of at most `width` characters.
 
         Raises OptionError for a text that is empty.
         """
@@ -105,8 +114,73 @@ class Searcher:
         encoder = self._encoder
         with progress.stage("embedding the queries"):
             queries = encoder.encode(texts, route=QUERY)
-        hits = self.nearest(queries, k, exact=exact)
-        return self._described(hits)
+        folds = fold == "best" and self._has_pieces
+        hits = self._documents(queries, k, exact) if folds else self.nearest(queries, k, exact=exact)
+        found = self._described(hits)
+        if self._has_pieces and self._text is not None:
+            self._add_passages(texts, hits, found, width)
+        return found
+
+    def _documents(self, queries: np.ndarray, k: int, exact: bool) -> Hits:
+        """The best pieces of the k documents that have the best ones."""
+        rows, asked = self._manifest.rows.stored, PIECES_FOR_ONE * k
+        while True:
+            hits = self.nearest(queries, min(asked, rows), exact=exact)
+            best = [self._firsts(shard, row)[:k] for shard, row in zip(hits.shard, hits.row, strict=True)]
+            if asked >= rows or all(len(places) == k for places in best):
+                return _taken(hits, best, k)
+            asked *= PIECES_FOR_ONE
+
+    def _firsts(self, shard: np.ndarray, row: np.ndarray) -> list[int]:
+        """The places of the first piece of each document among the pieces of a query, in order."""
+        documents: dict[tuple[str, bytes], int] = {}
+        names: list[Any] = [None] * len(row)
+        for number in np.unique(shard[shard >= 0]).tolist():
+            here = np.flatnonzero(shard == number)
+            table = self._rows(number, row[here], ["id", "doc_hash"])
+            for place, name in zip(
+                here.tolist(), zip(*(c.to_pylist() for c in table.columns), strict=True), strict=True
+            ):
+                names[place] = name
+        for place, name in enumerate(names):
+            if name is not None:
+                documents.setdefault(name, place)
+        return list(documents.values())
+
+    def _add_passages(self, texts: list[str], hits: Hits, found: list[list[dict[str, Any]]], width: int) -> None:
+        """Put the passage into every hit; sentences of the pieces beside it are known where they stand beside it."""
+        for query, shards, rows, described in zip(texts, hits.shard, hits.row, found, strict=True):
+            for shard, row, hit in zip(shards.tolist(), rows.tolist(), described, strict=False):
+                text, start, end = self._context(shard, row)
+                hit["passage"] = passage(text, start, end, query, width)
+
+    def _context(self, shard: int, row: int) -> tuple[str, int, int]:
+        """The text of a piece and of those of its document that its shard has beside it, and where in it it is."""
+        near = np.arange(max(0, row - 1), min(row + 2, self._units[shard].rows))
+        rows = self._rows(shard, near, ["id", "doc_hash", "piece", "start", "end", str(self._text)]).to_pylist()
+        here = rows[row - int(near[0])]
+        text, start = here[str(self._text)] or "", 0
+        for other in rows:
+            if (other["id"], other["doc_hash"]) != (here["id"], here["doc_hash"]):
+                continue
+            own, gap = other[str(self._text)] or "", max(here["start"] - other["end"], other["start"] - here["end"])
+            between = "\n\n" if gap > 1 else " " * max(gap, 0)
+            if other["piece"] == here["piece"] - 1:
+                own = own[: max(0, here["start"] - other["start"])]
+                text, start = own + between + text, len(own) + len(between)
+            elif other["piece"] == here["piece"] + 1:
+                text += between + own[max(0, here["end"] - other["start"]) :]
+        return text, start, start + here["end"] - here["start"]
+
+    @property
+    def _text(self) -> str | None:
+        """The column with the rows' texts, None where they were not kept."""
+        return self._manifest.options.kept_text
+
+    @property
+    def _has_pieces(self) -> bool:
+        """Whether rows are pieces of documents."""
+        return self._manifest.rows.pieces is not None
 
     def nearest(self, queries: np.ndarray, k: int, *, exact: bool = False) -> Hits:
         """The k rows nearest to each query vector, float32 [q, dim].
@@ -209,7 +283,8 @@ class Searcher:
     @cached_property
     def _kept(self) -> list[str]:
         with open_shard(self._manifest.shard_paths[0]) as parquet:
-            return [name for name in parquet.schema_arrow.names if name not in OWN_COLUMNS]
+            own = OWN_COLUMNS | ({"doc_hash"} if self._has_pieces else set())
+            return [name for name in parquet.schema_arrow.names if name not in own]
 
     def _described(self, hits: Hits) -> list[list[dict[str, Any]]]:
         numbers = np.unique(hits.shard[hits.shard >= 0])
@@ -225,6 +300,21 @@ class Searcher:
             ]
             for query in zip(hits.scores, hits.shard, hits.row, strict=True)
         ]
+
+
+def _taken(hits: Hits, places: list[list[int]], k: int) -> Hits:
+    """The hits at these places of each query, with nothing behind them up to k."""
+    columns = [
+        [column[query][which] for query, which in enumerate(places)] for column in (hits.scores, hits.shard, hits.row)
+    ]
+    empty = [
+        np.full((len(places), k), fill, column.dtype)
+        for fill, column in ((-np.inf, hits.scores), (-1, hits.shard), (-1, hits.row))
+    ]
+    for made, parts in zip(empty, columns, strict=True):
+        for query, part in enumerate(parts):
+            made[query, : len(part)] = part
+    return Hits(*empty)
 
 
 def plain_rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -215,3 +215,40 @@ def test_plan_says_how_many_pieces(run: Run, inputs: Path, model: Path) -> None:
     assert "documents   4 to embed" in out
     assert "pieces      about" in out
     assert f"by {SPEC}" in out
+
+
+def test_search_finds_documents_by_their_best_piece(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    write(inputs / "a.parquet", {**DOCUMENTS, "e": document(9, 25)})
+    embed(inputs / "*", *CUT, "--index", "Flat").ok()
+    sought = next(row for row in rows_of(store) if row["id"] == "c" and row["piece"] == 4)
+    opened = open_store(str(store))
+    hits = opened.search(sought["text"], k=3)
+    assert [hit["rank"] for hit in hits] == [1, 2, 3]
+    assert len({hit["id"] for hit in hits}) == 3
+    assert (hits[0]["id"], hits[0]["piece"], hits[0]["start"], hits[0]["end"]) == (
+        ("c", 4, sought["start"], sought["end"])
+    )
+    assert "doc_hash" not in hits[0]
+    for hit in hits:
+        assert hit["text"].split()[0] in hit["passage"] or hit["passage"]
+    assert any(sentence in hits[0]["passage"] for sentence in sought["text"].split(". "))
+    every = opened.search(sought["text"], k=10_000, fold="none")
+    assert len(every) == len(opened)
+    assert [hit["score"] for hit in every] == sorted((hit["score"] for hit in every), reverse=True)
+    assert len(opened.search(sought["text"], k=10_000)) == 5
+    for exact in (False, True):
+        folded = opened.search(sought["text"], k=5, exact=exact)
+        first = {hit["id"]: hit["score"] for hit in reversed(every)}
+        assert [hit["score"] for hit in folded] == pytest.approx(sorted(first.values(), reverse=True), abs=1e-5)
+    told = json.loads(run("search", "--store", store, "--query", sought["text"], "-k", 2, "--json").ok().out)
+    assert [hit["id"] for hit in told["results"][0]["rows"]] == [hit["id"] for hit in hits[:2]]
+    none = run("search", "--store", store, "--query", sought["text"], "-k", 2, "--fold", "none", "--json").ok()
+    assert len(json.loads(none.out)["results"][0]["rows"]) == 2
+
+
+def test_a_store_without_text_has_no_passages(embed: Run, inputs: Path, store: Path) -> None:
+    write(inputs / "a.parquet", DOCUMENTS)  # type: ignore[arg-type]
+    embed(inputs / "*", *CUT, "--no-keep-text").ok()
+    hits = open_store(str(store)).search("anything", k=2)
+    assert len(hits) == 2
+    assert not {"passage", "text"} & set(hits[0])

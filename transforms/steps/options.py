@@ -17,6 +17,7 @@ from transforms.space.identity import PRECISIONS
 
 METRICS = ("auto", "cosine", "ip", "l2")
 PARTITIONS = ("file", "content")
+FOLDS = ("best", "none")
 NO_CALIBRATION = "none"
 DTYPES_ASKED = ("auto", *DTYPES)
 # What the values of options must be, by name; an option that is not here takes any text.
@@ -44,6 +45,7 @@ KINDS: Mapping[str, values.Kind] = {
     "device": values.device,
     "tokens_per_batch": values.size,
     "k": values.positive,
+    "fold": values.one_of(*FOLDS),
     "target_recall": values.fraction,
     "sample": values.positive,
 }
@@ -190,6 +192,7 @@ class SearchOptions:
     queries: str | None = None
     query_prompt: str | None = None
     k: int = 10
+    fold: str = "best"
     output: str | None = None
     exact: bool = False
     snapshot: str | None = None

@@ -101,14 +101,15 @@ class Store:
             raise OptionError(f"{self.root} has no row with the id {asked[int(missing[0])].as_py()!r}")
         return found.take(np.argsort(place, kind="stable"))
 
-    def search(self, texts: str | Sequence[str], k: int = 10, *, exact: bool = False) -> list[Any]:
+    def search(self, texts: str | Sequence[str], k: int = 10, *, exact: bool = False, fold: str = "best") -> list[Any]:
         """The k rows nearest to each text: dicts of rank, score, id and kept columns, best first.
 
-        A list for each of several texts; for one that is no list, its rows.
+        A list for each of several texts; for one that is no list, its rows. Where rows are pieces of documents, `fold`
+        best gives documents, each with its best piece and a `passage` around it, none the pieces.
         """
         if isinstance(texts, str):
-            return self.search([texts], k, exact=exact)[0]
-        return self._searcher.search(list(texts), k, exact=exact)
+            return self.search([texts], k, exact=exact, fold=fold)[0]
+        return self._searcher.search(list(texts), k, exact=exact, fold=fold)
 
     @cached_property
     def _searcher(self) -> Any:

@@ -1,0 +1,43 @@
+"""Passages: the sentences of a document around a piece of it, for a person to read."""
+
+import re
+from itertools import pairwise
+
+_WORDS = re.compile(r"\w{3,}")
+
+
+def passage(text: str, start: int, end: int, query: str, width: int) -> str:
+    """Whole sentences of a text, of at most `width` characters unless one alone has more.
+
+    The first of them is in the piece `text[start:end]`: the one that shares most words with the query. Those after it
+    and before it are added in turn.
+    """
+    spans = _sentences(text)
+    words = set(_WORDS.findall(query.lower()))
+    inside = [n for n, (first, stop) in enumerate(spans) if first < end and stop > start]
+    if not inside:
+        return text[start:end]
+    shared = {n: len(words.intersection(_WORDS.findall(text[slice(*spans[n])].lower()))) for n in inside}
+    low = high = max(inside, key=lambda n: (shared[n], -n))
+    grows = True
+    while grows:
+        grows = False
+        if high + 1 < len(spans) and spans[high + 1][1] - spans[low][0] <= width:
+            high, grows = high + 1, True
+        if low and spans[high][1] - spans[low - 1][0] <= width:
+            low, grows = low - 1, True
+    return text[spans[low][0] : spans[high][1]]
+
+
+def _sentences(text: str) -> list[tuple[int, int]]:
+    """The spans of a text's sentences, without the blanks around them."""
+    from transforms.corpus.chunks.ends import Level, text_ends  # what finds sentences takes its time to load
+
+    ends = text_ends(text)
+    places = [0, *ends.places[ends.levels >= Level.INNER].tolist()]
+    found = []
+    for start, stop in pairwise(places):
+        own = text[start:stop]
+        if own.strip():
+            found.append((start + len(own) - len(own.lstrip()), start + len(own.rstrip())))
+    return found
