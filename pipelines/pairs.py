@@ -18,7 +18,7 @@ from pipelines.tables import Column, excerpt, id_column, one_line, table, text_c
 from transforms import progress
 from transforms.corpus import Columns, match_inputs, plan_file, read_span
 from transforms.corpus.columns import kept_types
-from transforms.corpus.files import INPUT_FORMATS, check_distinct
+from transforms.corpus.files import INPUT_FORMATS, PLAIN, check_distinct
 from transforms.corpus.spans import UNIT_TOKENS, estimated_tokens
 from transforms.index.top_pairs import EXACT_BELOW, TopPairs, exact_pairs, indexed_pairs, with_copies
 from transforms.space import Machine, Recipe, row_hashes
@@ -102,7 +102,7 @@ def _units(asked: PairsOptions, columns: Columns) -> Iterator[Any]:
     files = [file for glob in asked.input for file in match_inputs(glob, asked.format, delimiter=asked.delimiter)]
     check_distinct(files)
     for file in sorted({file.path: file for file in files}.values(), key=lambda file: file.relative):
-        if file.format != "text":
+        if file.format not in PLAIN:
             kept_types(file, columns.text, columns.id, columns.keep)
         for span in plan_file(file, columns.text, UNIT_TOKENS):
             yield from read_span(span, columns, UNIT_TOKENS)

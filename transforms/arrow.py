@@ -67,3 +67,10 @@ def as_keys(hashes: np.ndarray) -> np.ndarray:
 def hash_prefixes(hashes: np.ndarray) -> np.ndarray:
     """The first 8 bytes of row hashes uint8 [n, 16] as numbers uint64 [n], in the same order as the hashes."""
     return np.ascontiguousarray(hashes[:, :8]).view(">u8").reshape(-1).astype(np.uint64)
+
+
+def without_views(batch: pa.RecordBatch) -> pa.Table:
+    """View types as the plain ones: Arrow cannot take rows of them, and few readers of shards know them."""
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    fields = [field.with_type(plain.get(field.type, field.type)) for field in batch.schema]
+    return pa.Table.from_batches([batch]).cast(pa.schema(fields))

@@ -13,6 +13,7 @@ MEANT = {
     "fp16": "float16", "half": "float16", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "f32": "float32",
     "single": "float32", "gpu": "cuda", "dot": "ip", "inner": "ip", "euclidean": "l2", "cos": "cosine",
     "jsonlines": "jsonl", "ndjson": "jsonl", "txt": "text", "pq": "parquet",
+    "md": "file", "markdown": "file",
 }  # fmt: skip
 # Words that are near each other and mean the contrary.
 OPPOSITES = {frozenset(pair) for pair in (("min", "max"), ("new", "old"))}

@@ -329,3 +329,75 @@ def test_a_gzip_of_a_csv_is_read_as_a_stream(inputs: Path) -> None:
     assert 0 < len(first.ids) < 2000
     assert second.start == len(first.ids)
     units.close()  # type: ignore[attr-defined]
+
+
+def read_rows(path: Path) -> int:
+    """The number of rows of a file, read to its end."""
+    (file,) = match_inputs(str(path))
+    return sum(len(unit.ids) for span in plan_file(file, "text", 10**6) for unit in read_span(span, Columns(), 10**6))
+
+
+def places(data: bytes, mark: bytes) -> list[int]:
+    """Where a mark begins."""
+    return [at for at in range(len(data)) if data.startswith(mark, at)]
+
+
+def test_an_arrow_stream_that_is_cut_short_is_noticed(inputs: Path) -> None:
+    data, path = as_arrow(stream=True)(TABLE), inputs / "a.arrows"
+    path.write_bytes(data)
+    assert read_rows(path) == len(TEXTS)
+    for cut in (end + more for end in places(data, b"\xff" * 4)[1:] for more in (0, 4)):  # between two messages
+        path.write_bytes(data[:cut])
+        with pytest.raises(SentenceBeamError, match="a.arrows is not a readable Arrow IPC"):
+            read_rows(path)
+
+
+def test_an_avro_file_that_is_cut_inside_of_a_block_is_noticed(inputs: Path) -> None:
+    out = io.BytesIO()
+    schema = {"type": "record", "name": "r", "fields": [{"name": "text", "type": "string"}]}
+    fastavro.writer(out, schema, [{"text": text} for text in TEXTS], sync_interval=300)
+    data, path = out.getvalue(), inputs / "a.avro"
+    for end in places(data, data[-16:])[:-1]:
+        for cut in (end + 15, end + 17):  # at `end + 16` it is a whole file of fewer rows
+            path.write_bytes(data[:cut])
+            with pytest.raises(SentenceBeamError, match="a.avro is not a readable Avro file"):
+                read_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.month_day_nano_interval(), [pa.MonthDayNano([1, 2, 3])] * 2),
+        (pa.struct([]), [{}, {}]),
+        (pa.dense_union([pa.field("a", pa.int64())]), None),
+        (pa.run_end_encoded(pa.int32(), pa.string()), None),
+        (pa.struct([("a", pa.string_view())]), [{"a": "x"}] * 2),
+    ],
+    ids=str,
+)
+def test_types_that_parquet_cannot_hold_are_not_kept(inputs: Path, kind: pa.DataType, values: list[Any] | None) -> None:
+    column = pa.nulls(2, kind) if values is None else pa.array(values, kind)
+    table = pa.table({"text": sentences(2), "odd": column})
+    (inputs / "a.arrow").write_bytes(as_arrow(stream=False)(table))
+    (file,) = match_inputs(str(inputs / "a.arrow"))
+    with pytest.raises(OptionError, match=r"a.arrow: column odd is .* \(--keep-columns\); cast it or leave it out"):
+        kept_types(file, "text", None, ("odd",))
+
+
+def test_a_run_that_cannot_keep_a_column_ends_before_it_embeds(embed: Run, inputs: Path, store: Path) -> None:
+    table = pa.table({"text": sentences(2), "odd": pa.array([pa.MonthDayNano([1, 2, 3])] * 2)})
+    (inputs / "a.arrow").write_bytes(as_arrow(stream=False)(table))
+    embed(inputs / "a.arrow", "--keep-columns", "odd").failed(2, "a.arrow: column odd is", "--keep-columns", "cast it")
+    assert manifest_of(store) is None
+    embed(inputs / "a.arrow").ok()
+    check_ledger(store, 2)
+
+
+def test_a_kept_list_of_a_fixed_number_that_is_null(embed: Run, inputs: Path, store: Path, run: Run) -> None:
+    kept = pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int32(), 2))
+    (inputs / "a.arrow").write_bytes(as_arrow(stream=False)(pa.table({"text": sentences(3), "kept": kept})))
+    embed(inputs / "a.arrow", "--keep-columns", "kept", "--max-rejects", 0.5).ok()
+    check_ledger(store, 2, rejected=1)
+    assert rejects_of(store)[0]["reason"].startswith("kept column null")
+    assert sorted(row["kept"] for row in rows_of(store)) == [[1, 2], [3, 4]]  # the shard can be read
+    run("verify", "--store", store).ok()

@@ -6,8 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from transforms.arrow import parquet_bytes, without_views
 from transforms.corpus.csv_rows import dialect_of
-from transforms.corpus.files import JSON, SEPARATED, InputFile
+from transforms.corpus.files import JSON, PLAIN, SEPARATED, InputFile
 from transforms.corpus.json_values import read_json
 from transforms.corpus.lines import read_lines
 from transforms.corpus.nested import all_keys, all_names, has_value, type_at, value_at
@@ -30,7 +31,7 @@ def kept_types(
         _check_keys(file, text, id_column)
     elif file.format in SEPARATED:
         _check_header(file, text, id_column, keep)
-    elif file.format != "text":
+    elif file.format not in PLAIN:
         schema = check_columns(file, text, id_column, keep)
         return tuple((name, str(type_at(schema, name))) for name in keep)
     elif set(keep) - {text or TEXT} or id_column:
@@ -56,7 +57,24 @@ def check_columns(file: InputFile, text: str | None, id_column: str | None, keep
             f"{file.path}: column {id_column} is {found}; ids must be strings, integers, UUIDs or bytes of a fixed "
             "number (--id-column)"
         )
+    for name in keep:
+        if not can_be_kept(found := type_at(schema, name)):
+            raise OptionError(
+                f"{file.path}: column {name} is {found}, which a Parquet file cannot hold (--keep-columns); cast it or "
+                "leave it out"
+            )
     return schema
+
+
+@functools.lru_cache(64)
+def can_be_kept(kind: pa.DataType) -> bool:
+    """Whether rows of a column of this type can be taken, and written as Parquet."""
+    try:
+        rows = without_views(pa.RecordBatch.from_arrays([pa.nulls(1, kind)], ["kept"])).take(pa.array([0]))
+        parquet_bytes(rows)
+    except (pa.ArrowException, OSError):
+        return False
+    return True
 
 
 def is_string(found: pa.DataType | None) -> bool:
@@ -112,7 +130,7 @@ def template_names_found(file: InputFile, names: tuple[str, ...], option: str) -
     if file.format in SEPARATED:
         header = dialect_of(file).header
         return tuple(name for name in names if name in header) if header else None
-    if file.format == "text":
+    if file.format in PLAIN:
         return tuple(name for name in names if name == TEXT)
     schema = schema_of(file)
     types = {name: kind for name in names if (kind := type_at(schema, name)) is not None}
@@ -129,7 +147,7 @@ def no_column(file: InputFile, name: str, option: str) -> OptionError:
     elif file.format in SEPARATED:
         said, names = "its columns, by its first row", list(dialect_of(file).header)
     else:
-        said, names = "its columns", [TEXT] if file.format == "text" else all_names(schema_of(file))
+        said, names = "its columns", [TEXT] if file.format in PLAIN else all_names(schema_of(file))
     found = ascii(", ".join(names))[1:-1] or "none"
     return OptionError(f"{file.path} has no column {name} ({option}); {said}: {found}")
 

@@ -34,9 +34,12 @@ FORMATS = {
     ".ipc": "arrow",
     ".avro": "avro",
     ".orc": "orc",
+    ".md": "file",
+    ".markdown": "file",
 }
 INPUT_FORMATS = ("auto", *dict.fromkeys(FORMATS.values()))
 BY_LINE = ("text", "jsonl")  # a row a line, so that any range of bytes can be read
+PLAIN = ("text", "file")  # text alone, without columns
 JSON = ("jsonl", "json")
 SEPARATED = ("csv", "tsv")
 PACKED = ("parquet", "arrow", "avro", "orc")  # compressed inside, if at all
@@ -118,7 +121,8 @@ def find_inputs(pattern: str, file_format: str, hidden: bool, delimiter: str | N
 def _of_folder(folder: str, file_format: str, hidden: bool) -> Matched:
     """The files of one known format in a folder and below it, and what else lies there.
 
-    With a format given: the files whose names say it, or all where none does. Names that begin with `_`, of files and
+    With a format given: the files whose names say it (for `file`: of plain text), or all where none does. Without:
+    Markdown beside files of another format describes them and is left out. Names that begin with `_`, of files and
     folders, are left to other tools, as `_SUCCESS` is. Raises OptionError for files of several formats.
     """
     found, beside = storage.storage_of(folder).match(f"{folder}/**", hidden)
@@ -126,9 +130,12 @@ def _of_folder(folder: str, file_format: str, hidden: bool) -> Matched:
     for entry in found:
         below = entry.path.removeprefix(folder)
         named.setdefault("_" if "/_" in below else format_of(below), []).append(entry)
-    kinds = sorted(set(named) - {"", "_"})
+    known = set(named) - {"", "_"}
+    kinds = sorted(known - {"file"} or known)
     if file_format != "auto":
-        taken = named.get(file_format) or [entry for kind, some in named.items() if kind != "_" for entry in some]
+        said = PLAIN if file_format == "file" else (file_format,)
+        taken = [entry for kind in said for entry in named.get(kind, [])]
+        taken = taken or [entry for kind, some in named.items() if kind != "_" for entry in some]
     elif len(kinds) > 1:
         counts = " and ".join(f"{len(named[kind]):,} {kind} (as {named[kind][0].path})" for kind in kinds)
         raise OptionError(

@@ -27,10 +27,15 @@ def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[t
         else:
             blocks = _blocks_of_lines(raw, _first_line_start(raw, start, stop), stop)
         for block in blocks:
-            # most of its lines would pass for UTF-8 with NUL bytes
-            if block and block[0][0] == 0 and block[0][1].startswith(UTF16_BOMS):
-                raise SentenceBeamError(f"{file.path} is UTF-16 (by its byte order mark); convert it to UTF-8")
+            if block and block[0][0] == 0:
+                refuse_utf16(file, block[0][1])
             yield block
+
+
+def refuse_utf16(file: InputFile, head: bytes) -> None:
+    """Raise SentenceBeamError for a mark of UTF-16: most of such text would pass for UTF-8 with NUL bytes."""
+    if head.startswith(UTF16_BOMS):
+        raise SentenceBeamError(f"{file.path} is UTF-16 (by its byte order mark); convert it to UTF-8")
 
 
 def line_starts(file: InputFile, start: int, stop: int | None) -> Iterator[int]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms import storage
+from transforms.arrow import without_views
 from transforms.corpus.csv_rows import dialect_of, read_csv
 from transforms.corpus.files import BY_LINE, SEPARATED, InputFile, check_unchanged, is_utf8
 from transforms.corpus.json_values import read_json
@@ -20,6 +21,7 @@ from transforms.corpus.nested import column_at, roots, type_at, value_at
 from transforms.corpus.spans import Span, parquet_file
 from transforms.corpus.tables import read_table, table_schema
 from transforms.corpus.template import Template, parse
+from transforms.corpus.whole_files import read_file
 from transforms.errors import SentenceBeamError, first_line
 
 READ_ROWS = 8192
@@ -31,6 +33,7 @@ EMPTY_TEXT = "empty text"
 NULL_ID = "null id"
 NOT_UTF8 = "not UTF-8"
 KEPT_NOT_UTF8 = "kept column not UTF-8"
+KEPT_NULL_LIST = "kept column null, which lists of a fixed number cannot be in Parquet"
 NOT_JSON = "not a JSON object"
 TEXT_NOT_STRING = "text is not a string"
 ID_NOT_STRING = "id is neither string nor integer"
@@ -112,6 +115,8 @@ def blocks_of(span: Span, columns: Columns) -> Iterator[Block]:
         return _parquet_blocks(span, columns)
     if span.file.format in BY_LINE:
         return _line_blocks(span, columns)
+    if span.file.format == "file":
+        return iter([_whole_file(span.file, columns)])
     if span.file.format == "json":
         return _up_to(span, _json_blocks(span.file, columns))
     if span.file.format in SEPARATED:
@@ -162,7 +167,7 @@ def _batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, positi
     carried = [column_at(batch, name) for name in columns.keep]
     for column in carried:
         reasons = _first(reasons, _kept_faults(column))
-    kept = [_without_views(pa.RecordBatch.from_arrays(carried, list(columns.keep)))] if columns.keep else []
+    kept = [without_views(pa.RecordBatch.from_arrays(carried, list(columns.keep)))] if columns.keep else []
     return Rows(list(positions), texts, ids, reasons or [None] * n, kept, prefixes), sizes
 
 
@@ -242,6 +247,8 @@ def _first(reasons: _Reasons, others: _Reasons) -> _Reasons:
 
 def _kept_faults(column: pa.Array) -> _Reasons:
     """Reasons against kept values that no reader of the shard could decode."""
+    if pa.types.is_fixed_size_list(column.type) and column.null_count:
+        return [KEPT_NULL_LIST if null else None for null in column.is_null().to_pylist()]
     try:
         column.validate(full=True)
         return None
@@ -255,13 +262,6 @@ def _decodes(value: pa.Scalar) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _without_views(batch: pa.RecordBatch) -> pa.Table:
-    """View types as the plain ones: Arrow cannot take rows of them, and few readers of shards know them."""
-    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    fields = [field.with_type(plain.get(field.type, field.type)) for field in batch.schema]
-    return pa.Table.from_batches([batch]).cast(pa.schema(fields))
 
 
 def _decoded(text: pa.Array) -> tuple[list[str | None], _Reasons]:
@@ -345,11 +345,20 @@ def _string_table(names: tuple[str, ...], rows: list[Mapping[str, Any]]) -> pa.T
     return pa.table({name: pa.array([row.get(name) for row in rows], pa.string()) for name in names})
 
 
+def _whole_file(file: InputFile, columns: Columns) -> Block:
+    data = read_file(file)
+    return _parsed_rows(columns, [0], [_plain_row(columns, file.relative, data)]), np.array([len(data)], np.int64)
+
+
 def _text_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _Parsed:
-    line_text, reason = _decode(line)
-    text = line_text if columns.of_text is None else columns.of_text.fill({columns.text: line_text}.get)
-    values = {columns.text: line_text}
-    return _Parsed(text, f"{file.relative}@{offset}", reason, values, _prefix(columns, values.get))
+    return _plain_row(columns, f"{file.relative}@{offset}", line)
+
+
+def _plain_row(columns: Columns, row_id: str, data: bytes) -> _Parsed:
+    plain, reason = _decode(data)
+    text = plain if columns.of_text is None else columns.of_text.fill({columns.text: plain}.get)
+    values = {columns.text: plain}
+    return _Parsed(text, row_id, reason, values, _prefix(columns, values.get))
 
 
 def _jsonl_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _Parsed:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from transforms import storage
 from transforms.corpus.files import BY_LINE, InputFile
 from transforms.corpus.tables import orc_rows
+from transforms.corpus.whole_files import check_size
 from transforms.errors import OptionError, SentenceBeamError, first_line
 
 UNIT_TOKENS = 262_144  # in one unit, where nothing else is said
@@ -27,7 +28,8 @@ class Span:
     """A piece of one file: rows [start, stop) of a table, bytes [start, stop) of the uncompressed text.
 
     A table is a file of any format but text and JSONL; it is one span, Parquet's row groups aside. `stop` is None where
-    only the reader learns the length. `rows` is exact for Parquet and ORC, None for others; `tokens` is an estimate.
+    only the reader learns the length. `rows` is exact for Parquet, ORC and whole files, None for others; `tokens` is
+    an estimate.
     """
 
     file: InputFile
@@ -59,6 +61,10 @@ def plan_file(file: InputFile, text: str | tuple[str, ...], unit_tokens: int) ->
     if file.format == "orc":
         rows = orc_rows(file)
         return [Span(file, 0, 0, rows, (), rows, PACKS * file.size // BYTES_PER_TOKEN)] if rows else []
+    if file.format == "file":
+        check_size(file, file.size)
+        size = file.size * (PACKS if file.compression else 1)
+        return [Span(file, 0, 0, 1, (), 1, estimated_tokens(size, 1))]
     if file.format == "avro" or file.compression:
         # Text packs to about a third; a wrong guess costs nothing but the estimate.
         return [Span(file, 0, 0, None, tokens=PACKS * file.size // BYTES_PER_TOKEN)] if file.size else []

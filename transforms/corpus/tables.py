@@ -15,6 +15,8 @@ from transforms.storage.base import BLOCK
 ROWS = 8192
 NAMES = {"arrow": "Arrow IPC or Feather", "orc": "ORC", "avro": "Avro"}
 ARROW_FILE, FEATHER_1 = b"ARROW1", b"FEA1"
+MESSAGE = b"\xff\xff\xff\xff"
+STREAM_END = MESSAGE + bytes(4)
 AVRO_TYPES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -95,6 +97,17 @@ def _arrow_batches(raw: BinaryIO, names: list[str]) -> Iterator[pa.RecordBatch]:
         yield from (reader.get_batch(number) for number in range(reader.num_record_batches))
     else:
         yield from reader
+        _check_end(raw)
+
+
+def _check_end(raw: BinaryIO) -> None:
+    """Raise EOFError where a stream, read to its end, lacks the mark with which writers close it."""
+    end = raw.tell()
+    raw.seek(0)
+    if raw.read(len(MESSAGE)) == MESSAGE:  # streams of before 2019 begin otherwise
+        raw.seek(max(0, end - len(STREAM_END)))
+        if raw.read(len(STREAM_END)) != STREAM_END:
+            raise EOFError("the mark of its end is missing: it was cut short, or its writer did not close it")
 
 
 def _orc(raw: BinaryIO) -> Any:
