@@ -144,7 +144,7 @@ def automatic() -> str:
     """The section of what options come to that are `auto` or not given, from the rules that decide."""
     rows = [(f"`{option}`", rule.when, rule.gives) for option, rules in RULES.items() for rule in rules]
     above = [("`--index auto`", f"from {rows:,} rows on", indexed(rows)) for rows in INDEX_ROWS]
-    every = [*rows, *above, ("`--index compact`", "instead of SQ8 and SQbf16", "RaBitQ, scores computed again exactly")]
+    every = [*rows, *above, ("`--index compact`", "instead of SQ8 and SQbf16", "RaBitQ, ranked by float16 vectors")]
     table = "\n".join(f"| {option} | {cell(when)} | {cell(gives)} |" for option, when, gives in every)
     return f"{AUTOMATIC}{table}\n"
 

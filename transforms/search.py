@@ -15,6 +15,7 @@ from transforms.arrow import as_matrix
 from transforms.corpus.passages import passage
 from transforms.errors import DamagedIndexError, OptionError, SentenceBeamError
 from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, Trained, exact_search, rerank
+from transforms.index.choose import depth_for
 from transforms.index.vectors import prepared, scored_by
 from transforms.space import Recipe
 from transforms.space.st_modules import QUERY
@@ -24,6 +25,7 @@ from transforms.store.calibrations import kept_calibration
 from transforms.store.entries import IndexEntry, SegmentEntry
 from transforms.store.locator_file import LocatorFile
 from transforms.store.manifest import Manifest
+from transforms.store.refine_file import RefineFile
 from transforms.store.shards import open_shard, read_shard, take_rows
 
 if TYPE_CHECKING:
@@ -251,9 +253,10 @@ class Searcher:
         with progress.stage("opening the index"):
             opened = self._index
         with progress.stage("searching the index"):
-            found = opened.search(queries, max(k, index.rerank), nprobe=index.nprobe or None, least=k)
+            depth = depth_for(k, index.rerank)
+            found = opened.search(queries, depth, nprobe=index.nprobe or None, least=k)
         if index.rerank:
-            found = rerank(queries, found, k, self._stored, scored_by(self._manifest.metric))
+            found = rerank(queries, found, k, self._vectors_of, scored_by(self._manifest.metric))
         shard, row = self._located(found.segment, found.row)
         return Hits(found.scores[:, :k], shard[:, :k], row[:, :k])
 
@@ -267,8 +270,25 @@ class Searcher:
             shards[here] = np.array([self._numbers[names[which]] for which in used])[place]
         return shards, rows
 
+    @cached_property
+    def _refine(self) -> list[RefineFile | None]:
+        """The vectors beside each segment; None where an earlier version wrote none."""
+        dim = self._manifest.space.dim
+        return [
+            RefineFile(self._path(entry.refine.path), dim, entry.rows) if entry.refine else None
+            for entry in self._segments
+        ]
+
+    def _vectors_of(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
+        """Vectors of index rows, in order of (segment, row), float32 [m, dim]: of the files beside the segments."""
+        vectors = np.empty((len(row), self._manifest.space.dim), np.float32)
+        for number in np.unique(segment).tolist():
+            here, file = segment == number, self._refine[number]
+            vectors[here] = file.vectors(row[here]) if file else self._stored(segment[here], row[here])
+        return vectors
+
     def _stored(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
-        """Vectors of index rows, read through the locators; float32 [m, dim]."""
+        """Vectors of index rows, read from their shards through the locators; float32 [m, dim]."""
         shard, place = self._located(segment, row)
         vectors = np.empty((len(shard), self._manifest.space.dim), np.float32)
         for number in np.unique(shard):

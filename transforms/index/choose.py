@@ -15,13 +15,15 @@ TRAIN_PER_LIST = 64
 TRAIN_FLOOR = 39  # below this many training rows a list, recall falls; fewer lists are better then
 _SEGMENT_BYTES = 1_000_000_000
 _SEGMENT_ROWS = 5_000_000
-_RERANK = 100
+RERANK = 50  # candidates at least
+OVER = 4  # candidates for each row that is wanted
 
 _FACTORY = re.compile(
-    r"(?:IVF(?P<nlist>[1-9]\d*)(?P<graph>_HNSW\d+)?,)?(?P<codec>Flat|SQ(?:4|6|8|fp16|bf16)|RaBitQ|PQ[1-9]\d*(?:x(?P<bits>\d+))?)"
+    r"(?:IVF(?P<nlist>[1-9]\d*)(?P<graph>_HNSW\d+)?,)?(?P<codec>Flat|SQ(?:4|6|8|fp16|bf16)|RaBitQ[2-8]?|PQ[1-9]\d*(?:x(?P<bits>\d+))?)"
 )
-FACTORIES = "Flat, SQ4|SQ6|SQ8|SQfp16|SQbf16, or IVF<n>[_HNSW<m>],<Flat|SQ...|RaBitQ|PQ<m>>"
+FACTORIES = "Flat, SQ4|SQ6|SQ8|SQfp16|SQbf16, or IVF<n>[_HNSW<m>],<Flat|SQ...|RaBitQ[2-8]|PQ<m>>"
 _CODEC_BITS = {"Flat": 32, "SQ4": 4, "SQ6": 6, "SQ8": 8, "SQfp16": 16, "SQbf16": 16, "RaBitQ": 1}
+_CODEC_BITS |= {f"RaBitQ{bits}": bits for bits in range(2, 9)}
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,14 @@ class IndexPlan:
     nlist: int  # coarse lists; 0 without IVF
     train_rows: int  # rows the training sample should have; 0 where nothing is trained
     nprobe: int  # where the tuning of nprobe starts; 0 without IVF
-    rerank: int  # candidates re-ranked exactly; 0: scores of the index are good enough
+    rerank: int  # least number of candidates that are scored again; 0: scores of the index are good enough
     segment_rows: int  # most rows in one segment
 
 
 def choose_index(n_rows: int, dim: int, index: str = "auto", *, metric: str = "ip", unit: bool = True) -> IndexPlan:
     """The plan for `n_rows` vectors of `dim` components.
 
-    `index`: `auto` (Flat below 20 000 rows, `IVF,SQ8` above), `compact` (`IVF,RaBitQ` with exact re-rank) or a faiss
+    `index`: `auto` (Flat below 20 000 rows, `IVF,SQ8` above), `compact` (`IVF,RaBitQ`, re-ranked by float16) or a faiss
     factory string of the allowed kinds. Where rows are not of length 1 (`unit`), `auto` takes SQbf16: SQ8 cuts the
     range of a sample into steps, and one long row would leave one step for all others. Raises OptionError for any other
     string, for one faiss refuses, and for one that needs more rows than there are.
@@ -121,9 +123,19 @@ def plan_for(factory: str, n_rows: int, dim: int, metric: str) -> IndexPlan:
         nlist=nlist,
         train_rows=0 if factory == "Flat" else min(n_rows, max(TRAIN_PER_LIST * nlist, 10_000)),
         nprobe=min(nlist, _start_nprobe(n_rows)),
-        rerank=_RERANK if match["codec"].startswith(("RaBitQ", "PQ")) else 0,
+        rerank=RERANK if _is_rough(match["codec"]) else 0,
         segment_rows=min(_SEGMENT_ROWS, _SEGMENT_BYTES // _row_bytes(match["codec"], dim)),
     )
+
+
+def depth_for(k: int, rerank: int) -> int:
+    """How many candidates an index is asked for where k rows are wanted; `rerank` is the plan's."""
+    return max(OVER * k, rerank) if rerank else k
+
+
+def _is_rough(codec: str) -> bool:
+    """Whether scores by these codes are too rough to rank by, so that a second file has the vectors."""
+    return codec == "RaBitQ" or codec.startswith("PQ")
 
 
 def _start_nprobe(n_rows: int) -> int:
@@ -132,10 +144,12 @@ def _start_nprobe(n_rows: int) -> int:
 
 
 def _row_bytes(codec: str, dim: int) -> int:
-    """Bytes of a row in a segment: its code, 8 for the id, 8 more for RaBitQ's factors."""
+    """Bytes of a row in a segment: its code, 8 for the id, RaBitQ's factors, and its vector where that is kept too."""
+    refine = 2 * dim + 8 if _is_rough(codec) else 0
     if codec.startswith("PQ"):
-        return int(codec[2:].split("x")[0]) + 8
-    return dim * _CODEC_BITS[codec] // 8 + (16 if codec == "RaBitQ" else 8)
+        return int(codec[2:].split("x")[0]) + 8 + refine
+    factors = 0 if "RaBitQ" not in codec else 8 if codec == "RaBitQ" else 20
+    return dim * _CODEC_BITS[codec] // 8 + 8 + factors + refine
 
 
 def _check_with_faiss(plan: IndexPlan) -> None:

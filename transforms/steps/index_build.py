@@ -25,6 +25,8 @@ from transforms.index import (
     train,
 )
 from transforms.index import choose as index_choice
+from transforms.index.choose import depth_for
+from transforms.index.refine import RefineWriter
 from transforms.index.segment import SegmentWriter
 from transforms.index.upkeep import imbalance
 from transforms.index.vectors import scored_by
@@ -88,6 +90,10 @@ class IndexJob:
     def held_out_below(self) -> int:
         """The threshold on `held_out_keys` under which a text is held out."""
         return held_out.held_out_below(self.rows)
+
+    def refine_writer(self) -> RefineWriter | None:
+        """The writer of a segment's vectors; None where candidates are not scored again."""
+        return RefineWriter(self.plan.dim) if self.plan.rerank else None
 
     @property
     def sample_below(self) -> int:
@@ -214,7 +220,10 @@ def train_all(job: IndexJob, found: list[ShardGroup]) -> Trained:
     if len(vectors):
         data = flat_segment([vectors], job.plan.dim, job.plan.metric)
         made = WrittenSegment(data, SegmentChecks.of(data))
-        segment = job.folder.segment(len(ordered), "held-out", made, locator)
+        refine = job.refine_writer()
+        if refine:
+            refine.add(vectors)
+        segment = job.folder.segment(len(ordered), "held-out", made, locator, refine)
     return Trained(path, sha256, len(sample), segment)
 
 
@@ -245,17 +254,22 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEn
     exact = ExactNeighbours(folder.take("queries.npy"), K, job.plan.metric)
     texts, locator = as_keys(folder.take("texts.npy")), locators.LocatorBuilder()
     writer = SegmentWriter(index_files.read(folder.stored(trained.path), trained.sha256))
+    refine = job.refine_writer()
     for block in folder.blocks(group.shards):
         rows = np.flatnonzero(~np.isin(as_keys(block.hashes), texts))
         vectors = np.ascontiguousarray(block.vectors[rows])
         exact.add(vectors, base + writer.rows)
         locate(locator, block, rows)
         writer.add(vectors)
+        if refine:
+            refine.add(vectors)
         progress.step(len(block.vectors))
     if not writer.rows:
         return None
-    segment = folder.segment(group.number, "base", writer.finish(), locator.table())
-    leave_recall(folder, segment, writer.trained, exact, None, job.plan.rerank or K, nprobe_grid(job.plan.nlist))
+    segment = folder.segment(group.number, "base", writer.finish(), locator.table(), refine)
+    leave_recall(
+        folder, segment, writer.trained, exact, None, depth_for(K, job.plan.rerank), nprobe_grid(job.plan.nlist)
+    )
     return segment
 
 

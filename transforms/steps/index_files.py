@@ -26,12 +26,13 @@ from transforms.index import (
     Trained,
     WrittenSegment,
 )
+from transforms.index.refine import RefineWriter
 from transforms.index.segment import list_sizes
 from transforms.index.vectors import prepared
 from transforms.measures import Summary
 from transforms.steps import matching
 from transforms.store import index_files, layout, locators
-from transforms.store.entries import IndexEntry, SegmentEntry
+from transforms.store.entries import IndexEntry, IndexFileEntry, SegmentEntry
 from transforms.store.lease import kept_alive
 from transforms.store.shards import read_shard
 
@@ -133,12 +134,15 @@ class Folder:
         storage.ensure(self.stored(path), data)
         return path, sha256
 
-    def segment(self, number: int, kind: str, made: WrittenSegment, locator: pa.Table) -> SegmentEntry:
-        """Write a segment and its locator."""
+    def segment(
+        self, number: int, kind: str, made: WrittenSegment, locator: pa.Table, refine: RefineWriter | None
+    ) -> SegmentEntry:
+        """Write a segment, its locator, and where candidates are scored again its rows' vectors."""
         path, sha256 = self.write(made.data, "faiss")
         empty = SegmentEntry(
-            number, kind, len(locator), 0, path, sha256, len(made.data), "", "", made.closeness, self._checksum(path)
-        )
+            number, kind, len(locator), 0, path, sha256, len(made.data), "", "", made.closeness, self._checksum(path),
+            refine=IndexFileEntry(*self.write(refine.to_bytes(), "refine")) if refine else None,
+        )  # fmt: skip
         return self.located(empty, locators.with_checks(locator, made.checks.to_text()))
 
     def located(self, segment: SegmentEntry, locator: pa.Table) -> SegmentEntry:
@@ -173,9 +177,11 @@ class Folder:
         return str(error).replace(self.stored(""), "")
 
     def check(self, segment: SegmentEntry) -> None:
-        """Raise DamagedIndexError where a segment or its locator is not what was written."""
+        """Raise DamagedIndexError where a file of a segment is not what was written."""
         index_files.check(self.stored(segment.path), segment.sha256, segment.checksum)
         index_files.check(self.stored(segment.locator), segment.locator_sha256, segment.locator_checksum)
+        if segment.refine:
+            index_files.check(self.stored(segment.refine.path), segment.refine.sha256)
 
     def vectors(self, column: pa.FixedSizeListArray) -> np.ndarray:
         """The vectors of a shard's column as the index holds them, float32 [n, d]."""

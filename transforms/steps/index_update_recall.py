@@ -10,6 +10,7 @@ import pyarrow as pa
 from transforms import progress
 from transforms.arrow import as_hashes, as_keys
 from transforms.index import Candidates, ExactNeighbours, Trained
+from transforms.index.choose import depth_for
 from transforms.index.recall import recall_among, recall_of
 from transforms.index.segment import flat_vectors
 from transforms.index.upkeep import Fit, drifted, imbalance
@@ -87,7 +88,7 @@ def leave_segment_recall(
     keep: np.ndarray | None,
 ) -> None:
     """Leave what a segment says of the queries, searched as the index is."""
-    depth, nprobe = update.current.rerank or K, max(1, update.current.nprobe)
+    depth, nprobe = depth_for(K, update.current.rerank), max(1, update.current.nprobe)
     leave_recall(job.folder, *built, exact, keep, depth, [nprobe])
 
 

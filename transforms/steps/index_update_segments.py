@@ -13,6 +13,7 @@ import pyarrow as pa
 from transforms.errors import DamagedIndexError
 from transforms.index import SegmentFile, Trained, train
 from transforms.index.choose import plan_for
+from transforms.index.refine import RefineWriter, row_type
 from transforms.index.segment import SegmentWriter
 from transforms.index.upkeep import Compaction, SegmentRows, compaction
 from transforms.steps import matching
@@ -148,10 +149,13 @@ def _rewritten(
 ) -> BuiltSegment:
     """A new segment: the live rows of its sources by their codes, then new rows."""
     writer, numbers = SegmentWriter(_empty(job, update, target)), {}
+    refine = RefineWriter(job.dim) if update.current.rerank else None
     for source in sources:
         numbers[source.segment.number] = np.where(source.keep, np.cumsum(source.keep) - 1 + writer.rows, -1)
         with job.folder.on_disk(source.segment) as path:
             writer.copy(SegmentFile(path, source.keep), source.segment.closeness)
+        if refine:
+            _copy_vectors(job, source, refine)
     first_new = writer.rows
     copied = locators.concat([source.table.filter(pa.array(source.keep)) for source in sources])
     locator = locators.LocatorBuilder([copied] if len(copied) else [])
@@ -161,10 +165,32 @@ def _rewritten(
         if exact is not None:
             exact.add(vectors, (target.number << 32) + writer.rows)
         writer.add(vectors)
-    segment = job.folder.segment(target.number, target.kind, writer.finish(), locator.table())
+        if refine:
+            refine.add(vectors)
+    segment = job.folder.segment(target.number, target.kind, writer.finish(), locator.table(), refine)
     if exact is not None:
         leave_segment_recall(job, update, (segment, writer.trained), exact, None)
     return BuiltSegment(segment, first_new)
+
+
+def _copy_vectors(job: IndexUpdateJob, source: SegmentState, refine: RefineWriter) -> None:
+    """Append the vectors of a segment's live rows; those of one of an earlier version are read from the shards."""
+    kept = source.segment.refine
+    if kept:
+        rows = np.frombuffer(index_files.read(job.folder.stored(kept.path), kept.sha256), row_type(job.dim))
+        refine.copy(rows[source.keep])
+        return
+    live = source.table.filter(pa.array(source.keep))
+    numbers, names = locators.shards_of(live)
+    places = live.column("row").to_numpy()
+    for start in range(0, len(live), BLOCK_ROWS):
+        shard, row = numbers[start : start + BLOCK_ROWS], places[start : start + BLOCK_ROWS]
+        vectors = np.empty((len(row), job.dim), np.float32)
+        for number in np.unique(shard):
+            here = shard == number
+            column = take_rows(job.folder.stored(names[number]), row[here], ["embedding"]).column(0)
+            vectors[here] = job.folder.vectors(column.combine_chunks())
+        refine.add(vectors)
 
 
 def _empty(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> bytes:

@@ -189,13 +189,22 @@ class IndexRequest(Entry):
 
 
 @dataclass(frozen=True)
+class IndexFileEntry(Entry):
+    """A file of an index; "" where an earlier version has none."""
+
+    path: IndexPath = ""
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
 class SegmentEntry(Entry):
     """A written segment and its locator.
 
     `number` never changes and is not given again before the quantizer is retrained; it orders the segments. `kind`
     is base, delta or held-out; `rows` counts deleted ones too; `closeness` is the mean score with the nearest centroid;
     the checksums are what the storage says of both files, "" where it says nothing. `locator_bytes` and the sha256 of
-    its footer are those of a locator that can be read in parts: 0 and "" for one of an earlier version.
+    its footer are those of a locator that can be read in parts: 0 and "" for one of an earlier version. `refine` has
+    the rows' vectors where candidates are scored again.
     """
 
     number: int
@@ -212,19 +221,12 @@ class SegmentEntry(Entry):
     locator_checksum: str = ""
     locator_bytes: int = 0
     locator_footer: str = ""
+    refine: IndexFileEntry | None = None
 
     @property
     def live(self) -> int:
         """Rows that are not deleted."""
         return self.rows - self.deleted
-
-
-@dataclass(frozen=True)
-class IndexFileEntry(Entry):
-    """A file of an index; "" where an earlier version has none."""
-
-    path: IndexPath = ""
-    sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -304,6 +306,7 @@ class IndexEntry(Entry):
         named = [(entry.path, entry.sha256) for entry in (self.trained, self.queries) if entry.path]
         for segment in self.segments:
             named += [(segment.path, segment.sha256), (segment.locator, segment.locator_sha256)]
+            named += [(segment.refine.path, segment.refine.sha256)] if segment.refine else []
         return named
 
 

@@ -10,6 +10,7 @@ ranges/<digest>.json                the bounds of the components of int8 and uin
 calibrations/<digest>/              copies of the calibrations of snapshots
 canary/<pooled id>-<n>.parquet      texts and vectors, to notice when the model makes other ones
 index/<sha256>.faiss .parquet       trained quantizer, segments, locators
+index/<sha256>.refine               vectors of a segment's rows, by which candidates are scored again
 runs/<run>/                         plan.parquet, result.json, rejected.json (if too many), scratch of the index step
 report.json report.html             the counts of every run, and a page with them
 lease.json                          the run that is writing

@@ -33,14 +33,22 @@ def test_every_list_has_its_training_rows(rows: int) -> None:
 
 def test_compact_is_re_ranked_and_small() -> None:
     plan = choose_index(200_000, 384, "compact")
-    assert (plan.factory, plan.rerank) == ("IVF2048,RaBitQ", 100)
+    assert (plan.factory, plan.rerank) == ("IVF2048,RaBitQ", 50)
     assert choose_index(200_000, 384).rerank == 0
 
 
-@pytest.mark.parametrize(("index", "row_bytes"), [("Flat", 1544), ("IVF64,SQ8", 392), ("IVF64,RaBitQ", 64)])
+@pytest.mark.parametrize(("index", "row_bytes"), [("Flat", 1544), ("IVF64,SQ8", 392), ("IVF64,RaBitQ", 64 + 776)])
 def test_segments_stay_below_a_gigabyte_and_five_million_rows(index: str, row_bytes: int) -> None:
     plan = choose_index(10_000_000, 384, index)
     assert plan.segment_rows == min(5_000_000, 1_000_000_000 // row_bytes)
+
+
+def test_deeper_codes_are_ranked_by_themselves() -> None:
+    plan = choose_index(200_000, 384, "IVF64,RaBitQ4")
+    assert (plan.rerank, plan.segment_rows) == (0, 1_000_000_000 // (384 // 2 + 28))
+    for index in ("IVF64,RaBitQ1", "IVF64,RaBitQ9", "RaBitQ4"):
+        with pytest.raises(OptionError, match="use auto, compact, Flat"):
+            choose_index(100_000, 384, index)
 
 
 def test_a_plan_survives_json() -> None:

@@ -1,0 +1,91 @@
+"""An index whose candidates are scored again: by the files beside its segments, from night to night."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.nights import Nights, nearest
+
+from transforms import search
+from transforms.beam import IndexRequest
+from transforms.errors import DamagedIndexError
+from transforms.index import upkeep
+from transforms.store.manifest import sealed
+from transforms.store.verify import faults
+
+pytest.importorskip("faiss")
+
+FILES = {f"f{file}": [(f"{file}-{row}", f"{'abcd'[row % 4]} {file} {row}") for row in range(100)] for file in range(4)}
+COMPACT = IndexRequest("IVF4,RaBitQ")
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    return Nights(tmp_path / "store")
+
+
+def check_near(nights: Nights, files: dict[str, list[tuple[str, str]]]) -> None:
+    """What is found has the scores of the nearest rows, but for float16."""
+    assert list(faults(nights.manifest)) == []
+    for text in ("a question", "d question"):
+        for k in (1, 10, 100):
+            (rows,) = nights.search([text], k, nprobe=4)
+            np.testing.assert_allclose(
+                [score for score, _ in rows], nearest(files, text, k), atol=0.02 if k > 90 else 2e-3
+            )
+    (rows,) = nights.search(["a question"], 999)
+    assert sorted(row_id for _, row_id in rows) == sorted(row_id for rows in files.values() for row_id, _ in rows)
+
+
+def test_candidates_are_scored_without_reading_a_shard(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = nights.commit(FILES, COMPACT)
+    assert all(segment["refine"]["path"].endswith(".refine") for segment in index["segments"])
+    check_near(nights, FILES)
+    monkeypatch.setattr(search.Searcher, "_stored", None)
+    assert len(nights.search(["a question"], 10)[0]) == 10
+
+
+def test_deltas_and_rewritten_segments_have_the_vectors_of_their_rows(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights.commit(FILES, COMPACT)
+    files = {**FILES, "f0": FILES["f0"][5:], "new": [(f"n{row}", f"b new {row}") for row in range(20)]}
+    index = nights.commit(files)
+    assert [segment["kind"] for segment in index["segments"]].count("delta") == 1
+    check_near(nights, files)
+    monkeypatch.setattr(upkeep, "MOST_DELTAS", 0)
+    files["more"] = [(f"m{row}", f"c more {row}") for row in range(5)]
+    assert nights.commit(files, merge=True)["change"]["what"] == "compacted"
+    check_near(nights, files)
+
+
+def test_segments_of_an_earlier_version_are_scored_by_their_shards_and_merged(nights: Nights) -> None:
+    nights.commit(FILES, COMPACT)
+    for path in (nights.root / "manifest.json", nights.root / "manifests" / "run1.json"):
+        data = json.loads(path.read_text())
+        for segment in data["index"]["segments"]:
+            (nights.root / segment.pop("refine")["path"]).unlink(missing_ok=True)
+        path.write_text(json.dumps(sealed(data)))
+    check_near(nights, FILES)
+    files = {**FILES, "new": [(f"n{row}", f"b new {row}") for row in range(20)]}
+    index = nights.commit(files)
+    assert [bool(s.get("refine")) for s in index["segments"] if s["kind"] != "held-out"] == [False, True]
+    check_near(nights, files)
+    index = nights.commit(files, merge=True)
+    assert all(s.get("refine") for s in index["segments"] if s["kind"] != "held-out")
+    check_near(nights, files)
+
+
+@pytest.mark.parametrize("how", ["gone", "cut", "changed"])
+def test_a_damaged_file_of_vectors_is_named_and_made_again(nights: Nights, how: str) -> None:
+    path = nights.root / nights.commit(FILES, COMPACT)["segments"][0]["refine"]["path"]
+    data = path.read_bytes()
+    path.unlink()
+    if how != "gone":
+        path.write_bytes(data[:-9] if how == "cut" else bytes(byte ^ 1 for byte in data))
+    with pytest.raises(DamagedIndexError, match=f"{path.name} (is missing|was changed).*makes it again"):
+        nights.search(["a question"], 10)
+    assert path.name in nights.commit(FILES)["change"]["why"]
+    assert path.read_bytes() == data
+    check_near(nights, FILES)

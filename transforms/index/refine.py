@@ -1,0 +1,66 @@
+"""The vectors of a segment's rows in a file beside its codes, by which candidates are scored again.
+
+A row is its vector as float16, scaled so that its largest component is 1, the scale, and a CRC-32 of both that begins
+with the row's number: so each row can be read and checked alone, and rows of any length keep their precision.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from transforms.errors import DamagedIndexError
+
+
+def row_type(dim: int) -> np.dtype[Any]:
+    """The type of a row in the file."""
+    return np.dtype([("vector", "<f2", (dim,)), ("scale", "<f4"), ("crc", "<u4")])
+
+
+class RefineWriter:
+    """The file of a segment being built, whose rows come in the order of the segment's."""
+
+    def __init__(self, dim: int):
+        self._type = row_type(dim)
+        self._parts: list[np.ndarray] = []
+        self._rows = 0
+
+    def add(self, block: np.ndarray) -> None:
+        """Append rows float32 [n, dim]."""
+        rows = np.zeros(len(block), self._type)
+        rows["scale"] = np.abs(block).max(axis=1, initial=0)
+        rows["vector"] = block / np.where(rows["scale"] > 0, rows["scale"], 1)[:, None]
+        self.copy(rows)
+
+    def copy(self, rows: np.ndarray) -> None:
+        """Append rows of another file, of `row_type`; they are numbered anew."""
+        rows = rows.copy()
+        rows["crc"] = checksums(rows, np.arange(self._rows, self._rows + len(rows)))
+        self._parts.append(rows)
+        self._rows += len(rows)
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the file."""
+        return b"".join(part.tobytes() for part in self._parts)
+
+
+def checksums(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """The checksum uint32 [n] of each row of `row_type` that has one of these numbers."""
+    size = rows.dtype.itemsize
+    view, covered = memoryview(rows.tobytes()), size - 4
+    starts = range(0, len(rows) * size, size)
+    found = [crc32(view[s : s + covered], n & 0xFFFFFFFF) for s, n in zip(starts, numbers.tolist(), strict=True)]
+    return np.array(found, np.uint32)
+
+
+def decoded(rows: np.ndarray) -> np.ndarray:
+    """The vectors float32 [n, dim] of rows of `row_type`."""
+    return rows["vector"].astype(np.float32) * rows["scale"][:, None]
+
+
+def check_rows(rows: np.ndarray, numbers: np.ndarray, path: str) -> None:
+    """Raise DamagedIndexError naming the file where a row is not what was written."""
+    if not np.array_equal(checksums(rows, numbers), rows["crc"]):
+        raise DamagedIndexError(f"{path} was changed after it was written (checksum differs)")
