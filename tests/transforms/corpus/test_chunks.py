@@ -273,6 +273,15 @@ def test_sentences_of_real_text_are_found(wordpiece: Tokenizer) -> None:
     ]
 
 
+def test_what_is_long_without_a_sentence_is_cut_at_lines_clauses_and_blanks(wordpiece: Tokenizer) -> None:
+    lines = "\n".join(f"key {n} value {n}" for n in range(400))
+    assert all(piece.startswith("key") for piece in _pieces(lines, "budget:tokens=60", wordpiece))
+    clauses = ", ".join(f"then it was {n}" for n in range(400))
+    assert all(piece.endswith(",") for piece in _pieces(clauses, "budget:tokens=60", wordpiece)[:-1])
+    words = " ".join(f"word{n}" for n in range(400))
+    assert all(piece.startswith("word") for piece in _pieces(words, "budget:tokens=60", wordpiece))
+
+
 def test_spaces_without_end_cost_nothing(wordpiece: Tokenizer) -> None:
     assert chunk("a" + " " * 300_000 + "b", "budget:tokens=1", wordpiece, 254) == [(0, 1), (300_001, 300_002)]
     assert chunk("\n" * 300_000, "budget", wordpiece, 254) == []

@@ -101,19 +101,21 @@ class Cutter:
             budget = room.budget(before)
             whole = first == 0 and self._chunks.kind != "sentences" and room.holds(atoms, before)
             stop = len(atoms) if whole else self._choose(atoms, first, after, budget)
-            while (excess := room.excess(atoms, first, stop, start, before)) > 0 and stop > after + 1:
+            own, excess = room.measure(atoms, first, stop, start, before)
+            while excess > 0 and stop > after + 1:
                 stop = min(stop - 1, choose_last(atoms, first, after, max(1, atoms.tokens(first, stop) - excess)))
+                own, excess = room.measure(atoms, first, stop, start, before)
             end = int(atoms.places[stop - 1])
             fits = excess <= 0 and is_boundary(text, end)
             if not fits and first < after:  # what it repeats leaves no room
                 first, start = after, atoms.start(after)
                 continue
             if not fits:  # no end between tokens will do
-                end = room.last_that_fits(text, start, min(end + LONGEST, int(atoms.places[-1])), before)
+                end, own = room.last_that_fits(text, start, min(end + LONGEST, int(atoms.places[-1])), before)
                 stop = max(first + 1, int(np.searchsorted(atoms.places, end, "left")) + 1)
             if not text[start:end].isspace():
                 found.spans.append((start, end))
-                found.tokens.append(room.own_tokens(atoms, first, stop, start, end))
+                found.tokens.append(own)
                 found.headings.append(headings)
             if end < atoms.places[stop - 1]:
                 first, after, start = stop - 1, stop - 1, end

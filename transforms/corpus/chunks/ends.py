@@ -70,10 +70,11 @@ class Ends:
 Found = dict[Level, "array[int]"]
 _PARAGRAPHS = re.compile(r"\n\s*\n|[\f\u2029]\s*")
 _SIGN = re.compile(r"\S")
-# Ends within what is long: the last character of a line, a mark before a blank, a word after some others.
-_LINE = re.compile(r"\S(?=[^\S\n]*\n)")
+# Ends within what is long, not nearer to each other than so many characters: of lines, of clauses, of words.
+_LINE = re.compile(r"\n")
 _CLAUSE = re.compile(r"[.,;:!?)\]…–—](?=\s)|[，、；：]")
-_WORDS = re.compile(r"\S[\s\S]{48}\S*(?=\s)")
+_WORD = re.compile(r"\S(?=\s)")
+_WITHIN = ((_LINE, 128, Level.CLAUSE), (_CLAUSE, 48, Level.CLAUSE), (_WORD, 48, Level.BLANK))
 _LONG = 512  # characters
 _MANY = 8  # characters a full stop
 # Marks that end a sentence without a blank after them, with closing quotes and brackets.
@@ -124,13 +125,15 @@ def _begins(text: str, places: np.ndarray) -> np.ndarray:
 
 def _add_within(text: str, found: Found, stop: int) -> None:
     """Add ends inside of what is long without one: of lines, else of clauses, else of words here and there."""
-    for pattern, level in ((_LINE, Level.CLAUSE), (_CLAUSE, Level.CLAUSE), (_WORDS, Level.BLANK)):
-        known = np.sort(
-            np.concatenate([[0, stop], *(np.frombuffer(each, dtype=np.int64) for each in found.values() if each)])
-        )
-        long = np.flatnonzero(np.diff(known) > _LONG)
-        for start, end in zip(known[long].tolist(), known[long + 1].tolist(), strict=True):
-            found[level].extend(match.end() for match in pattern.finditer(text, start, end))
+    for pattern, apart, level in _WITHIN:
+        known = [np.array(each, dtype=np.int64) for each in found.values()]
+        places = np.sort(np.concatenate([[0, stop], *known]))
+        for number in np.flatnonzero(np.diff(places) > _LONG).tolist():
+            last, end = int(places[number]), int(places[number + 1])
+            for match in pattern.finditer(text, last, end):
+                if match.end() - last >= apart:
+                    last = match.end()
+                    found[level].append(end_before(text, last))
 
 
 def end_before(text: str, place: int, least: int = 0) -> int:

@@ -9,16 +9,19 @@ from transforms.corpus.chunks.ends import Level
 from transforms.corpus.chunks.graphemes import LONGEST, is_boundary
 
 # A piece ends at the last of the best ends that it holds; for some of them it has to be half full.
-_PREFERRED = (
-    (Level.SECTION, True),
-    (Level.PARAGRAPH, True),
-    (Level.SENTENCE, False),
-    (Level.ITEM, True),
-    (Level.INNER, False),
-    (Level.CLAUSE, True),
-    (Level.BLANK, False),
-    (Level.WORD, False),
-    (Level.INSIDE, False),
+_PREFERRED = tuple(
+    (int(level), at_half)
+    for level, at_half in (
+        (Level.SECTION, True),
+        (Level.PARAGRAPH, True),
+        (Level.SENTENCE, False),
+        (Level.ITEM, True),
+        (Level.INNER, False),
+        (Level.CLAUSE, True),
+        (Level.BLANK, False),
+        (Level.WORD, False),
+        (Level.INSIDE, False),
+    )
 )
 
 
@@ -27,13 +30,14 @@ class Atoms:
     """The parts of a text between neighbouring ends, none larger than a budget where that can be.
 
     `places` [n] int64 where each ends, `levels` [n] int8 how good that end is, `total` [n + 1] int64 the tokens before
-    each, and behind the last.
+    each, and behind the last; `adds_up`: a piece that is cut between words has the tokens of its atoms.
     """
 
     text: str
     places: np.ndarray
     levels: np.ndarray
     total: np.ndarray
+    adds_up: bool
 
     def __len__(self) -> int:
         return len(self.places)
@@ -56,8 +60,10 @@ def choose_last(atoms: Atoms, first: int, after: int, budget: int) -> int:
     if stop == len(atoms):
         return stop
     levels = atoms.levels[after:stop]
-    half = _half(atoms, first, after, budget)
+    half, best = _half(atoms, first, after, budget), int(levels.max())
     for level, at_half in _PREFERRED:
+        if level > best:
+            continue
         least = half if at_half else 0
         for place in np.flatnonzero(levels[least:] >= level)[::-1].tolist():
             if is_boundary(atoms.text, int(atoms.places[after + least + place])):

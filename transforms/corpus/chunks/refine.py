@@ -1,5 +1,6 @@
 """From the ends of a text to atoms that fit into a budget: what is too long between two ends is cut at its words."""
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from transforms.corpus.chunks.pack import Atoms
 
 UNKNOWN = -1  # the tokens of a part that is too long for any budget
 _PER_TOKEN = 64  # characters that count as a token at least: a word that the model does not know is one, however long
+_DROPPED_BLANK = re.compile(r"[\x0b\x0c\x1c-\x1f\x85]")  # blanks that BERT's tokenizer drops, so that words join
 _LONGEST_ATOM = 1024  # characters
 _CLAUSE_MARKS = frozenset(".,;:!?…–—，、；：)]}»”")
 
@@ -35,7 +37,8 @@ def refined(text: str, ends: Ends, tokens: np.ndarray, budget: int, counter: Tok
         done = number + 1
     places, levels, sizes = [*places, ends.places[done:]], [*levels, ends.levels[done:]], [*sizes, counts[done:]]
     total = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
-    return Atoms(text, np.concatenate(places), np.concatenate(levels), total)
+    adds_up = counter.adds_up and not _DROPPED_BLANK.search(text)
+    return Atoms(text, np.concatenate(places), np.concatenate(levels), total, adds_up)
 
 
 @dataclass(frozen=True)
