@@ -21,7 +21,7 @@ from pipelines.tables import wrapped
 from transforms import progress, storage
 from transforms.corpus import InputFile, Span, UnitRows, read_span
 from transforms.corpus.beside import Beside, merged
-from transforms.corpus.spans import estimated_tokens
+from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, estimated_tokens
 from transforms.index.choose import lack_of_rows
 from transforms.progress import duration
 from transforms.steps import content
@@ -40,6 +40,7 @@ from transforms.store.run_ids import new_run
 CALIBRATION_SECONDS = 10.0
 CALIBRATION_BATCHES = 8  # embedded at a time: with fewer, some cores wait at the end
 ROW_BYTES = 40  # hash, norm, counts and an id of ordinary length, beside the vector
+TEXT_KEPT = 0.4  # of a text's bytes are in the store, compressed
 
 
 @dataclass(frozen=True)
@@ -250,6 +251,8 @@ def lines(found: Prediction, store: str | None) -> list[str]:
     real = plan.tokens * (pace.real_share if pace else 1.0)
     vectors = plan.rows if plan.pieces is None else plan.pieces
     size = vectors * (vector_bytes(resolved.space.precision, resolved.space.dim) + ROW_BYTES)
+    if resolved.job.keep_text:
+        size += TEXT_KEPT * BYTES_PER_TOKEN * max(0.0, plan.tokens - TOKENS_PER_ROW * plan.rows)
     speed, chunks = pace.tokens_per_second if pace else 0.0, resolved.job.chunks
     return [
         f"files       {plan.files:,} ({plan.input_bytes / 1e6:,.1f} MB), {plan.carried_files:,} unchanged",

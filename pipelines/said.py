@@ -1,6 +1,7 @@
 """What a command has to say when it is done, for a person, for a program, or for nobody."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ class Said:
     def show(self, command: str, quiet: bool, as_json: bool) -> None:
         """Print the values as one JSON object, or the lines; nothing where both are not wanted."""
         if as_json:
-            print(json.dumps({"command": command, **self.values}, ensure_ascii=False, default=str))
+            as_it_is = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"  # else JSON's own escapes
+            print(json.dumps({"command": command, **self.values}, ensure_ascii=not as_it_is, default=str))
         elif self.lines and (self.asked or not quiet):
             print("\n".join(self.lines))

@@ -62,7 +62,7 @@ def _search(args: argparse.Namespace) -> Said:
     store, queries = open_store(asked.store, asked.snapshot), _queries(asked)
     from transforms.search import NO_QUERY_PROMPT, Searcher
 
-    searcher = Searcher(store.manifest, asked.model, asked.query_prompt)
+    searcher = Searcher(store.manifest, asked.model, asked.query_prompt, alone=True)
     results = searcher.search(queries, asked.k, exact=asked.exact, fold=asked.fold)
     if searcher.lacks_query_prompt:
         aside(f"note: {NO_QUERY_PROMPT}")

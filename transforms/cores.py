@@ -7,6 +7,7 @@ end, and what a piece gives does not depend on how many of them there are.
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -47,3 +48,19 @@ def _one_core_threads(count: int) -> ThreadPoolExecutor:
     together.wait()
     torch.set_num_threads(count)  # what a thread sets is what threads that are new to torch begin with
     return executor
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """One core for what torch does inside: for so little work that several would mostly wait for each other.
+
+    For processes with one thread: another that uses torch for the first time meanwhile gets one core too, for good.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from transforms import progress, storage
 from transforms.arrow import as_matrix
+from transforms.cores import one_core
 from transforms.corpus.passages import passage
 from transforms.errors import DamagedIndexError, OptionError, SentenceBeamError
 from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, Trained, exact_search, rerank
@@ -36,6 +37,8 @@ NO_QUERY_PROMPT = (
     "remembers it"
 )
 _LOGGER = logging.getLogger(__name__)
+SMALL_MODEL = 200_000_000  # bytes of weights
+FEW_CHARACTERS = 2000
 OWN_COLUMNS = {"embedding", "norm", "row_hash", "tokens", "truncated", "pooled"}
 PIECES_FOR_ONE = 4  # hits looked at for each document wanted, before more are asked for
 PASSAGE = 400  # characters
@@ -54,11 +57,15 @@ class Searcher:
     """A snapshot opened for search; model and index are loaded when first needed.
 
     `model` is the path of the snapshot's model on this machine, if not the path that the store was written with.
-    `query_prompt` stands before each query; None for the one that the store remembers, else the model's own.
+    `query_prompt` stands before each query; None for the one that the store remembers, else the model's own. `alone`
+    says that this process does nothing else.
     """
 
-    def __init__(self, manifest: Manifest, model: str | None = None, query_prompt: str | None = None):
+    def __init__(
+        self, manifest: Manifest, model: str | None = None, query_prompt: str | None = None, alone: bool = False
+    ):
         self._manifest = manifest
+        self._alone = alone
         self._model = model
         self._query_prompt = query_prompt
         self._units = [unit for unit in manifest.units if unit.path]
@@ -113,15 +120,25 @@ class Searcher:
             return [[] for _ in texts]
         if self.lacks_query_prompt:
             _LOGGER.warning("%s: %s", self._manifest.root, NO_QUERY_PROMPT)
-        encoder = self._encoder
-        with progress.stage("embedding the queries"):
-            queries = encoder.encode(texts, route=QUERY)
+        queries = self._embedded(texts)
         folds = fold == "best" and self._has_pieces
         hits = self._documents(queries, k, exact) if folds else self.nearest(queries, k, exact=exact)
         found = self._described(hits)
         if self._has_pieces and self._text is not None:
             self._add_passages(texts, hits, found, width)
         return found
+
+    def _embedded(self, texts: list[str]) -> np.ndarray:
+        """The vectors of queries, float32 [q, dim]."""
+        with one_core() if self._alone and self._is_little(texts) else contextlib.nullcontext():
+            encoder = self._encoder
+            with progress.stage("embedding the queries"):
+                return encoder.encode(texts, route=QUERY)
+
+    def _is_little(self, texts: list[str]) -> bool:
+        """Whether a core loads the model and embeds the texts about as fast as several do."""
+        weights = sum(path.stat().st_size for path in self._recipe.files().weights)
+        return weights < SMALL_MODEL and sum(map(len, texts)) < FEW_CHARACTERS
 
     def _documents(self, queries: np.ndarray, k: int, exact: bool) -> Hits:
         """The best pieces of the k documents that have the best ones."""

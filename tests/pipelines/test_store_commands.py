@@ -32,6 +32,7 @@ from pipelines.embed_options import parser
 from pipelines.plan import plan_files
 from transforms.encoder import Encoder
 from transforms.errors import OptionError
+from transforms.search import Searcher
 from transforms.steps.options import EmbedOptions
 from transforms.steps.resolve import resolve
 from transforms.store import open_store
@@ -317,6 +318,12 @@ def test_an_empty_query_is_refused_before_anything_is_loaded(
     run("search", "--store", made, "--query", "dog", "--query", query).failed(2, "--query", "is empty")
     with pytest.raises(OptionError, match="query 2 of 2 is empty"):
         open_store(str(made)).search(["dog", query])
+
+
+def test_a_search_alone_in_its_process_finds_the_same(made: Path) -> None:
+    manifest = open_store(str(made)).manifest
+    alone = Searcher(manifest, alone=True).search(["a red dog"], 5)
+    assert [hit["id"] for hit in alone[0]] == [hit["id"] for hit in open_store(str(made)).search("a red dog", 5)]
 
 
 def test_queries_from_standard_input(run: Run, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:

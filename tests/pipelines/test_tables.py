@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import io
+import json
 import os
 import pty
 import struct
@@ -125,6 +126,18 @@ def test_no_encoding_of_the_terminal_ends_a_command(
             assert main([str(part) for part in [*command, "--quiet"]]) == 0
         out.seek(0)
         assert out.read()
+
+
+def test_json_is_json_in_every_encoding(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for encoding in ("ascii", "utf-8"):
+        out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        monkeypatch.setattr("sys.stdout", out)
+        assert main(["search", "--store", str(made / "store"), "--query", "naïve 東京", "-k", "9", "--json"]) == 0
+        out.seek(0)
+        found.append(json.loads(out.read()))
+    assert found[0] == found[1]
+    assert "é" * 300 in [row["id"] for row in found[0]["results"][0]["rows"]]
 
 
 # --- the parts of a table

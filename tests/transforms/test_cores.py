@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transforms.cores import Cores
+from transforms.cores import Cores, one_core
 
 
 @pytest.fixture
@@ -26,3 +26,14 @@ def test_an_error_reaches_the_caller(two_threads):
 
     with pytest.raises(ValueError, match="item 0"):
         list(Cores().map(fail, range(4)))
+
+
+def test_one_core_is_for_the_block_alone() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with one_core():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
