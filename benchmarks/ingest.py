@@ -34,7 +34,7 @@ from transforms.arrow import fixed_size
 from transforms.corpus import UnitRows
 from transforms.encoder import Encoder
 from transforms.space import Space, row_hashes
-from transforms.steps.embed_units import encoded
+from transforms.steps.inputs import encoded
 from transforms.store.shards import Vectors
 from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
 

@@ -64,8 +64,9 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
     vectors.add_argument(
         "--chunks",
         metavar="SPEC",
-        help="how documents are cut into pieces, a vector each: none, sentences, or budget[:tokens=N,overlap=M,"
-        "by=text|markdown,ends=greedy|stable] (default: none, a row is one text)",
+        help="how documents are cut into pieces, a vector each: none, sentences, budget[:tokens=N,overlap=M,"
+        "by=text|markdown,ends=greedy|stable,combine=none|mean] or late[:window=N,overlap=M,...] (default: none, a row "
+        "is one text)",
     )
     vectors.add_argument(
         "--chunk-prefix",

@@ -7,6 +7,7 @@ from transforms.measures import EMBED_PARTS
 from transforms.progress import duration
 from transforms.report.history import RunSummary
 from transforms.report.report import summary_of
+from transforms.space.chunks import LATE_TOKENS, Chunks
 from transforms.steps.resolve import Resolved
 from transforms.store import layout
 from transforms.store.entries import IndexEntry, RecallEntry
@@ -28,6 +29,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
         f"{result.tokens / seconds:,.0f} tokens/s, padding {padding(n):.1f} %",
         f"truncated   {n['truncated_rows']:,} {things} lost {n['lost']:,} tokens (limit {resolved.space.max_tokens})",
     ]
+    lines += [f"late        {note}"] if (note := late_note(resolved)) else []
     lines += [f"stages      {stages_line(result)}"] if result.limit else []
     lines += [f"resumed     {resumed_line(result)}"] if result.resumed else []
     lines += [f"changes     {changes_line(result.changes, things)}"] if result.previous and result.changes else []
@@ -74,6 +76,15 @@ def resumed_line(result: Result) -> str:
     """The number of units that unfinished runs had made already, and which runs these were."""
     done = sum(result.resumed.values())
     return f"{done:,} of {result.made:,} units were finished by run {', '.join(sorted(result.resumed))}"
+
+
+def late_note(resolved: Resolved) -> str | None:
+    """What is to be said of late chunking by a model that takes no more than a piece; None where nothing is."""
+    chunks, limit = Chunks.parse(resolved.job.chunks), resolved.space.max_tokens
+    window = min((n for n in (chunks.window, limit) if n is not None), default=None)
+    if chunks.kind != "late" or window is None or window > (chunks.tokens or LATE_TOKENS):
+        return None
+    return f"windows of {window} tokens hold no more than a piece, which knows nothing around it; see --chunks budget"
 
 
 def things_of(ledger: dict[str, Any]) -> str:

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from helpers.commands import Run
 from helpers.corpora import manifest_of, rows_of, sentences
 
+from transforms.corpus import Cutter
 from transforms.encoder import Encoder
 from transforms.space import row_hash
+from transforms.space.chunks import Chunks
 from transforms.store import open_store
 
 pytestmark = pytest.mark.usefixtures("cached_beam_options")
@@ -252,3 +255,65 @@ def test_a_store_without_text_has_no_passages(embed: Run, inputs: Path, store: P
     hits = open_store(str(store)).search("anything", k=2)
     assert len(hits) == 2
     assert not {"passage", "text"} & set(hits[0])
+
+
+def test_a_document_as_the_mean_of_its_pieces(run: Run, inputs: Path, store: Path, model: Path) -> None:
+    write(inputs / "a.parquet", DOCUMENTS)  # type: ignore[arg-type]
+    how = ("embed", "--input", inputs / "*", "--store", store, "--model", model)
+    spec = ("--chunks", f"{SPEC},combine=mean", "--id-column", "id")
+    run(*how, *spec).ok()
+    manifest = manifest_of(store)
+    assert manifest is not None
+    assert manifest["rows"] == {"read": 4, "written": 4, "rejected": 0}
+    assert (manifest["work"]["embedded"], manifest["work"]["duplicates"]) == (3, 1)
+    assert manifest["tokens"]["truncated_rows"] == 0
+    encoder = Encoder.load(str(model), dtype=manifest["space"]["dtype"])
+    ids, vectors = open_store(str(store)).numpy()
+    cutter = Cutter(Chunks.parse(SPEC), encoder.tokenizer, encoder.room)
+    for name, found in zip(ids, vectors, strict=True):
+        (pieces,) = cutter.cut([DOCUMENTS[name]])
+        parts = encoder.embed(encoder.tokenize([DOCUMENTS[name][start:end] for start, end in pieces.spans]))
+        assert not encoder.space.normalize  # so these are the pooled vectors
+        assert np.abs(found - np.average(parts.vectors, axis=0, weights=pieces.tokens)).max() < 2e-5
+    run(*how).ok()
+    assert manifest_of(store)["work"]["carried"] == 4  # type: ignore[index]
+    assert [hit["id"] for hit in open_store(str(store)).search(DOCUMENTS["b"], k=1)] == ["b"]
+
+
+def test_pieces_that_know_what_stands_around_them(run: Run, inputs: Path, store: Path, model: Path) -> None:
+    documents = {"a": document(1, 9), "b": "A few words.", "c": document(3, 60)}
+    write(inputs / "a.parquet", documents)  # type: ignore[arg-type]
+    how = ("embed", "--input", inputs / "*", "--store", store, "--model", model)
+    run(*how, "--chunks", "late:tokens=12,window=24", "--id-column", "id").ok()
+    check_pieces(store, documents)
+    table = open_store(str(store)).dataset().to_table()
+    encoder = Encoder.load(str(model), dtype=manifest_of(store)["space"]["dtype"])  # type: ignore[index]
+    for name, text in documents.items():
+        mine = table.filter(pc.equal(table["id"], name))
+        spans = list(zip(mine["start"].to_pylist(), mine["end"].to_pylist(), strict=True))
+        windows = encoder.windows([text], [spans], 24, None)
+        found = mine["embedding"].combine_chunks().flatten().to_numpy().reshape(len(mine), -1)
+        assert np.abs(found - encoder.embed_pieces(windows).vectors).max() < 2e-5
+        assert mine["row_hash"].to_pylist() == windows.keys
+    write(inputs / "a.parquet", {**documents, "d": document(4, 30)})
+    run(*how).ok()
+    work = manifest_of(store)["work"]  # type: ignore[index]
+    assert work["reused"] == len(table)
+    run(*how, "--chunks", "late:tokens=12,window=20").failed(2, "--chunks", "--reembed")
+    assert run("verify", "--store", store).ok()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--chunks", "late", "--partition", "content"), ("late", "--partition file")),
+        (("--chunks", "budget:combine=mean", "--partition", "content"), ("combine=mean", "--partition file")),
+        (("--chunks", "late", "--chunk-prefix", "{title}"), ("--chunk-prefix", "--text-template")),
+        (("--chunks", "late:window=2,overlap=0"), ("window=2",)),
+    ],
+)
+def test_what_whole_documents_do_not_go_with(
+    run: Run, inputs: Path, store: Path, model: Path, options: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    write(inputs / "a.parquet", DOCUMENTS)  # type: ignore[arg-type]
+    run("embed", "--input", inputs / "*", "--store", store, "--model", model, *options).failed(2, *words)

@@ -31,16 +31,12 @@ TABLE = PIECES.append(BEFORE)
 _STEP, _MIX = np.uint64(0x9E3779B97F4A7C15), (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
-def cut_rows(rows: UnitRows, cutter: "Cutter", text_column: str | None) -> UnitRows:
-    """The pieces of a unit's documents, a row each; a kept column with the text has the piece there.
-
-    Raises OptionError naming a document whose prefix leaves no room for a piece.
-    """
-    found = _cut(rows, cutter)
+def as_pieces(rows: UnitRows, found: "list[Pieces]", text_column: str | None) -> UnitRows:
+    """The pieces of a unit's documents, a row each; a kept column with the text has the piece there."""
     texts, spans, before = [], [], []
     for number, (text, pieces) in enumerate(zip(rows.texts, found, strict=True)):
         for (start, end), headings in zip(pieces.spans, pieces.headings, strict=True):
-            prefix = _prefix(rows, number, headings)
+            prefix = prefix_of(rows, number, headings)
             texts.append(prefix + text[start:end])
             spans.append((start, end))
             before.append(len(prefix))
@@ -60,21 +56,23 @@ def cut_rows(rows: UnitRows, cutter: "Cutter", text_column: str | None) -> UnitR
     return _with_own_text(cut, text_column)
 
 
-def _cut(rows: UnitRows, cutter: "Cutter") -> "list[Pieces]":
-    prefix = None if rows.prefixes is None else lambda number, headings: _prefix(rows, number, headings)
+def cut_texts(rows: UnitRows, cutter: "Cutter") -> "list[Pieces]":
+    """The pieces of a unit's documents. Raises OptionError naming one whose prefix leaves no room for a piece."""
+    prefix = None if rows.prefixes is None else lambda number, headings: prefix_of(rows, number, headings)
     try:
         return cutter.cut(rows.texts, prefix)
     except OptionError:
         for number, text in enumerate(rows.texts):  # which one it is
             try:
-                cutter.cut([text], lambda _, headings, at=number: _prefix(rows, at, headings))  # type: ignore[misc]
+                cutter.cut([text], lambda _, headings, at=number: prefix_of(rows, at, headings))  # type: ignore[misc]
             except OptionError as error:
                 name = f"document {rows.ids[number]} of {rows.file_of(number)}"
                 raise OptionError(f"{name}: {error} (--chunk-prefix)") from None
         raise
 
 
-def _prefix(rows: UnitRows, number: int, headings: str) -> str:
+def prefix_of(rows: UnitRows, number: int, headings: str) -> str:
+    """What stands before a piece of a document that has these headings above it."""
     return headings.join(rows.prefixes[number]) if rows.prefixes is not None else ""
 
 

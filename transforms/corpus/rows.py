@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,8 @@ class UnitRows:
 
     [start, stop) is their part of `file`. For a unit that is a bucket, `file` is None, [start, stop) has the number of
     the bucket, and `files` has the file of each row. `prefixes` are those of documents that are to be cut; where they
-    are cut, `pieces` has the place of each row (`corpus.pieces`), and `texts` are what goes into the model.
+    are cut, `pieces` has the place of each row (`corpus.pieces`), and `texts` are what goes into the model. Where that
+    is not the texts, `parts` or `windows` of the encoder say what it is (`steps.inputs`).
     """
 
     name: str
@@ -49,6 +50,8 @@ class UnitRows:
     files: list[str] | None = None
     prefixes: list[tuple[str, ...]] | None = None
     pieces: pa.Table | None = None
+    parts: Any = None
+    windows: Any = None
 
     @property
     def read(self) -> int:

@@ -74,6 +74,13 @@ class Chunks:
         """The most tokens that a piece repeats of the one before it."""
         return (self.overlap or 0) if self.kind == "budget" else 0
 
+    @property
+    def in_pooled(self) -> dict[str, Any]:
+        """What of this decides a vector beside the text that goes into the model; part of the pooler."""
+        if self.kind == "late":
+            return {"late": {"window": self.window, "overlap": self.overlap}}
+        return {"mean": str(self)} if self.combine == "mean" else {}
+
     def budget(self, room: int | None) -> int:
         """The most tokens of a piece where the model has `room` for so many (None: for any number).
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from transforms.space.chunks import Chunks
 from transforms.space.identity import Space, resolve_space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
 from transforms.space.st_modules import DOCUMENT
@@ -15,7 +16,7 @@ class Recipe:
 
     `model` is a hub's id, a folder or `minilm`, `pooler` a SPEC; `prompt` stands before a row, or the model's own one
     that is named `prompt_name`, and `query_prompt` before a query. `calibration` is the folder of a fitted one, "" for
-    none, also where an exported model has one.
+    none, also where an exported model has one. `chunks` is the SPEC by which documents are cut.
     """
 
     model: str = DEFAULT_MODEL
@@ -30,6 +31,7 @@ class Recipe:
     dtype: str = "auto"
     precision: str = "float32"
     calibration: str | None = None
+    chunks: str = "none"
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Recipe":
@@ -50,7 +52,9 @@ class Recipe:
         """The space that these files make; `calibration` is the digest of the one that is applied, with its width."""
         names = ("pooler", "prompt", "prompt_name", "max_tokens", "normalize", "truncate_dim", "dtype", "precision")
         said = {name: getattr(self, name) for name in names}
-        return resolve_space(files, **said, calibration=calibration, calibrated_dim=calibrated_dim)
+        space = resolve_space(files, **said, calibration=calibration, calibrated_dim=calibrated_dim)
+        decides = Chunks.parse(self.chunks).in_pooled
+        return replace(space, pooler={**space.pooler, **decides}) if decides else space
 
 
 @dataclass(frozen=True)

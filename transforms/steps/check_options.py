@@ -32,11 +32,20 @@ def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None
     options, chunks = choice.options, Chunks.parse(choice.options.chunks)
     if options.chunk_prefix and not chunks.cuts:
         raise OptionError("--chunk-prefix stands before pieces of documents; say --chunks, as in --chunks budget")
-    for name in options.keep_columns if chunks.cuts else ():
+    for name in options.keep_columns if chunks.cuts and chunks.combine != "mean" else ():
         if name in PIECE_COLUMNS:
             raise OptionError(f"--keep-columns {name}: with --chunks every shard has a column {name} of its own")
-    if chunks.kind == "late" or chunks.combine == "mean":
-        raise OptionError(f"--chunks {chunks}: not in this version yet; say sentences or budget")
+    whole = chunks.kind == "late" or chunks.combine == "mean"
+    if whole and choice.partition == "content":
+        raise OptionError(
+            f"--chunks {chunks}: it needs whole documents, and --partition content groups pieces by their text; say "
+            "--partition file"
+        )
+    if chunks.kind == "late" and options.chunk_prefix:
+        raise OptionError(
+            f"--chunk-prefix: pieces of --chunks {chunks} know what stands around them; put it before the whole "
+            "document by --text-template"
+        )
     if previous is None or asked.reembed or not previous.rows.written:
         return
     for name in ("chunks", "chunk_prefix"):

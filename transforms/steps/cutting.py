@@ -2,16 +2,19 @@
 
 import functools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from transforms.corpus import Span, UnitRows, read_span
-from transforms.corpus.pieces import cut_rows, numbered, split
+from transforms.corpus.pieces import as_pieces, cut_texts, numbered, prefix_of, split
 from transforms.space import Recipe, Space
 from transforms.space.chunks import Chunks
+from transforms.steps.inputs import Parts
 from transforms.steps.job import EmbedJob
 
 if TYPE_CHECKING:
-    from transforms.corpus.chunks.cut import Cutter
+    from transforms.corpus.chunks.cut import Cutter, Pieces
+    from transforms.encoder.tokenize import TextTokenizer
 
 
 def read_units(spans: list[Span], job: EmbedJob) -> Iterator[UnitRows]:
@@ -23,14 +26,36 @@ def read_units(spans: list[Span], job: EmbedJob) -> Iterator[UnitRows]:
 
 def _cut(units: Iterator[UnitRows], job: EmbedJob) -> Iterator[UnitRows]:
     for rows in units:
-        yield from split(pieces_of(rows, job), job.run.unit_tokens)
+        cut = pieces_of(rows, job)
+        yield from split(cut, job.run.unit_tokens) if cut.parts is None and cut.windows is None else (cut,)
 
 
 def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:
-    """The rows, or their pieces. Raises OptionError naming a document whose prefix leaves no room for a piece."""
-    if job.chunks == "none":
+    """The rows, or their pieces, or the rows with what goes into the model for them.
+
+    Raises OptionError naming a document whose prefix leaves no room for a piece.
+    """
+    chunks = Chunks.parse(job.chunks)
+    if not chunks.cuts:
         return rows
-    return cut_rows(rows, cutter_of(job), job.columns.text if job.columns.of_text is None else None)
+    found = cut_texts(rows, cutter_of(job))
+    if chunks.combine == "mean":
+        return replace(rows, parts=_parts(rows, found))
+    cut = as_pieces(rows, found, job.columns.text if job.columns.of_text is None else None)
+    if chunks.kind != "late" or not rows.ids:
+        return cut
+    from transforms.encoder.late import make_windows
+
+    spans = [pieces.spans for pieces in found]
+    return replace(cut, windows=make_windows(_tokenizer_of(job), rows.texts, spans, chunks.window, chunks.overlap))
+
+
+def _parts(rows: UnitRows, found: "list[Pieces]") -> Parts:
+    texts = [
+        [prefix_of(rows, n, above) + rows.texts[n][s:e] for (s, e), above in zip(one.spans, one.headings, strict=True)]
+        for n, one in enumerate(found)
+    ]
+    return Parts(texts, [one.tokens for one in found])
 
 
 def cutter_of(job: EmbedJob) -> "Cutter":
@@ -38,13 +63,23 @@ def cutter_of(job: EmbedJob) -> "Cutter":
     return _cutter(job.recipe, job.run.space, job.chunks)
 
 
+def _tokenizer_of(job: EmbedJob) -> "TextTokenizer":
+    return _tokenizer(job.recipe, job.run.space)
+
+
 @functools.lru_cache(2)
 def _cutter(recipe: Recipe, space: Space, chunks: str) -> "Cutter":
     from transforms.corpus.chunks.cut import Cutter
+
+    tokenizer = _tokenizer(recipe, space)
+    return Cutter(Chunks.parse(chunks), tokenizer.whole, tokenizer.room, space.prompt)
+
+
+@functools.lru_cache(2)
+def _tokenizer(recipe: Recipe, space: Space) -> "TextTokenizer":
     from transforms.encoder.tokenize import TextTokenizer
 
-    tokenizer = TextTokenizer(recipe.files(), space.prompt, space.max_tokens, space.pooler["parts"][0])
-    return Cutter(Chunks.parse(chunks), tokenizer.whole, tokenizer.room, space.prompt)
+    return TextTokenizer(recipe.files(), space.prompt, space.max_tokens, space.pooler["parts"][0])
 
 
 def texts_of_pieces(texts: list[str], job: EmbedJob) -> list[str]:

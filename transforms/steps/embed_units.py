@@ -16,8 +16,8 @@ from transforms.corpus.pieces import taken as taken_rows
 from transforms.corpus.row_blocks import EXCERPT
 from transforms.errors import DataGateError
 from transforms.measures import Stopwatch, with_waits
-from transforms.space import row_hashes
 from transforms.steps.finish import Finisher
+from transforms.steps.inputs import Inputs, hashes_of, inputs_of
 from transforms.steps.job import EmbedJob
 from transforms.store.calibrations import read_calibration
 from transforms.store.precision import kept_ranges
@@ -27,7 +27,7 @@ from transforms.store.shards import Vectors, unit_digest, with_text
 from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
 
 if TYPE_CHECKING:
-    from transforms.encoder import Embedded, Encoder, Tokenized
+    from transforms.encoder import Embedded, Encoder
 
 UNITS_BEING_WRITTEN = 2
 
@@ -38,14 +38,14 @@ Item = TypeVar("Item")
 class Work:
     """A unit ready for the forward pass.
 
-    `inverse` says where every row's text is among the distinct ones; `found` has the vectors of some of these,
-    `tokenized` the others (None where there are none); `watch` has measured the stages so far.
+    `inverse` says where every row's text is among the distinct ones; `found` has the vectors of some of these, `inputs`
+    is what goes into the model for the others (None where there are none); `watch` has measured the stages so far.
     """
 
     unit: PreparedUnit
     inverse: np.ndarray
     found: Found
-    tokenized: "Tokenized | None"
+    inputs: Inputs | None
     watch: Stopwatch
 
 
@@ -102,7 +102,7 @@ class UnitEmbedder:
     def _prepare(self, rows: UnitRows, watch: Stopwatch) -> UnitRecord | Work:
         rows = with_text(rows) if self.keep_text else rows
         with watch.time("reuse_ms"):
-            hashes = row_hashes(rows.texts)
+            hashes = hashes_of(rows)
             digest = unit_digest(self.store.space, rows, hashes, self.generation, self.store.ranges)
             unit = PreparedUnit(rows, hashes, digest)
             record = self.store.finished(unit)
@@ -114,14 +114,14 @@ class UnitEmbedder:
             first, inverse = collapse(hashes)
             found = self._found(rows, taken(hashes, first))
         new = np.delete(np.arange(len(first)), found.places)
-        tokenized = self._tokenize(taken(taken(rows.texts, first), new.tolist()), watch) if len(new) else None
-        return Work(unit, inverse, found, tokenized, watch)
+        inputs = self._inputs(rows, taken(first, new.tolist()), watch) if len(new) else None
+        return Work(replace(unit, rows=replace(rows, parts=None, windows=None)), inverse, found, inputs, watch)
 
-    def _tokenize(self, texts: list[str], watch: Stopwatch) -> "Tokenized":
+    def _inputs(self, rows: UnitRows, places: list[int], watch: Stopwatch) -> Inputs:
         with watch.time("load_ms"):
             encoder = self.encoder()
         with watch.time("tokenise_ms"):
-            return encoder.tokenize(texts)
+            return inputs_of(rows, places, encoder)
 
     def _found(self, rows: UnitRows, hashes: list[bytes]) -> Found:
         """What the last snapshot has of these texts; one that loses its vector on the way counts as not found."""
@@ -132,10 +132,10 @@ class UnitEmbedder:
         return replace(found, places=found.places[good], vectors=vectors)
 
     def _forward(self, item: Work) -> "Embedded | None":
-        if item.tokenized is None:
+        if item.inputs is None:
             return None
         with item.watch.time("forward_ms"):
-            return self.encoder().embed(item.tokenized, progress=self.on_batch)
+            return item.inputs.embed(self.encoder(), self.on_batch)
 
     def _write(self, item: Work, embedded: "Embedded | None") -> UnitRecord:
         with item.watch.time("write_ms"):
@@ -214,25 +214,12 @@ def merge_found_and_embedded(item: Work, embedded: "Embedded | None") -> tuple[V
     if item.found.vectors is not None:
         parts.append(item.found.vectors)
         statuses.append(np.full(len(item.found.places), int(Status.OK), np.uint8))
-    if item.tokenized is not None and embedded is not None:
+    if item.inputs is not None and embedded is not None:
         new = np.delete(np.arange(item.inverse.max() + 1), item.found.places)
-        parts.append(encoded(item.tokenized, embedded))
+        parts.append(item.inputs.vectors(embedded))
         statuses.append(embedded.status)
     order = np.argsort(np.concatenate([item.found.places, new]))[item.inverse]
     return Vectors.concat(parts).take(order), np.concatenate(statuses)[order]
-
-
-def encoded(tokenized: "Tokenized", embedded: "Embedded") -> Vectors:
-    """The vectors of tokenized texts as shards hold them."""
-    used = np.diff(tokenized.offsets)
-    return Vectors(
-        embedding=embedded.vectors,
-        norm=embedded.norms,
-        tokens=np.asarray(tokenized.counts, np.int32),
-        truncated=np.asarray(tokenized.truncated, bool),
-        lost=np.maximum(np.asarray(tokenized.counts) - used, 0).astype(np.int32),
-        pooled=embedded.pooled,
-    )
 
 
 def count(inverse: np.ndarray, found: Found, status: np.ndarray, embedded: "Embedded | None") -> UnitCounts:

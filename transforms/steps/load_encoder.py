@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 
 from transforms import progress
 from transforms.errors import DataGateError
-from transforms.steps.embed_units import calibration_of, encoded
+from transforms.space.chunks import Chunks
+from transforms.steps.embed_units import calibration_of
+from transforms.steps.inputs import encoded
 from transforms.steps.job import EmbedJob
 from transforms.store.canary import TEXTS, Canary
 from transforms.store.precision import of_floats
@@ -49,4 +51,7 @@ def load_encoder(job: EmbedJob) -> "Encoder":
     encoder = Encoder.of(replace(job.recipe, calibration=""), job.machine, calibration_of(job))
     what = f"{job.recipe.model} on this worker makes another space than the run's"
     of_floats(job.run.space).check(encoder.space, what, "install the same files")
+    chunks = Chunks.parse(job.chunks)
+    if chunks.kind == "late":
+        encoder.windows(["a"], [[(0, 1)]], chunks.window, chunks.overlap)  # a model that it does not go with says so
     return encoder

@@ -1,0 +1,113 @@
+"""What goes into the model for the rows of a unit: their texts, the pieces of documents, or documents in windows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from transforms.corpus import UnitRows
+from transforms.space import row_hashes
+from transforms.store.shards import Vectors
+
+if TYPE_CHECKING:
+    from transforms.encoder import Embedded, Encoder, Tokenized, Windows
+
+Progress = Callable[[int, int], None]
+BETWEEN = "\x1e"  # between the pieces of a document in what its hash covers
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts, tokenized."""
+
+    tokenized: "Tokenized"
+
+    def embed(self, encoder: "Encoder", progress: Progress) -> "Embedded":
+        """Their vectors."""
+        return encoder.embed(self.tokenized, progress=progress)
+
+    def vectors(self, embedded: "Embedded") -> Vectors:
+        """The vectors as shards hold them."""
+        return encoded(self.tokenized, embedded)
+
+
+@dataclass(frozen=True)
+class Means:
+    """Documents whose vectors are means: document `d` has texts `bounds[d]` to `bounds[d + 1]`, of `tokens` each."""
+
+    tokenized: "Tokenized"
+    bounds: np.ndarray
+    tokens: np.ndarray
+
+    def embed(self, encoder: "Encoder", progress: Progress) -> "Embedded":
+        """The documents' vectors."""
+        return encoder.embed_means(self.tokenized, self.bounds, self.tokens)
+
+    def vectors(self, embedded: "Embedded") -> Vectors:
+        """The vectors as shards hold them, with the counts of all pieces of a document."""
+        used, starts = np.diff(self.tokenized.offsets), self.bounds[:-1]
+        counts = np.asarray(self.tokenized.counts, np.int64)
+        tokens, lost = (np.add.reduceat(n, starts).astype(np.int32) for n in (counts, np.maximum(counts - used, 0)))
+        return Vectors(embedded.vectors, embedded.norms, tokens, lost > 0, lost, embedded.pooled)
+
+
+@dataclass(frozen=True)
+class Late:
+    """Pieces of documents in windows: those at the places `wanted`."""
+
+    windows: "Windows"
+    wanted: np.ndarray
+
+    def embed(self, encoder: "Encoder", progress: Progress) -> "Embedded":
+        """The pieces' vectors."""
+        return encoder.embed_pieces(self.windows, self.wanted)
+
+    def vectors(self, embedded: "Embedded") -> Vectors:
+        """The vectors as shards hold them; nothing is cut off, since windows follow each other."""
+        tokens = self.windows.tokens[self.wanted].astype(np.int32)
+        none = np.zeros(len(tokens), np.int32)
+        return Vectors(embedded.vectors, embedded.norms, tokens, none.astype(bool), none, embedded.pooled)
+
+
+Inputs = Texts | Means | Late
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The pieces of each row of a unit, as they go into the model, and their own tokens."""
+
+    texts: list[list[str]]
+    tokens: list[list[int]]
+
+
+def hashes_of(rows: UnitRows) -> list[bytes]:
+    """The hash of what goes into the model for each row: rows of equal hashes have equal vectors."""
+    if rows.parts is not None:
+        return row_hashes(BETWEEN.join(texts) for texts in rows.parts.texts)
+    return rows.windows.keys if rows.windows is not None else row_hashes(rows.texts)
+
+
+def inputs_of(rows: UnitRows, places: list[int], encoder: "Encoder") -> Inputs:
+    """What goes into the model for the rows at these places, which ascend."""
+    if rows.windows is not None:
+        return Late(rows.windows, np.array(places, np.int64))
+    if rows.parts is None:
+        return Texts(encoder.tokenize([rows.texts[i] for i in places]))
+    texts, tokens = ([each[i] for i in places] for each in (rows.parts.texts, rows.parts.tokens))
+    bounds = np.concatenate([[0], np.cumsum([len(one) for one in texts])])
+    return Means(encoder.tokenize(list(chain(*texts))), bounds, np.array(list(chain(*tokens)), np.int64))
+
+
+def encoded(tokenized: "Tokenized", embedded: "Embedded") -> Vectors:
+    """The vectors of tokenized texts as shards hold them."""
+    used = np.diff(tokenized.offsets)
+    return Vectors(
+        embedding=embedded.vectors,
+        norm=embedded.norms,
+        tokens=np.asarray(tokenized.counts, np.int32),
+        truncated=np.asarray(tokenized.truncated, bool),
+        lost=np.maximum(np.asarray(tokenized.counts) - used, 0).astype(np.int32),
+        pooled=embedded.pooled,
+    )
