@@ -206,6 +206,11 @@ class _Trainer(SentenceTransformerTrainer):
         if output_dir is not None:
             self.keeper.keep(Path(output_dir))
 
+    def _load_best_model(self) -> None:
+        """Take the best weights; sentence-transformers logs an error where it cannot, and goes on with the last."""
+        if self.state.best_model_checkpoint:
+            self._load_from_checkpoint(self.state.best_model_checkpoint)
+
     def _not_finite(self, what: str, texts: list[tuple[str, ...]]) -> SentenceBeamError:
         wanted, examples = set(texts), self.examples
         places = [place for place, row in enumerate(examples.tuples()) if row in {t[: len(row)] for t in wanted}]
@@ -267,7 +272,7 @@ class _Watched(TrainerCallback):
         self._watch = watch
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self._watch.begin(state.global_step, state.max_steps)
+        self._watch.begin(state.global_step, state.max_steps, state.best_metric)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self._watch.step(state.global_step)

@@ -21,8 +21,9 @@ class TrainingWatch:
         self._best = -math.inf
         self.times: list[float] = []
 
-    def begin(self, step: int, total: int) -> None:
-        """Begin behind a step, of so many."""
+    def begin(self, step: int, total: int, best: float | None) -> None:
+        """Begin behind a step, of so many, with the best dev score up to there."""
+        self._best = max(self._best, -math.inf if best is None else best)
         self._first, self._total, self._began = step, total, time.monotonic()
         self.times = [self._began]
 
