@@ -164,9 +164,8 @@ def stopping_at(last: int) -> Callable[[object, int], None]:
         ("classification", "labelled.tsv", ["--epochs", 30]),
         ("triplet", "triplets.tsv", ["--epochs", 15]),
         ("ranking", "triplets.tsv", ["--epochs", 40, "--columns", "anchor,positive"]),
-        ("ranking", "triplets.tsv", ["--epochs", 40, "--mini-batch", 8]),
     ],
-    ids=["classification", "triplet", "ranking", "cached"],
+    ids=["classification", "triplet", "ranking"],
 )
 @pytest.mark.slow
 def test_labels_and_ranks_are_learnt(
@@ -184,6 +183,7 @@ def test_labels_and_ranks_are_learnt(
         ["cosent", "scored.tsv"],
         ["regression", "scored.tsv", "--pooler", "cls"],
         ["regression", "scored.tsv", "--pooler", "max", "--matryoshka", "12,6"],
+        ["ranking", "triplets.tsv", "--mini-batch", 4],
         ["ranking", "triplets.tsv", "--guide", "minilm"],
         ["ranking", "triplets.tsv", "--guide", "minilm", "--mini-batch", 4],
         ["ranking", "triplets.tsv", "--matryoshka", "12", "--mini-batch", 4],
@@ -248,7 +248,7 @@ def test_adapters_are_in_the_weights(train: Train, tmp_path: Path, data: Path) -
     from sentence_transformers import SentenceTransformer
 
     gone = save_tiny_model("bert", tmp_path / "gone", **WITHOUT_DROPOUT)
-    done = train("regression", "scored.tsv", "--lora", 4, "--epochs", 40, "--model", gone, "--dev", data / "scored.tsv")
+    done = train("regression", "scored.tsv", "--lora", 4, "--epochs", 15, "--model", gone, "--dev", data / "scored.tsv")
     assert done.status == 0, done.err
     gone.rename(tmp_path / "elsewhere")
     assert not list((tmp_path / "model").glob("adapter*"))
@@ -342,9 +342,8 @@ def test_a_folder_is_replaced_as_a_whole(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.0, 0.5])
-def test_a_killed_training_leaves_the_old_folder(train: Train, data: Path, tmp_path: Path, seconds: float) -> None:
-    """SIGKILL some time after the first checkpoint; then --resume gives what an undisturbed training gives."""
+def test_a_killed_training_leaves_the_old_folder(train: Train, data: Path, tmp_path: Path) -> None:
+    """SIGKILL after the first checkpoint; then --resume gives what an undisturbed training gives."""
     options = ["--epochs", 6, "--checkpoint-steps", 1]
     assert train("regression", "scored.tsv", *options, "--output", tmp_path / "whole").status == 0
     assert train("regression", "scored.tsv").status == 0
@@ -366,7 +365,6 @@ def test_a_killed_training_leaves_the_old_folder(train: Train, data: Path, tmp_p
     work = tmp_path / "model.training" / "checkpoints"
     while killed.poll() is None and not list(work.glob("checkpoint-*")):
         time.sleep(0.05)
-    time.sleep(seconds)
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     if (tmp_path / "model.training").exists():
