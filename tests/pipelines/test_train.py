@@ -199,6 +199,22 @@ def test_every_way_to_train_ends_with_a_model(train: Train, tmp_path: Path, opti
 
 
 @pytest.mark.slow
+def test_labels_are_learnt_from_vectors_of_any_length(train: Train, data: Path, tmp_path: Path) -> None:
+    """A model that ends with vectors of length 1 does so afterwards too."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules
+
+    layers = [modules.Transformer(str(data / "bert")), modules.Pooling(24), modules.Normalize()]
+    SentenceTransformer(modules=layers, device="cpu").save_pretrained(str(tmp_path / "unit"), create_model_card=False)
+    for name, model in (("model", data / "bert"), ("other", tmp_path / "unit")):
+        done = train("classification", "labelled.tsv", "--model", model, "--output", tmp_path / name)
+        assert done.status == 0, done.err
+    assert weights(tmp_path / "model") == weights(tmp_path / "other")
+    vectors = SentenceTransformer(str(tmp_path / "other"), device="cpu").encode(sentences(3))
+    assert np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < 1e-5
+
+
+@pytest.mark.slow
 def test_a_cnn_head_is_trained_and_trained_again(train: Train, data: Path, tmp_path: Path) -> None:
     """Its vector is a text's own, whatever is beside it, and that of sentence-transformers; its code is not run here."""
     from sentence_transformers import SentenceTransformer

@@ -56,7 +56,7 @@ def estimate(options: TrainOptions, say: Callable[[str], None]) -> Estimate:
         fit(replace(job, dev=None, most_steps=min(STEPS, steps)), Path(folder), watch)
     watch.end()
     times = [after - before for before, after in zip(watch.times, watch.times[1:], strict=False)]
-    step_seconds = statistics.mean(times[1:] or times)
+    step_seconds = statistics.median(times[1:] or times)
     weights = list(job.model.parameters())
     return Estimate(
         rows=rows,

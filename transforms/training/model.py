@@ -89,8 +89,22 @@ def merged(model: SentenceTransformer) -> None:
     del backbone.peft_config
 
 
-def save(model: SentenceTransformer, folder: Path, with_lora: bool) -> None:
-    """Write the model as a sentence-transformers folder, safetensors and JSON alone."""
+def take_normalize(model: SentenceTransformer) -> nn.Module | None:
+    """The last module, taken from the model, if it brings vectors to length 1; else None, and the model as it was.
+
+    A layer over vectors so short would hardly learn at the rate that suits the model; that of the paper has none.
+    """
+    if not isinstance(model[-1], modules.Normalize):
+        return None
+    last = model[-1]
+    del model[-1]
+    return last
+
+
+def save(model: SentenceTransformer, folder: Path, last: nn.Module | None, with_lora: bool) -> None:
+    """Write the model, `last` behind it, as a sentence-transformers folder, safetensors and JSON alone."""
+    if last is not None:
+        model.append(last)
     if with_lora:
         merged(model)
     model.float()

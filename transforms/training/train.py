@@ -17,7 +17,7 @@ from transforms.training import folders
 from transforms.training.data import Data, read_data, taken
 from transforms.training.dev import compared, dev_task, metric_of, predict
 from transforms.training.examples import Examples
-from transforms.training.options import RANKING, TrainOptions, check
+from transforms.training.options import CLASSIFICATION, RANKING, TrainOptions, check
 from transforms.training.record import Outcome, record_of, write_record
 from transforms.training.watch import TrainingWatch
 
@@ -82,7 +82,7 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
         with folders.staged(output) as folder:
             from transforms.training.model import save
 
-            save(job.model, folder, options.lora is not None)
+            save(job.model, folder, job.last, options.lora is not None)
             space = resolve_space(resolve_model(str(folder)))
             outcome = Outcome(fitted, metric, believed, space.id, space.dim, time.monotonic() - began)
             record = record_of(options, data, asked, outcome)
@@ -115,6 +115,7 @@ def prepare(options: TrainOptions, data: Data, say: Say) -> "tuple[Job, Task | N
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", str(device.index or 0))
     set_seed(options.seed)
     model = models.load(options, device.type)
+    last = models.take_normalize(model) if options.objective == CLASSIFICATION else None
     loss = objectives.loss_of(model, options, len(data.labels))
     values = data.values
     if options.hard_negatives:
@@ -137,7 +138,7 @@ def prepare(options: TrainOptions, data: Data, say: Say) -> "tuple[Job, Task | N
     task = None
     if data.dev is not None:
         task = dev_task(data.dev, options.objective, data.labels, partial(_classify, objectives.classifier_of(loss)))
-    return Job(model, loss, data.train, values, options, task), task
+    return Job(model, loss, data.train, values, options, task, last), task
 
 
 def predicted(job: "Job", task: "Task | None") -> "Predictions | None":

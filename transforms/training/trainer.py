@@ -55,7 +55,10 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained: the model, in place, its loss, the rows by role, and how the dev rows are scored, if any."""
+    """What is trained: the model, in place, its loss, the rows by role, and how the dev rows are scored, if any.
+
+    `last` is a module that comes behind the model when it is trained.
+    """
 
     model: SentenceTransformer
     loss: nn.Module
@@ -63,6 +66,7 @@ class Job:
     values: Mapping[str, Sequence[Any]]
     options: TrainOptions
     dev: Task | None = None
+    last: nn.Module | None = None
     most_steps: int | None = None
 
 
