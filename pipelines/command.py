@@ -66,11 +66,7 @@ def main(
                 return 0
             with contextlib.nullcontext() if front.quiet else watched(sys.stderr):
                 said = job(*parse(options, given))
-            said.show(options.prog.split()[-1], front.quiet, front.json)
-            sys.stdout.flush()
-            return 0
-        except BrokenPipeError:  # `| head` took what it wanted
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            show(said, options.prog.split()[-1], front)
             return 0
         except (Exception, KeyboardInterrupt) as error:
             if os.environ.get(DEBUG):
@@ -79,6 +75,17 @@ def main(
             return exit_status(error)
 
     return run
+
+
+def show(said: Said, name: str, front: argparse.Namespace) -> None:
+    """Print what a command says. Raises SentenceBeamError where its output cannot be written."""
+    try:
+        said.show(name, front.quiet, front.json)
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries again when it ends
+        if not isinstance(error, BrokenPipeError):  # `| head` took what it wanted
+            raise SentenceBeamError(f"done, but its output cannot be written ({error.strerror})") from error
 
 
 def front_options(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -129,7 +136,11 @@ def _one_line(error: BaseException) -> str:
 
 
 def any_text_printable() -> None:
-    """Have both streams write what the terminal's encoding lacks as escapes, instead of ending the command."""
+    """Have both streams write what the terminal's encoding lacks as escapes, instead of ending the command.
+
+    One that was closed before the command began swallows what is written.
+    """
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -1,11 +1,12 @@
 """What a command writes into a file that its user names."""
 
+import contextlib
 import csv
 import io
 import json
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -27,11 +28,14 @@ def check_output(path: str | None, suffixes: tuple[str, ...] = TABLES) -> None:
 
 
 def check_file(path: str, flag: str = "--output") -> None:
-    """Raise OptionError for a file that is a folder, or in no folder."""
+    """Raise OptionError for a file that is a folder, in no folder, or in one that cannot be written."""
+    folder = os.path.dirname(path) or "."
     if os.path.isdir(path):
         raise OptionError(f"{flag} {path} is a folder; name a file")
-    if not os.path.isdir(os.path.dirname(path) or "."):
+    if not os.path.isdir(folder):
         raise OptionError(f"{flag} {path}: there is no such folder; make it")
+    if not os.access(folder, os.W_OK):
+        raise OptionError(f"{flag} {path}: the folder cannot be written; choose another")
 
 
 def _either(words: tuple[str, ...]) -> str:
@@ -67,26 +71,29 @@ def _csv_value(value: Any) -> Any:
 
 def write_tables(path: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     """Write tables as one Parquet file, which gets its name when it is whole."""
-    temporary = f"{path}.tmp-{uuid.uuid4().hex}"
-    try:
-        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-            for table in tables:
-                writer.write_table(table)
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    with _named_when_whole(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table)
 
 
 def write_text(path: str, text: str) -> None:
     """Write a file, which gets its name when it is whole: whoever reads it meanwhile sees the one before."""
+    with _named_when_whole(path) as temporary, open(temporary, "w", encoding="utf8", newline="") as f:
+        f.write(text)
+
+
+@contextlib.contextmanager
+def _named_when_whole(path: str) -> Iterator[str]:
+    """The name of a file to write, which becomes `path` when the block ends and is removed where that fails.
+
+    Raises OptionError where it cannot be written.
+    """
     temporary = f"{path}.tmp-{uuid.uuid4().hex}"
     try:
-        with open(temporary, "w", encoding="utf8", newline="") as f:
-            f.write(text)
+        yield temporary
         os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
+    except OSError as error:
+        raise OptionError(f"--output {path} cannot be written ({error.strerror or error}); choose another") from error
+    finally:
+        with contextlib.suppress(OSError):
             os.unlink(temporary)
-        raise

@@ -28,6 +28,8 @@ def with_stdin(asked: Asked, local: bool) -> Iterator[Asked]:
         return
     if not local:
         raise OptionError("--input - is read in this process alone; write a file that the workers see, and name that")
+    if sys.stdin is None:
+        raise OptionError("--input -: standard input is closed; give it a file or a pipe, or name files")
     with tempfile.TemporaryDirectory() as folder:
         kind = asked.format or "auto"
         path = Path(folder) / f"{NAME}.{'txt' if kind in ('auto', 'text') else kind}"

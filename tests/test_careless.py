@@ -2,10 +2,16 @@
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from helpers.commands import Run, runner
+from helpers.corpora import files_in
+from helpers.tiny_models import save_tiny_model
+
+from pipelines.cli import main
 
 EMBED = "embed --input x.txt --store s"
 # A command line, its exit status, and what its line holds.
@@ -126,7 +132,82 @@ vacuum --store nowhere                | 2 | holds no store
 vacuum --store s --older-than week    | 2 | span of time
 report --store nowhere                | 2 | holds no store
 """
-ROWS = [[cell.strip() for cell in row.split("|")] for row in CARELESS.strip().splitlines()]
+# The same in a folder that holds x.txt, y.csv, mine/notes.txt, empty/ and the store s of x.txt's three rows.
+THERE = """
+embed --input x.txt --store x.txt               | 2 | x.txt cannot be written
+embed --input x.txt --store x.txt/s             | 2 | x.txt/s cannot be written
+embed --input s --store s                       | 2 | takes in the store s itself
+embed --input . --store s                       | 2 | takes in the store s itself
+embed --input empty --store s                   | 2 | it is no folder with files
+embed --input http://example.com/x --store s    | 2 | give a local path, gs:// or s3://
+embed --input x.txt --store https://x/y         | 2 | give a local path, gs:// or s3://
+embed --input x.txt --store s --calibration mine | 2 | make a calibration with: sentence-beam fit
+embed --input x.txt --store s --model x.txt     | 2 | no such directory
+embed --input x.txt --store s --model no/such   | 2 | neither cached nor fetched
+embed --input x.txt --store s --pooler tfidf:mine --reembed | 2 | make one with: sentence-beam fit
+embed --input x.txt --store s --index hnsw      | 2 | use auto, compact, Flat
+embed --input x.txt --store s --max-tokens 1 --reembed | 2 | 2 special tokens need room
+embed --input x.txt --store s --max-tokens 3    | 2 | with --reembed
+embed --input x.txt --store s --partition content | 2 | partition would change
+embed --input x.txt --store s --truncate-dim 1000 | 2 | give 1 to
+embed --input x.txt --store s --prompt-name foo | 2 | its prompts: none
+embed --input x.txt --store s --require-space a | 2 | mend them, or require that one
+plan --input s                                  | 2 | name one kind by a pattern
+fit --store s --method whitening --output mine  | 2 | holds notes.txt and was not made by fit
+fit --store s --method whitening --output s     | 2 | was not made by fit
+fit --store s --method whitening --output x.txt | 2 | x.txt is a file; name a folder
+fit --store s --method cls --output c           | 2 | allowed: standardize
+fit --store s --method tfidf --output c         | 2 | --store has no meaning
+fit --store s --method whitening:0 --output c   | 2 | width=0 is not allowed
+fit --input x.txt --method flow --output c      | 2 | x.txt holds no store
+recalibrate --store s                           | 2 | required: --calibration
+recalibrate --store s --calibration mine        | 2 | mine/calibration.json is missing
+recalibrate --store mine --calibration none     | 2 | mine holds no store
+index --store mine                              | 2 | mine holds no store
+index --store s --target-recall 95              | 2 | number from 0 to 1
+index --store s --merge yes                     | 2 | unknown argument yes
+search --store s --query x --k 3                | 2 | did you mean -k?
+search --store s --query x --snapshot nope      | 2 | the latest are
+search --store s --query x --model mine         | 2 | mine
+search --store s --query x --output mine        | 2 | must end in
+search --store s --query x --output mine/no/x.csv | 2 | there is no such folder
+search --store s --query x --output /proc/x.csv | 2 | cannot be written
+search --store s --queries empty                | 2 | empty
+search --store s --query x --queries x.txt      | 2 | not allowed with
+pairs --input x.txt --output x.txt              | 2 | must end in
+pairs --input y.csv --text-column body          | 2 | its columns, by its first row: text, lang
+files --store s --link mine                     | 2 | holds notes.txt, which is no link to a shard
+files --store s --link x.txt                    | 2 | is no folder
+files --store s --link s/embeddings             | 2 | is no link to a shard
+evaluate                                        | 2 | say --task NAME=PATH
+evaluate --task x.txt                           | 2 | say [KIND:]NAME=PATH
+evaluate --task a=nowhere.tsv                   | 2 | nowhere.tsv
+evaluate --task foo:a=x.txt                     | 2 | there is no kind foo
+evaluate --task a=x.txt                         | 2 | no column score in its header
+evaluate --task a=x.txt --output mine           | 2 | mine is a folder
+export --store s --output mine                  | 2 | is no export
+export --store s --output s                     | 2 | is no export
+verify --store s --snapshot -100                | 2 | has no snapshot -100
+rejects --store s --run nope                    | 2 | has no list of rejected rows
+history --store s --output runs.xlsx            | 2 | must end in
+history --store s --output /proc/runs.csv       | 2 | cannot be written
+diff a b --store s                              | 2 | has no snapshot a
+diff --store s --output nowhere/x.parquet       | 2 | there is no such folder
+rollback latest --store s                       | 2 | is the current snapshot
+rollback nope --store s                         | 2 | has no snapshot nope
+report --store s --output mine                  | 2 | must end in .html
+vacuum --store s --keep 0                       | 2 | whole number above zero
+vacuum --store s --older-than 7                 | 2 | span of time
+embed --config x.txt                            | 2 | cannot be read as TOML
+"""
+
+
+def rows(table: str) -> list[list[str]]:
+    """The lines of a table, in cells."""
+    return [[cell.strip() for cell in row.split(" | ")] for row in table.strip().splitlines()]
+
+
+ROWS = rows(CARELESS)
 
 
 @pytest.fixture
@@ -147,6 +228,59 @@ def test_a_careless_command_is_one_line(run: Run, tmp_path: Path, line: str, sta
     assert outcome.err.count("\n") == 1, outcome.err
     assert said in outcome.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with files and a store."""
+    folder = tmp_path_factory.mktemp("there")
+    for name, text in {
+        "x.txt": "a dog\na cat\na bird\n",
+        "y.csv": "text,lang\na dog,en\n",
+        "mine/notes.txt": "mine",
+    }.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "empty").mkdir()
+    how = ("--model", str(save_tiny_model("bert", folder / "s.model")), "--quiet")
+    assert main(["embed", "--input", str(folder / "x.txt"), "--store", str(folder / "s"), *how]) == 0
+    return folder
+
+
+@pytest.mark.parametrize(("line", "status", "said"), rows(THERE), ids=[row[0] for row in rows(THERE)])
+def test_a_careless_command_among_files_is_one_line(
+    there: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, line: str, status: str, said: str
+) -> None:
+    monkeypatch.chdir(there)
+    before = files_in(there, "s/embeddings", "mine")
+    outcome = runner(capfd)(*shlex.split(line))
+    outcome.failed(int(status), said)
+    assert outcome.out == ""
+    assert files_in(there, "s/embeddings", "mine") == before
+    assert sorted(path.name for path in there.iterdir()) == ["empty", "mine", "s", "s.model", "x.txt", "y.csv"]
+
+
+@pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr"])
+def test_a_stream_that_is_closed(
+    there: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    monkeypatch.chdir(there)
+    run = runner(capfd)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"sys.{closed}", None)
+        outcome = run("plan", "--input", "-", "--store", "s") if closed == "stdin" else run("files", "--store", "s")
+    if closed == "stdin":
+        outcome.failed(2, "--input -: standard input is closed")
+    else:
+        assert (outcome.status, outcome.err) == (0, "")
+
+
+def test_an_output_that_is_full_is_one_line(there: Path) -> None:
+    with open("/dev/full", "w") as full:
+        argv = [sys.executable, "-m", "pipelines.cli", "files", "--store", str(there / "s")]
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr == "sentence-beam files: done, but its output cannot be written (No space left on device)\n"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
