@@ -29,13 +29,12 @@ def parser() -> argparse.ArgumentParser:
         "sentence-beam train --recipe sbert-nli --input 'nli=nli/*.jsonl' --output sbert-nli",
         "sentence-beam embed --model model --input 'corpus/*.parquet' --store store",
     )
-    p.add_argument("--recipe", choices=recipes.names(), help="take options from a published training; flags win")
-    p.add_argument(
-        "--print-recipe", choices=recipes.names(), action=_PrintRecipe, help="print a recipe as TOML and exit"
-    )
-    p.add_argument(
-        "--dry-run", action="store_true", help="say steps, memory and time, by a few steps, and write nothing"
-    )
+    recipe = "take options from a published training; flags win (default: none)"
+    p.add_argument("--recipe", choices=recipes.names(), help=recipe)
+    printed = "print a recipe as TOML and exit (default: none)"
+    p.add_argument("--print-recipe", choices=recipes.names(), action=_PrintRecipe, help=printed)
+    dry = "say steps, memory and time, by a few steps, and write nothing (default: no)"
+    p.add_argument("--dry-run", action="store_true", help=dry)
     _add_data(p.add_argument_group("data"))
     _add_model(p.add_argument_group("model"))
     _add_training(p.add_argument_group("training"))
@@ -48,7 +47,8 @@ def _add_data(p: argparse._ArgumentGroup) -> None:
     roles = "what is learnt: classification (text1, text2, label), regression or cosent (text1, text2, score), triplet "
     roles += "(anchor, positive, negative), ranking (anchor, positive, perhaps negative)"
     p.add_argument("--objective", choices=OBJECTIVES, required=True, help=roles)
-    p.add_argument("--dev", metavar="PATH", help="data of the same columns that the model is scored on")
+    dev = "data of the same columns that the model is scored on (default: none)"
+    p.add_argument("--dev", metavar="PATH", help=dev)
     columns = "the data's names of the objective's roles, in their order (default: those names, sentence1, sentence2)"
     p.add_argument("--columns", type=options.names, default=(), metavar="A,B,C", help=columns)
     p.add_argument(
@@ -56,7 +56,8 @@ def _add_data(p: argparse._ArgumentGroup) -> None:
     )
     ends = "the ends of the data's scale of scores, which becomes 0 to 1 (default: scores are from 0 to 1)"
     p.add_argument("--scores", type=ends_of, metavar="LOW,HIGH", help=ends)
-    p.add_argument("--limit", type=options.positive, metavar="N", help="the first N rows of the training data alone")
+    limit = "the first N rows of the training data alone (default: all)"
+    p.add_argument("--limit", type=options.positive, metavar="N", help=limit)
     rejects = "most of the rows that may be unusable, as those without a text (default: 0.01)"
     p.add_argument("--max-rejects", type=options.fraction, default=0.01, metavar="FRACTION", help=rejects)
 
@@ -70,14 +71,18 @@ def _add_model(p: argparse._ArgumentGroup) -> None:
     p.add_argument(
         "--max-tokens", type=options.positive, default=128, metavar="N", help="cut longer texts (default: 128)"
     )
-    widths = "widths of vectors that are trained beside the full one, for --truncate-dim"
+    widths = "widths of vectors that are trained beside the full one, for --truncate-dim (default: none)"
     p.add_argument("--matryoshka", type=widths_of, default=(), metavar="D,D", help=widths)
-    p.add_argument("--lora", type=options.positive, metavar="R", help="train adapters of rank R, merged at the end")
-    p.add_argument("--freeze-backbone", action="store_true", help="train what is on top of the transformer alone")
+    lora = "train adapters of rank R, merged at the end (default: the model itself is trained)"
+    p.add_argument("--lora", type=options.positive, metavar="R", help=lora)
+    frozen = "train what is on top of the transformer alone (default: no)"
+    p.add_argument("--freeze-backbone", action="store_true", help=frozen)
     p.add_argument("--output", required=True, type=options.filled, metavar="DIR", help="folder of the trained model")
     again = p.add_mutually_exclusive_group()
-    again.add_argument("--resume", action="store_true", help="go on with a training that was stopped")
-    again.add_argument("--overwrite", action="store_true", help="replace an earlier training in --output")
+    resume = "go on with a training that was stopped (default: no)"
+    again.add_argument("--resume", action="store_true", help=resume)
+    overwrite = "replace an earlier training in --output (default: no)"
+    again.add_argument("--overwrite", action="store_true", help=overwrite)
 
 
 def _add_training(p: argparse._ArgumentGroup) -> None:
@@ -91,11 +96,12 @@ def _add_training(p: argparse._ArgumentGroup) -> None:
     p.add_argument("--seed", type=int, default=12, metavar="N", help="of the order of rows and all else (default: 12)")
     cached = "ranking: rows that are in memory at once, so that --batch may be large (default: all of the batch)"
     p.add_argument("--mini-batch", type=options.positive, metavar="N", help=cached)
-    guide = "ranking: a model that says which texts of a batch are too near to be negatives"
+    guide = "ranking: a model that says which texts of a batch are too near to be negatives (default: none)"
     p.add_argument("--guide", metavar="MODEL", help=guide)
-    hard = "ranking: look for N negatives to each row among the positive texts of others"
+    hard = "ranking: look for N negatives to each row among the positive texts of others (default: none)"
     p.add_argument("--hard-negatives", type=options.positive, metavar="N", help=hard)
-    p.add_argument("--dtype", choices=DTYPES, default="auto", help="type of the computation (default: float32)")
+    dtype = "type of the computation (default: auto, which is float32)"
+    p.add_argument("--dtype", choices=DTYPES, default="auto", help=dtype)
     p.add_argument("--device", type=options.device, metavar=options.DEVICES, default="auto", help=options.DEVICE)
     every = "steps between checkpoints and dev scores (default: a tenth of all)"
     p.add_argument("--checkpoint-steps", type=options.positive, metavar="N", help=every)
