@@ -11,13 +11,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from helpers.commands import Run
-from helpers.corpora import manifest_of, rows_of, sentences
+from helpers.corpora import edit_manifest, manifest_of, rejects_of, rows_of, sentences
 
-from transforms.corpus import Cutter
+from transforms.corpus import Cutter, UnitRows
+from transforms.corpus.pieces import taken
 from transforms.encoder import Encoder
+from transforms.pooling import Status
 from transforms.space import row_hash
 from transforms.space.chunks import Chunks
+from transforms.steps.embed_units import UnitEmbedder
 from transforms.store import open_store
+from transforms.store.units import UnitStore
 
 pytestmark = pytest.mark.usefixtures("cached_beam_options")
 SPEC = "budget:tokens=12"
@@ -317,3 +321,93 @@ def test_what_whole_documents_do_not_go_with(
 ) -> None:
     write(inputs / "a.parquet", DOCUMENTS)  # type: ignore[arg-type]
     run("embed", "--input", inputs / "*", "--store", store, "--model", model, *options).failed(2, *words)
+
+
+def test_a_run_goes_on_in_the_middle_of_a_document(
+    embed: Run, run: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = {"a": document(1, 4), "b": document(2, 300), "c": document(3, 5)}
+    write(inputs / "a.parquet", documents)  # type: ignore[arg-type]
+    how = (*CUT, "--unit-tokens", 300)
+    written, write_unit = [], UnitStore.write
+
+    def failing(self: UnitStore, *arguments: Any) -> Any:
+        if len(written) == 3:
+            raise RuntimeError("the power went")
+        written.append(0)
+        return write_unit(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(UnitStore, "write", failing)
+        assert embed(inputs / "*", *how).status == 1
+    assert manifest_of(store) is None
+    assert "3 of" in embed(inputs / "*", *how).ok().out
+    check_pieces(store, documents)
+    calm = store.with_name("calm")
+    manifest = manifest_of(store)
+    assert manifest is not None
+    options = ("--model", manifest["options"]["model"], "--partition", manifest["partition"])
+    run("embed", "--input", inputs / "*", "--store", calm, *options, *how).ok()
+    again = manifest_of(calm)
+    assert again is not None
+    assert [unit["path"] for unit in manifest["shards"]] == [unit["path"] for unit in again["shards"]]
+    assert pieces_of(store) == pieces_of(calm)
+
+
+def test_a_piece_that_is_lost_is_noticed(
+    embed: Run, run: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(inputs / "a.parquet", DOCUMENTS)  # type: ignore[arg-type]
+    with monkeypatch.context() as patch:
+        patch.setattr(UnitEmbedder, "_prepare", with_rows(UnitEmbedder._prepare, without_the_last))
+        embed(inputs / "*", *CUT).failed(4, "a document lacks pieces")
+    assert manifest_of(store) is None
+    embed(inputs / "*", *CUT).ok()
+    path = store / "manifest.json"
+    data = json.loads(path.read_text())
+    unit = next(unit for unit in data["shards"] if unit["path"])
+    unit["pieces_sum"] = "0" * 16
+    for place in (path, store / "manifests" / f"{data['run']}.json"):
+        edit_manifest(place, data)
+    outcome = run("verify", "--store", store)
+    assert outcome.status == 1
+    assert "other pieces of documents" in outcome.err
+    assert "a document lacks pieces" in outcome.err
+
+
+def without_the_last(rows: UnitRows) -> UnitRows:
+    """A unit's rows, and of pieces all but the last one that is not its document's first."""
+    places = [] if rows.pieces is None else rows.pieces.column("piece").to_pylist()
+    which = max((row for row, piece in enumerate(places) if piece), default=None)
+    return rows if which is None else taken(rows, np.delete(np.arange(len(places)), which))
+
+
+def with_rows(method: Any, change: Any) -> Any:
+    """The method of an embedder, given other rows."""
+    return lambda self, rows, watch: method(self, change(rows), watch)
+
+
+def test_a_document_with_a_piece_that_has_no_vector(
+    embed: Run, inputs: Path, store: Path, partition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(inputs / "a.parquet", DOCUMENTS)  # type: ignore[arg-type]
+    embedded = Encoder.embed
+
+    def spoiled(self: Encoder, tokenized: Any, progress: Any = None) -> Any:
+        found = embedded(self, tokenized, progress)
+        longest = int(np.argmax(tokenized.counts))
+        if progress is not None:
+            found.status[longest] = int(Status.NONFINITE)
+        return found
+
+    monkeypatch.setattr(Encoder, "embed", spoiled)
+    if partition == "content":
+        how = ("--max-rejects", 1, "--unit-tokens", 30)
+        embed(inputs / "*", *CUT, *how).failed(3, "document ", "--partition file")
+        return
+    embed(inputs / "*", *CUT, "--max-rejects", 1).ok()
+    (reject,) = {(row["id"], row["reason"]) for row in rejects_of(store)} - {("d", "non-finite vector")}
+    assert reject[1] == "non-finite vector"
+    left = {name: text for name, text in DOCUMENTS.items() if name in {row["id"] for row in rows_of(store)}}
+    assert len(left) == manifest_of(store)["rows"]["written"] < 4  # type: ignore[index]
+    check_pieces(store, left)
