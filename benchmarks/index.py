@@ -38,6 +38,7 @@ from transforms.index import (
     select,
     train,
 )
+from transforms.index.choose import depth_for
 from transforms.index.faiss_module import use_threads
 from transforms.index.recall import segment_base
 
@@ -158,16 +159,17 @@ def recall(
     args: argparse.Namespace,
 ) -> Any:
     """Exact neighbours of the queries and the candidates of every segment, merged and scored."""
-    exact, found = ExactNeighbours(queries, 10, plan.metric), None
+    depth = depth_for(100, plan.rerank)
+    exact, found = ExactNeighbours(queries, 100, plan.metric), None
     for number, (file, part) in enumerate(zip(files, np.array_split(vectors, args.segments), strict=True)):
         base = segment_base(number)
         for block in blocks(part):
             exact.add(block, base, threads=args.threads)
             base += len(block)
         index, grid = SegmentedIndex.open([file], trained), nprobe_grid(plan.nlist)
-        one = Candidates.search(index, queries, plan.rerank or 10, grid, segment=number, threads=args.threads)
+        one = Candidates.search(index, queries, depth, grid, segment=number, threads=args.threads)
         found = one if found is None else found.merge(one)
-    return measure_recall(exact, found) if found else None
+    return [measure_recall(exact.at(k), found, depth=depth_for(k, plan.rerank)) for k in (10, 100)] if found else None
 
 
 def print_build(plain: tuple[float, float], ours: tuple[float, float], recall_cost: tuple[float, float]) -> None:

@@ -167,6 +167,9 @@ def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str
     lines = [f"index       {index.factory}, {index.metric}, {len(index.segments)} segments"]
     lines[0] += _recall(found) if found else " (too few rows to measure recall)"
     lines[0] += f", below the target of {found.target:g}" if found and found.value < found.target else ""
+    deep = index.recall_100
+    if deep and deep.value < deep.target:
+        lines[0] += f", recall@{deep.k} {deep.value:.4f} below {deep.target:g}"
     if index == before or change is None:
         return lines
     if change.what == "trained":

@@ -271,7 +271,7 @@ class Searcher:
             opened = self._index
         with progress.stage("searching the index"):
             depth = depth_for(k, index.rerank)
-            found = opened.search(queries, depth, nprobe=index.nprobe or None, least=k)
+            found = opened.search(queries, depth, nprobe=index.nprobe_for(k) or None, least=k)
         if index.rerank:
             found = rerank(queries, found, k, self._vectors_of, scored_by(self._manifest.metric))
         shard, row = self._located(found.segment, found.row)

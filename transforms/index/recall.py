@@ -14,12 +14,14 @@ import numpy as np
 
 from transforms.index.exact import best_first, block_top_k, gains_to_scores, merge_top_k, no_results
 from transforms.index.faiss_module import use_threads
-from transforms.index.search import SegmentedIndex, positions_of
+from transforms.index.search import SegmentedIndex
 from transforms.index.vectors import as_vectors, check_metric
 
 _Z95 = 1.959963984540054
 TARGET_RECALL = 0.95
-KEPT = 4  # times k: the true neighbours that are remembered
+KEPT = 4  # times k, but at most MORE more: the true neighbours that are remembered
+MORE = 100
+STEP = 1.1  # of the grid of nprobe, beyond its first ten
 _ENOUGH = 20  # queries below which a share of their neighbours says nothing
 
 
@@ -29,17 +31,20 @@ def segment_base(segment: int) -> int:
 
 
 def nprobe_grid(nlist: int, most: int = 256) -> list[int]:
-    """The values of nprobe to try: 1, 2, 4, ... up to `most` or, if that is smaller, `nlist`; [1] without lists."""
-    limit = max(1, min(nlist, most))
-    return sorted({*(1 << power for power in range(limit.bit_length()) if 1 << power <= limit), limit})
+    """The values of nprobe to try, each a tenth (or 1) above the last, up to `most` or `nlist`; [1] without lists."""
+    limit, grid = max(1, min(nlist, most)), [1]
+    while grid[-1] < limit:
+        grid.append(min(max(grid[-1] + 1, int(grid[-1] * STEP)), limit))
+    return grid
 
 
 class ExactNeighbours:
     """The true neighbours of the held-out queries, gathered block by block and merged segment by segment.
 
-    Keeps 4k of them, and for each query a bound that no row left out exceeds: so the k nearest stay known while rows
-    come and go, until too many of those kept are gone (`settled`). An index that prefers low positions among equal
-    codes, as `SegmentedIndex` does, returns k rows of any run of copies that reaches further than what is kept.
+    Keeps 4k of them, or k + 100 where that is less, and for each query a bound that no row left out exceeds: so the k
+    nearest stay known while rows come and go, until too many of those kept are gone (`settled`). An index that prefers
+    low positions among equal codes, as `SegmentedIndex` does, returns k rows of any run of copies that reaches further
+    than what is kept.
     """
 
     def __init__(self, queries: np.ndarray, k: int, metric: str = "ip"):
@@ -47,7 +52,7 @@ class ExactNeighbours:
         self.queries = as_vectors(queries, queries.shape[-1], "held-out queries")
         self.k = k
         self.metric = check_metric(metric)
-        self._best = no_results(len(queries), KEPT * k)
+        self._best = no_results(len(queries), min(KEPT * k, k + MORE))
         self._bound = np.full(len(queries), -np.inf, np.float32)
 
     def add(self, block: np.ndarray, positions: int | np.ndarray, *, threads: int | None = None) -> None:
@@ -71,8 +76,12 @@ class ExactNeighbours:
         # A full list may have pushed rows out; those are no better than its last.
         self._bound = np.maximum(np.maximum(self._bound, bound), self._best[0][:, -1])
 
+    def at(self, k: int) -> ExactNeighbours:
+        """The same neighbours, to tell of recall at another k, which is no larger."""
+        return ExactNeighbours.of_lists(self.queries, k, self.metric, *self.lists())
+
     def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """Scores float32 and positions int64 [q, 4k], best first, ties by position, -1 for missing."""
+        """Scores float32 and positions int64 [q, kept], best first, ties by position, -1 for missing."""
         return gains_to_scores(self._best[0], self.metric), self._best[1]
 
     @property
@@ -81,7 +90,7 @@ class ExactNeighbours:
         return self._best[0][:, self.k - 1] >= self._bound
 
     def lists(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Gains float32 and positions int64 [q, 4k], best first, and bounds float32 [q]: all but the queries."""
+        """Gains float32 and positions int64 [q, kept], best first, and bounds float32 [q]: all but the queries."""
         return *self._best, self._bound
 
     @classmethod
@@ -108,13 +117,17 @@ class ExactNeighbours:
 
 
 class Candidates:
-    """The results of an index for the held-out queries at each nprobe of a grid; they merge over segments."""
+    """The results of an index for the held-out queries at each nprobe of a grid; they merge over segments.
 
-    def __init__(self, nprobes: Sequence[int], gains: np.ndarray, positions: np.ndarray):
-        """Gains float32 and positions int64 [len(nprobes), q, depth]."""
+    A row is kept once, with the place in the grid at which its list is first searched: a row that is among the best at
+    some nprobe is among the best there already, as later lists only add others.
+    """
+
+    def __init__(self, nprobes: Sequence[int], depth: int, gains: np.ndarray, positions: np.ndarray, steps: np.ndarray):
+        """Gains float32, positions int64 and places in the grid uint8 [q, any], best first; position -1 for none."""
         self.nprobes = list(nprobes)
-        self._gains = gains
-        self._positions = positions
+        self.depth = depth
+        self._gains, self._positions, self._steps = gains, positions, steps
 
     @classmethod
     def search(
@@ -127,38 +140,64 @@ class Candidates:
         segment: int = 0,
         threads: int | None = None,
     ) -> Candidates:
-        """The top `depth` (k, or the number re-ranked) of an index whose first segment has the number `segment`."""
-        found = index.sweep(queries, depth, nprobes, threads=threads)
-        positions = np.stack([positions_of(result) for result in found])
-        gains = np.stack([gains_to_scores(result.scores, index.metric) for result in found])
-        return cls(nprobes, gains, np.where(positions >= 0, positions + segment_base(segment), -1))
-
-    @property
-    def depth(self) -> int:
-        """The number of results kept for a query."""
-        return int(self._gains.shape[2])
+        """The top `depth` (k, or the number scored again) of an index whose first segment has the number `segment`."""
+        found = [tuple(np.empty((len(queries), 0), kind) for kind in (np.float32, np.int64, np.uint8))]
+        for step, (new, best) in enumerate(index.steps(queries, depth, nprobes, threads=threads)):
+            gains, positions = new
+            last, place = best[0][:, -1:], best[1][:, -1:]
+            stays = (positions >= 0) & ((gains > last) | ((gains == last) & (positions <= place)) | (place < 0))
+            width = int(stays.sum(axis=1).max(initial=0))  # the best come first, so what stays does too
+            stays, gains, positions = stays[:, :width], gains[:, :width], positions[:, :width]
+            base = segment_base(segment)
+            found.append(
+                (np.where(stays, gains, -np.inf), np.where(stays, positions + base, -1), np.full(stays.shape, step))
+            )
+        return cls(nprobes, depth, *_in_order(found))
 
     def merge(self, other: Candidates) -> Candidates:
         """The candidates of both, for segments searched apart with the same grid and depth."""
-        merged = [
-            best_first(np.concatenate([a, b], axis=1), np.concatenate([i, j], axis=1), self.depth)
-            for a, b, i, j in zip(self._gains, other._gains, self._positions, other._positions, strict=True)
-        ]
-        return Candidates(self.nprobes, *(np.stack(arrays) for arrays in zip(*merged, strict=True)))
+        parts = [(each._gains, each._positions, each._steps) for each in (self, other)]
+        gains, positions, steps = _in_order(parts)
+        for step in range(len(self.nprobes)):
+            ahead = np.cumsum((steps <= step) & (positions >= 0), axis=1)
+            late = (steps == step) & (ahead > self.depth)
+            gains[late], positions[late] = -np.inf, -1
+        return Candidates(self.nprobes, self.depth, *_in_order([(gains, positions, steps)]))
 
-    def positions(self, nprobe: int) -> np.ndarray:
-        """Positions int64 [q, depth] found at one nprobe of the grid."""
-        return self._positions[self.nprobes.index(nprobe)]
+    def positions(self, nprobe: int, depth: int | None = None) -> np.ndarray:
+        """Positions int64 [q, depth] found at one nprobe of the grid (None: all that are kept)."""
+        depth = depth or self.depth
+        there = (self._steps <= self.nprobes.index(nprobe)) & (self._positions >= 0)
+        place = np.cumsum(there, axis=1) - 1
+        query, column = np.nonzero(there & (place < depth))
+        found = np.full((len(there), depth), -1)
+        found[query, place[query, column]] = self._positions[query, column]
+        return found
 
     def to_bytes(self) -> bytes:
         """The candidates and their grid as bytes."""
-        return _pack(nprobes=np.array(self.nprobes, np.int64), gains=self._gains, positions=self._positions)
+        grid = np.array([self.depth, *self.nprobes], np.int64)
+        return _pack(grid=grid, gains=self._gains, positions=self._positions, steps=self._steps)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Candidates:
         """The candidates that `to_bytes` gave."""
         arrays = _unpack(data)
-        return cls([int(nprobe) for nprobe in arrays["nprobes"]], arrays["gains"], arrays["positions"])
+        depth, *nprobes = arrays["grid"].tolist()
+        return cls(nprobes, depth, arrays["gains"], arrays["positions"], arrays["steps"])
+
+
+def _in_order(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Gains float32, positions int64 and places in the grid uint8 [q, any] of some parts, best first, ties by position.
+
+    No wider than the query with most of them; what is missing comes last.
+    """
+    gains, positions, steps = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
+    order = np.lexsort((positions, -gains), axis=-1)
+    width = int((positions >= 0).sum(axis=1).max(initial=0))
+    first = order[:, :width]
+    gains, positions, steps = (np.take_along_axis(array, first, axis=1) for array in (gains, positions, steps))
+    return gains.astype(np.float32), positions, steps.astype(np.uint8)
 
 
 def recall_at_k(exact: ExactNeighbours, found: np.ndarray) -> np.ndarray:
@@ -169,10 +208,16 @@ def recall_at_k(exact: ExactNeighbours, found: np.ndarray) -> np.ndarray:
     scores, positions = exact.result()
     gains = gains_to_scores(scores, exact.metric)
     near = (gains >= gains[:, exact.k - 1 : exact.k]) & (positions >= 0)
-    hits = ((found[:, :, None] == positions[:, None, :]) & near[:, None, :]).any(axis=2).sum(axis=1)
+    hits = _hits(found, positions, near)
     wanted = np.minimum(near.sum(axis=1), exact.k)
     with np.errstate(invalid="ignore"):
         return np.minimum(hits, wanted) / wanted
+
+
+def _hits(found: np.ndarray, positions: np.ndarray, meant: np.ndarray) -> np.ndarray:
+    """How many of the positions [q, kept] that are meant are among those found [q, depth]: int64 [q]."""
+    each = zip(found, positions, meant, strict=True)
+    return np.array([np.isin(true[those], mine).sum() for mine, true, those in each], np.int64)
 
 
 def interval(recalls: np.ndarray, k: int) -> tuple[float, float, float]:
@@ -196,21 +241,25 @@ def measure_recall(
     *,
     target: float = TARGET_RECALL,
     tuning: np.ndarray | None = None,
+    depth: int | None = None,
 ) -> dict[str, Any] | None:
     """Tune nprobe on some queries (bool [q] `tuning`, else every other one), report recall on the rest; JSON-able.
 
+    `depth` is the number of candidates a search asks for (None: all that are kept); those beyond k are ranked exactly.
     Chosen is the smallest nprobe whose lower bound reaches `target`, or the largest of the grid where none does.
     `queries` counts those reported on; where either half is empty, all tune and report. Queries whose neighbours are
     not settled do not count. None without queries or rows.
     """
     tuned, reported = halves(exact, tuning)
-    recalls = {nprobe: recall_at_k(exact, candidates.positions(nprobe)) for nprobe in candidates.nprobes}
-    if not len(reported) or np.isnan(recalls[candidates.nprobes[0]][reported]).any():
-        return None
-    nprobe = next((n for n, r in recalls.items() if interval(r[tuned], exact.k)[1] >= target), candidates.nprobes[-1])
-    rerank = candidates.depth if candidates.depth > exact.k else 0
-    measured = _measured(recalls[nprobe][reported], exact.k)
-    return {**measured, "nprobe": nprobe, "rerank": rerank, "target": target}
+    depth = depth or candidates.depth
+    for nprobe in candidates.nprobes:
+        recalls = recall_at_k(exact, candidates.positions(nprobe, depth))
+        if not len(reported) or np.isnan(recalls[reported]).any():
+            return None
+        if interval(recalls[tuned], exact.k)[1] >= target:
+            break
+    measured = _measured(recalls[reported], exact.k)
+    return {**measured, "nprobe": nprobe, "rerank": depth if depth > exact.k else 0, "target": target}
 
 
 def halves(exact: ExactNeighbours, tuning: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -238,7 +287,7 @@ def recall_among(
     scores, positions = exact.result()
     gains = gains_to_scores(scores, exact.metric)
     meant = (gains >= gains[:, exact.k - 1 : exact.k]) & (positions >= 0) & among(positions)
-    hits = ((found[:, :, None] == positions[:, None, :]) & meant[:, None, :]).any(axis=2).sum(axis=1)
+    hits = _hits(found, positions, meant)
     asked = np.flatnonzero(meant.any(axis=1) & exact.settled)
     if len(asked) < _ENOUGH:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from transforms.errors import DamagedIndexError, OptionError
 from transforms.index.exact import best_first, gains_to_scores, no_results, pair_scores
 from transforms.index.faiss_module import load_faiss, use_threads
-from transforms.index.parts import Coarse, OpenSegment, coarse_marks, open_segment
+from transforms.index.parts import Coarse, Found, OpenSegment, coarse_marks, open_segment
 from transforms.index.segment import SegmentFile, nearest_lists
 from transforms.index.trained import Trained
 from transforms.index.vectors import as_vectors, metric_name
@@ -93,18 +93,28 @@ class SegmentedIndex:
     def sweep(
         self, queries: np.ndarray, k: int, nprobes: Sequence[int], *, threads: int | None = None
     ) -> list[SearchResult]:
-        """The results of `search` at each of several nprobe, ascending; every list is scanned once."""
+        """The results of a search at each of several nprobe, ascending; every list is scanned once."""
+        return [_result(*best, self.metric) for _, best in self.steps(queries, k, nprobes, threads=threads)]
+
+    def steps(
+        self, queries: np.ndarray, k: int, nprobes: Sequence[int], *, threads: int | None = None
+    ) -> Iterator[tuple[Found, Found]]:
+        """For each of several nprobe, ascending: the top k among the lists that it adds, and among all lists up to it.
+
+        Both are gains float32 and positions int64 [q, k], best first. Flat segments come with the first nprobe.
+        """
         if k < 1 or list(nprobes) != sorted(set(nprobes)) or nprobes[0] < 1:
             raise OptionError(f"search: k={k} and nprobe={list(nprobes)} have to be positive, nprobe ascending")
         if not self._parts:
-            return [_result(*no_results(len(queries), k), self.metric)] * len(nprobes)
+            yield from [(no_results(len(queries), k),) * 2] * len(nprobes)
+            return
         with use_threads(threads) as faiss:
             queries = as_vectors(queries, self._parts[0].index.d, "queries")
-            best, found = self._scan_flat(faiss, queries, k), []
-            for coarse in self._coarse_steps(faiss, queries, nprobes):
-                best = self._scan_lists(faiss, queries, k, coarse, best)
-                found.append(_result(*best, self.metric))
-        return found
+            flat, best = self._scan_flat(faiss, queries, k), no_results(len(queries), k)
+            for step, coarse in enumerate(self._coarse_steps(faiss, queries, nprobes)):
+                new = self._scan_lists(faiss, queries, k, coarse, flat if step == 0 else no_results(len(queries), k))
+                best = _merge([best, new], k) if step else new
+                yield new, best
 
     def _coarse_steps(self, faiss: Any, queries: np.ndarray, nprobes: Sequence[int]) -> list[Coarse | None]:
         """For each nprobe the lists that the one before did not have; None where there are none."""
@@ -119,12 +129,10 @@ class SegmentedIndex:
         found = [part.top_k(faiss, queries, k, None) for part in self._parts if not part.has_lists]
         return _merge([no_results(len(queries), k), *found], k)
 
-    def _scan_lists(
-        self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None, best: tuple[np.ndarray, np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _scan_lists(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None, others: Found) -> Found:
         if coarse is None:
-            return best
-        return _merge([best, *(part.top_k(faiss, queries, k, coarse) for part in self._parts if part.has_lists)], k)
+            return others
+        return _merge([others, *(part.top_k(faiss, queries, k, coarse) for part in self._parts if part.has_lists)], k)
 
 
 def rerank(

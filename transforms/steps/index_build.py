@@ -10,6 +10,7 @@ from transforms import progress
 from transforms.arrow import as_hashes, as_keys
 from transforms.errors import SentenceBeamError
 from transforms.index import (
+    Candidates,
     ExactNeighbours,
     IndexPlan,
     SegmentChecks,
@@ -32,6 +33,7 @@ from transforms.index.upkeep import imbalance
 from transforms.index.vectors import scored_by
 from transforms.steps import held_out
 from transforms.steps.index_files import (
+    DEEP,
     RECALL_FILES,
     Folder,
     IndexRecord,
@@ -251,7 +253,7 @@ def build(work: BuildWork) -> tuple[BuildWork, SegmentEntry | None]:
 def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEntry | None:
     """Build and write the group's segment, and leave what it says of the queries; None if no row is left."""
     folder, base = job.folder, group.number << 32
-    exact = ExactNeighbours(folder.take("queries.npy"), K, job.plan.metric)
+    exact = ExactNeighbours(folder.take("queries.npy"), DEEP, job.plan.metric)
     texts, locator = as_keys(folder.take("texts.npy")), locators.LocatorBuilder()
     writer = SegmentWriter(index_files.read(folder.stored(trained.path), trained.sha256))
     refine = job.refine_writer()
@@ -268,7 +270,7 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEn
         return None
     segment = folder.segment(group.number, "base", writer.finish(), locator.table(), refine)
     leave_recall(
-        folder, segment, writer.trained, exact, None, depth_for(K, job.plan.rerank), nprobe_grid(job.plan.nlist)
+        folder, segment, writer.trained, exact, None, depth_for(DEEP, job.plan.rerank), nprobe_grid(job.plan.nlist)
     )
     return segment
 
@@ -288,8 +290,10 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
     texts = folder.take("texts.npy")
     exact, found, sizes = take_recall(folder, folder.take("queries.npy"), job.plan.metric, segments)
     target, half = job.request.target_recall, held_out.tuning_half(texts)
-    measured = measure_recall(exact, found, target=target, tuning=half) if found is not None else None
-    recall = TunedRecallEntry(**measured) if measured else None
+    recall, deep = (
+        tuned_recall(exact.at(k), found, depth_for(k, job.plan.rerank), target, half) if found else None
+        for k in (K, DEEP)
+    )
     reported = held_out.reporting_half(texts)
     gains, positions, bound = (array[reported] for array in exact.lists())
     known = held_out.KnownQueries(texts[reported], gains, positions, bound, folder.take("crowded.npy"))
@@ -315,8 +319,17 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
         ),
         queries=IndexFileEntry(*folder.write(known.to_bytes(), "parquet")),
         recall=recall,
+        recall_100=deep,
         change=ChangeEntry("trained", job.why, added=job.rows, deleted=0, moved=0),
     )
+
+
+def tuned_recall(
+    exact: ExactNeighbours, found: Candidates, depth: int, target: float, tuning: np.ndarray
+) -> TunedRecallEntry | None:
+    """The entry of recall at one k, with the nprobe that is tuned for it on some of the queries."""
+    measured = measure_recall(exact, found, target=target, tuning=tuning, depth=depth)
+    return TunedRecallEntry(**measured) if measured else None
 
 
 def scratch_files(job: IndexJob, found: list[ShardGroup]) -> list[str]:

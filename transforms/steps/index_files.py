@@ -39,6 +39,7 @@ from transforms.store.shards import read_shard
 Step = TypeVar("Step", bound=Callable[..., Any])
 
 K = 10
+DEEP = 100  # the other k that a search is tuned for
 SEGMENT_ROWS = 250_000
 SEGMENTS = 64
 RECALL_FILES = ("exact", "found", "lists")  # what every segment leaves for the measurement, by its number
@@ -248,7 +249,7 @@ def take_recall(
     folder: Folder, queries: np.ndarray, metric: str, segments: list[SegmentEntry]
 ) -> tuple[ExactNeighbours, Candidates | None, np.ndarray]:
     """What all segments say of the queries, and the length of each list over all of them."""
-    exact, found, sizes = ExactNeighbours(queries, K, metric), None, np.zeros(0, np.int64)
+    exact, found, sizes = ExactNeighbours(queries, DEEP, metric), None, np.zeros(0, np.int64)
     for segment in segments:
         exact = exact.merge(ExactNeighbours.from_bytes(folder.read(f"exact-{segment.number}"), queries))
         part = Candidates.from_bytes(folder.read(f"found-{segment.number}"))

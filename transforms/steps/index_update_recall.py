@@ -17,7 +17,7 @@ from transforms.index.upkeep import Fit, drifted, imbalance
 from transforms.steps import held_out, index_build
 from transforms.steps.held_out import KnownQueries
 from transforms.steps.index_build import TrainingGroup
-from transforms.steps.index_files import IndexRecord, K, closeness_of, leave_recall, take_recall
+from transforms.steps.index_files import DEEP, IndexRecord, K, closeness_of, leave_recall, take_recall
 from transforms.steps.index_update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState, scratch_files
 from transforms.store import locators
 from transforms.store.entries import (
@@ -88,8 +88,9 @@ def leave_segment_recall(
     keep: np.ndarray | None,
 ) -> None:
     """Leave what a segment says of the queries, searched as the index is."""
-    depth, nprobe = depth_for(K, update.current.rerank), max(1, update.current.nprobe)
-    leave_recall(job.folder, *built, exact, keep, depth, [nprobe])
+    current = update.current
+    nprobes = sorted({max(1, current.nprobe), max(1, current.nprobe_for(DEEP))})
+    leave_recall(job.folder, *built, exact, keep, depth_for(DEEP, current.rerank), nprobes)
 
 
 def known_neighbours(
@@ -105,7 +106,7 @@ def known_neighbours(
     target's locator as far as these rows go. For queries whose neighbours are not known all those rows are read.
     """
     queries, place = job.folder.take("queries.npy"), job.folder.take("known.npy")
-    exact = ExactNeighbours(queries, K, update.metric)
+    exact = ExactNeighbours(queries, DEEP, update.metric)
     gains, positions, bound = (array.copy() for array in exact.lists())
     known, had = job.known_queries(update), np.flatnonzero(place >= 0)
     theirs, bound[had] = known.positions[place[had]], known.bound[place[had]]
@@ -117,9 +118,9 @@ def known_neighbours(
         positions[had[query], column] = local[theirs[here] & 0xFFFFFFFF] | target << 32
     unknown = np.flatnonzero(place < 0)
     if len(unknown):
-        found = _search(job, ExactNeighbours(queries[unknown], K, update.metric), locator(), target)
+        found = _search(job, ExactNeighbours(queries[unknown], DEEP, update.metric), locator(), target)
         gains[unknown], positions[unknown], bound[unknown] = found.lists()
-    return ExactNeighbours.of_lists(queries, K, update.metric, gains, positions, bound)
+    return ExactNeighbours.of_lists(queries, DEEP, update.metric, gains, positions, bound)
 
 
 def _search(job: IndexUpdateJob, exact: ExactNeighbours, locator: pa.Table, target: int) -> ExactNeighbours:
@@ -166,7 +167,8 @@ def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry,
     segments = [b.segment for b in built]
     listed = [segment for segment in segments if segment.kind != HELD_OUT]
     exact, found, sizes = take_recall(folder, folder.take("queries.npy"), update.metric, listed)
-    recall, changed = _measured(update, exact, found, built)
+    recall, changed = _measured(update, exact.at(K), found, built)
+    deep = _measured(update, exact, found, built)[0] if update.current.recall_100 else None
     entry = replace(
         update.current,
         request=update.request,
@@ -175,6 +177,7 @@ def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry,
         queries=IndexFileEntry(*folder.write(_known_now(job, exact).to_bytes(), "parquet")),
         recall=recall,
         recall_changed=changed,
+        recall_100=deep,
         change=ChangeEntry.from_json(json.loads(folder.read("decision.json"))["change"]),
     )
     then, high = update.current.trained, recall.high if recall else None
@@ -189,16 +192,17 @@ def _measured(
     """Recall of the index as it is searched, over all rows and over the new ones; None where none can be measured."""
     if found is None:
         return None, None
-    positions = found.positions(found.nprobes[0])
+    nprobe, depth = max(1, update.current.nprobe_for(exact.k)), depth_for(exact.k, update.current.rerank)
+    positions = found.positions(nprobe, depth)
     recall, changed = recall_of(exact, positions), recall_among(exact, positions, _new_positions(built))
-    nprobe, rerank, target = found.nprobes[0], update.current.rerank, update.request.target_recall
+    rerank, target = depth if depth > exact.k else 0, update.request.target_recall
     tuned = TunedRecallEntry(**recall, nprobe=nprobe, rerank=rerank, target=target) if recall else None
     return tuned, RecallEntry(**changed) if changed else None
 
 
 def _known_now(job: IndexUpdateJob, exact: ExactNeighbours) -> KnownQueries:
     """The queries whose true neighbours are known for the next update too."""
-    settled = exact.settled
+    settled = exact.at(K).settled
     gains, positions, bound = (array[settled] for array in exact.lists())
     texts = job.folder.take("texts.npy")[settled]
     return KnownQueries(texts, gains, positions, bound, job.folder.take("crowded.npy"))

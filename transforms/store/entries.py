@@ -291,6 +291,7 @@ class IndexEntry(Entry):
     trained: TrainedEntry = TrainedEntry()
     queries: IndexFileEntry = IndexFileEntry()
     recall_changed: RecallEntry | None = None
+    recall_100: TunedRecallEntry | None = None
     change: ChangeEntry | None = None
 
     @classmethod
@@ -299,6 +300,10 @@ class IndexEntry(Entry):
         found = super().from_json(value, where, **beside)
         _check_paths(value, where)
         return found
+
+    def nprobe_for(self, k: int) -> int:
+        """How many lists to search for k rows: as tuned for 10, or for 100 where more than 10 are wanted."""
+        return max(self.nprobe, self.recall_100.nprobe) if k > 10 and self.recall_100 else self.nprobe
 
     @property
     def files(self) -> list[tuple[str, str]]:

@@ -1,4 +1,6 @@
 import json
+import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -138,9 +140,45 @@ def test_the_interval_covers_the_true_recall() -> None:
     assert 0.90 <= np.mean(covered) <= 0.99
 
 
-@pytest.mark.parametrize(("nlist", "grid"), [(0, [1]), (1, [1]), (6, [1, 2, 4, 6]), (4096, [2**i for i in range(9)])])
-def test_the_grid_ends_with_the_last_list(nlist: int, grid: list[int]) -> None:
-    assert nprobe_grid(nlist) == grid
+@pytest.mark.parametrize(("nlist", "last"), [(0, 1), (1, 1), (6, 6), (64, 64), (4096, 256)])
+def test_the_grid_goes_by_tenths_to_the_last_list(nlist: int, last: int) -> None:
+    grid = nprobe_grid(nlist)
+    assert (grid[0], grid[-1]) == (1, last)
+    assert all(low < high <= max(low + 1, 1.1 * low) for low, high in pairwise(grid))
+    assert len(grid) < 50
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 99), depth=st.integers(1, 60), cut=st.integers(0, 300))
+def test_candidates_of_segments_are_a_search_at_each_nprobe(seed: int, depth: int, cut: int) -> None:
+    vectors, queries = small_integers(300, DIM, seed), unit_vectors(7, DIM, seed=seed + 1)
+    start, grid = trained("IVF16,SQ8", "ip", DIM), nprobe_grid(16)
+    with tempfile.TemporaryDirectory() as folder:
+        one = open_cut(Path(folder), start, vectors, [cut])
+        apart = [open_cut(Path(folder), start, part, []) for part in (vectors[:cut], vectors[cut:])]
+        parts = [Candidates.search(index, queries, depth, grid, segment=n) for n, index in enumerate(apart)]
+        found = parts[1].merge(Candidates.from_bytes(parts[0].to_bytes()))
+        for nprobe in grid:
+            for shallow in {1, (depth + 1) // 2, depth}:
+                wanted = one.sweep(queries, shallow, [nprobe])[0]
+                rows = np.where(wanted.row >= 0, wanted.segment.astype(np.int64) << 32 | wanted.row, -1)
+                np.testing.assert_array_equal(found.positions(nprobe, shallow), rows)
+
+
+def test_recall_is_reported_at_two_k_with_an_nprobe_for_each(tmp_path: Path) -> None:
+    vectors, queries = unit_vectors(4000, DIM), unit_vectors(200, DIM, seed=1)
+    start = train(choose_index(4000, DIM, "IVF64,RaBitQ"), vectors[::2])
+    index, exact = open_cut(tmp_path, start, vectors, []), ExactNeighbours(queries, 100)
+    exact.add(vectors, 0)
+    found = Candidates.search(index, queries, 400, nprobe_grid(64))
+    true = brute_force(vectors, queries, 100, "ip")[1]
+    for k, depth in ((10, 200), (100, 400)):
+        report = measure_recall(exact.at(k), found, target=0.8, depth=depth)
+        assert report is not None
+        near = index.search(queries, depth, nprobe=report["nprobe"]).row
+        hits = [len(set(a.tolist()) & set(b[:k].tolist())) / k for a, b in zip(near, true, strict=True)]
+        assert report["value"] == pytest.approx(np.mean(hits[1::2]), abs=1e-9)
+        assert (report["k"], report["rerank"]) == (k, depth)
 
 
 @settings(max_examples=40, deadline=None)
