@@ -57,6 +57,7 @@ setup(
             "datasets>=3",  # the rows as the trainer takes them
             "peft>=0.17",  # adapters of --lora
             "ir_measures>=0.4",  # dev scores of ranking
+            "model2vec[distill]>=0.8,<0.11",  # distill; above 0.8 it wants a transformers below 5.4
         ],
         "mteb": ["mteb>=2.26,<3"],  # its tasks, run with our encoder
         "report": ["matplotlib>=3.8"],  # pictures
@@ -74,6 +75,7 @@ setup(
             "ir_measures>=0.4",
             "kubernetes-validate",  # reads the nightly job
             "matplotlib>=3.8",
+            "model2vec[distill]>=0.8,<0.11",  # distill, as in the extra train
             "moto[server]",  # an s3:// on this machine
             "mteb>=2.26,<3",
             "mypy",

@@ -24,6 +24,7 @@ PAGES = {
     "files": "reading.md#paths-and-links",
     "evaluate": "evaluation.md",
     "train": "train.md",
+    "distill": "distill.md",
     "export": "poolers.md#the-encoder-as-a-folder",
     "verify": "nightly.md#verify",
     "rejects": "inputs.md#rejected-rows",

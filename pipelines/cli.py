@@ -25,6 +25,7 @@ COMMANDS = {
     "files": "print or link a store's current shards",
     "evaluate": "score poolers on pairs of sentences that people have scored",
     "train": "fine-tune a sentence encoder on pairs or triplets of texts",
+    "distill": "make a table of token embeddings of a model, which embeds without running it",
     "export": "write a store's encoder as a folder, for sentence-transformers too",
     "verify": "re-hash and re-count everything a store names",
     "rejects": "list the rows that could not be embedded, with the reasons",

@@ -3,7 +3,6 @@
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ from pipelines.said import Said
 from pipelines.stdin import with_stdin
 from pipelines.tables import Column, excerpt, id_column, one_line, table, text_column
 from transforms import progress
-from transforms.corpus import Columns, match_inputs, plan_file, read_span
-from transforms.corpus.columns import kept_types
-from transforms.corpus.files import INPUT_FORMATS, PLAIN, check_distinct
-from transforms.corpus.spans import UNIT_TOKENS, estimated_tokens
+from transforms.corpus import Columns
+from transforms.corpus.files import INPUT_FORMATS
+from transforms.corpus.reading import list_files, read_files
+from transforms.corpus.spans import estimated_tokens
 from transforms.index.top_pairs import EXACT_BELOW, TopPairs, exact_pairs, indexed_pairs, with_copies
 from transforms.space import Machine, Recipe, row_hashes
 from transforms.steps.options import PairsOptions
@@ -86,7 +85,7 @@ def read(asked: PairsOptions) -> Collection:
     """The rows of the files. Raises the errors that `embed` raises for them."""
     columns, ids, number, of, rejected = Columns(asked.text_column, asked.id_column or None), [], {}, [], 0
     texts: list[str] = []
-    for rows in _units(asked, columns):
+    for rows in read_files(list_files(asked.input, asked.format, asked.delimiter), columns):
         progress.step(len(rows.ids))
         ids += rows.ids
         rejected += len(rows.rejects)
@@ -96,16 +95,6 @@ def read(asked: PairsOptions) -> Collection:
                 texts.append(text)
             of.append(number[row_hash])
     return Collection(ids, texts, np.array(of, np.int64), rejected)
-
-
-def _units(asked: PairsOptions, columns: Columns) -> Iterator[Any]:
-    files = [file for glob in asked.input for file in match_inputs(glob, asked.format, delimiter=asked.delimiter)]
-    check_distinct(files)
-    for file in sorted({file.path: file for file in files}.values(), key=lambda file: file.relative):
-        if file.format not in PLAIN:
-            kept_types(file, columns.text, columns.id, columns.keep)
-        for span in plan_file(file, columns.text, UNIT_TOKENS):
-            yield from read_span(span, columns, UNIT_TOKENS)
 
 
 def encode(asked: PairsOptions, collection: Collection, folder: Path) -> tuple[np.ndarray, Collection]:

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 from transforms.errors import OptionError
 from transforms.steps.options import EmbedOptions, FitOptions, PairsOptions
+from transforms.training.distill_options import DistillOptions
 
 STDIN, NAME = "-", "stdin"
-Asked = TypeVar("Asked", EmbedOptions, FitOptions, PairsOptions)
+Asked = TypeVar("Asked", EmbedOptions, FitOptions, PairsOptions, DistillOptions)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,234 @@
+"""Distillation: a table of token embeddings, made by model2vec of what a sentence encoder says of each token alone."""
+
+import importlib.metadata
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer
+from transformers import AutoTokenizer
+
+from transforms import progress, storage
+from transforms.corpus.reading import list_files, read_files
+from transforms.corpus.row_blocks import Columns
+from transforms.encoder.devices import resolve_devices
+from transforms.encoder.load import load_model, quiet_transformers
+from transforms.errors import OptionError, first_line
+from transforms.space import ModelFiles, resolve_model, resolve_space
+from transforms.training.distill_options import RECORD, DistillOptions, output_of
+from transforms.training.folders import staged
+
+PACKAGES = ("sentence-beam", "model2vec", "skeletoken", "transformers", "torch")
+# The poolers that model2vec has, by its names of them.
+_POOLINGS: dict[tuple[str, ...], str] = {("mean",): "mean", ("cls",): "first", ("last-token",): "last"}
+_WORD = re.compile(r"\w+")
+_LEAST_TIMES, _LONGEST = 2, 40  # a rarer word is a slip of the pen, a longer one is none
+_MOST_COUNTED = 4_000_000
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of a corpus that a model's vocabulary lacks, the most frequent first, and what they were counted in."""
+
+    words: tuple[str, ...] = ()
+    rows: int = 0
+    rejected: int = 0
+    files: tuple[dict[str, str], ...] = ()
+
+
+def distill(options: DistillOptions) -> dict[str, Any]:
+    """Write the table and return its record.
+
+    Raises OptionError for a model that cannot be distilled, too many dimensions, input without words, and an output
+    that is there.
+    """
+    output, files = output_of(options), resolve_model(options.model, options.revision)
+    pooling = _pooling_of(files, options)
+    with quiet_transformers():
+        tokenizer = AutoTokenizer.from_pretrained(files.folder, local_files_only=True, trust_remote_code=False)
+    if not tokenizer.is_fast:
+        raise OptionError(f"{files.folder}: it has no fast tokenizer; save one there as tokenizer.json")
+    found = count_words(options, tokenizer.backend_tokenizer) if options.input else Words()
+    with progress.stage(progress.LOADING):
+        model = load_model(files, "float32", resolve_devices(options.device)[0])
+    table, static = _table(model, tokenizer, found.words, pooling, options)
+    with staged(output) as folder:
+        _write_model(folder, table, static)
+        record = _record(options, files, found, table, folder)
+        (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8")
+        (folder / "README.md").write_text(_card(record), encoding="utf8")
+    return record
+
+
+def count_words(options: DistillOptions, tokenizer: Tokenizer) -> Words:
+    """The most frequent words of the input that are no token yet, in the tokenizer's spelling of them."""
+    inputs = list_files(options.input or (), options.format, options.delimiter)
+    counts: Counter[str] = Counter()
+    rows = rejected = 0
+    with progress.stage("counting words", things="rows"):
+        for unit in read_files(inputs, Columns(options.text_column)):
+            for text in unit.texts:
+                counts.update(_WORD.findall(_normalized(tokenizer, text)))
+            if len(counts) > _MOST_COUNTED:  # words that come again are found again
+                counts = Counter(dict(counts.most_common(_MOST_COUNTED // 2)))
+            rows, rejected = rows + len(unit.texts), rejected + len(unit.rejects)
+            progress.step(len(unit.texts))
+    if not counts:
+        raise OptionError("--input holds no words; check --input and --text-column")
+    words = tuple(_new_words(counts, tokenizer, options.words))
+    sources = ({"path": file.path, "sha256": storage.sha256_of(file.path)[0]} for file in inputs)
+    return Words(words, rows, rejected, tuple(sources))
+
+
+def _normalized(tokenizer: Tokenizer, text: str) -> str:
+    return tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer is not None else text
+
+
+def _new_words(counts: Counter[str], tokenizer: Tokenizer, most: int) -> Iterator[str]:
+    """Words that the tokenizer takes as one, and cuts into several tokens."""
+    left, tokenizer = most, Tokenizer.from_str(tokenizer.to_str())
+    tokenizer.no_padding()
+    for word, times in counts.most_common():
+        if left == 0 or times < _LEAST_TIMES:
+            return
+        whole = tokenizer.pre_tokenizer is None or len(tokenizer.pre_tokenizer.pre_tokenize_str(word)) == 1
+        if len(word) <= _LONGEST and whole and len(tokenizer.encode(word, add_special_tokens=False).ids) > 1:
+            left -= 1
+            yield word
+
+
+def _pooling_of(files: ModelFiles, options: DistillOptions) -> str:
+    """model2vec's name of the model's pooling. Raises OptionError for a model of which it would leave out a part."""
+    modules, said = files.modules, f"--model {options.model}"
+    if files.exported:
+        raise OptionError(f"{said} was exported from a store; distil the model in its folder `model`")
+    if modules.static:
+        raise OptionError(f"{said} is a table of token embeddings already")
+    pooling = modules.pooling or ("mean",)
+    parts = {
+        "pooler " + "+".join(pooling): pooling not in _POOLINGS,
+        "several routes": modules.routes,
+        "layers before the pooling": modules.mix or modules.tokens,
+        "layers after the pooling": [layer for layer in modules.layers if layer.kind != "normalize"],
+        "lower-casing before its tokenizer": modules.lower_case,
+    }
+    wrong = next((name for name, there in parts.items() if there), None)
+    if wrong:
+        raise OptionError(
+            f"{said} has {wrong}, which model2vec would leave out; distil a model of a transformer with the pooler "
+            "mean, cls or last-token"
+        )
+    if options.dim > files.hidden:
+        raise OptionError(
+            f"--dim {options.dim}: {options.model} has {files.hidden} dimensions; say {files.hidden} or less"
+        )
+    return _POOLINGS[pooling]
+
+
+def _table(
+    model: Any, tokenizer: Any, words: Iterable[str], pooling: str, options: DistillOptions
+) -> tuple[np.ndarray, Tokenizer]:
+    """The embedding of each token, float32 [tokens, dim], weighted by its rank, and the tokenizer of these tokens."""
+    from model2vec.distill import distill_from_model, inference
+
+    device = str(next(model.parameters()).device)
+    settings: dict[str, Any] = {"pca_dims": options.dim, "quantize_to": "float32", "pooling": pooling, "device": device}
+    try:
+        with _counted(inference), _silent("model2vec"), quiet_transformers():
+            made = distill_from_model(model=model, tokenizer=tokenizer, vocabulary=list(words), **settings)
+    except Exception as error:  # model2vec raises bare types of every kind for a tokenizer that it cannot read
+        raise OptionError(f"--model {options.model}: model2vec cannot distil it ({first_line(error)})") from error
+    table = np.asarray(made.embedding, np.float32)
+    if table.shape[1] != options.dim:
+        raise OptionError(f"--dim {options.dim}: the vocabulary has {len(table)} tokens; say less than that")
+    if made.weights is not None:
+        table = (table * np.asarray(made.weights)[:, None]).astype(np.float32)
+    made.tokenizer.no_padding()
+    made.tokenizer.no_truncation()
+    # what stands in memory by columns would be written as if it stood by rows
+    return np.ascontiguousarray(table), made.tokenizer
+
+
+@contextmanager
+def _counted(inference: Any) -> Iterator[None]:
+    """model2vec's bar counts for whoever watches this command, in the place of one of its own."""
+
+    with ExitStack() as stages:
+
+        class Bar:
+            def __init__(self, total: int = 0, **_: Any) -> None:
+                stages.enter_context(progress.stage("embedding tokens", total, "tokens"))
+
+            def update(self, done: int) -> None:
+                progress.step(done)
+
+        stages.callback(setattr, inference, "tqdm", inference.tqdm)
+        inference.tqdm = Bar
+        yield
+
+
+@contextmanager
+def _silent(name: str) -> Iterator[None]:
+    """No warnings of a package for each word that it knows already."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _write_model(folder: Path, table: np.ndarray, tokenizer: Tokenizer) -> None:
+    """Write sentence-transformers' modules StaticEmbedding and Normalize."""
+    save_file({"embedding.weight": table}, folder / "model.safetensors")
+    tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
+    kinds = {"": "StaticEmbedding", "1_Normalize": "Normalize"}
+    listed = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (path, kind) in enumerate(kinds.items())
+    ]
+    (folder / "1_Normalize").mkdir()
+    (folder / "modules.json").write_text(json.dumps(listed, indent=2) + "\n", encoding="utf8")
+    said: dict[str, Any] = {"similarity_fn_name": "cosine", "prompts": {}, "default_prompt_name": None}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(said, indent=2) + "\n", encoding="utf8")
+
+
+def _record(
+    options: DistillOptions, files: ModelFiles, found: Words, table: np.ndarray, folder: Path
+) -> dict[str, Any]:
+    """The content of distill.json."""
+    return {
+        "format": 1,
+        "options": asdict(options),
+        "distilled_from": resolve_space(files).to_json(),
+        "space": resolve_space(resolve_model(str(folder))).id,
+        "dim": options.dim,
+        "tokens": len(table),
+        "bytes": (folder / "model.safetensors").stat().st_size,
+        "words": len(found.words),
+        "rows": found.rows,
+        "rejected": found.rejected,
+        "data": list(found.files),
+        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
+    }
+
+
+def _card(record: dict[str, Any]) -> str:
+    words = f", {record['words']:,} of them words of a corpus" if record["words"] else ""
+    return (
+        "---\nlibrary_name: sentence-transformers\ntags:\n- static-embeddings\n- sentence-similarity\n---\n\n"
+        f"# {Path(record['options']['output']).name}\n\n"
+        f"A table of {record['tokens']:,} token embeddings{words}, of {record['dim']} dimensions, distilled from "
+        f"{record['options']['model']} by model2vec {record['versions']['model2vec']}. `{RECORD}` says how.\n\n"
+        "```python\nfrom sentence_transformers import SentenceTransformer\n\n"
+        'SentenceTransformer("path/to/this/folder").encode(["a text"])\n```\n'
+    )
