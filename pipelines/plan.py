@@ -21,6 +21,7 @@ from pipelines.tables import wrapped
 from transforms import progress, storage
 from transforms.corpus import InputFile, Span, UnitRows, read_span
 from transforms.corpus.beside import Beside, merged
+from transforms.corpus.groups import AnySpan, spans_of
 from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, estimated_tokens
 from transforms.index.choose import lack_of_rows
 from transforms.progress import duration
@@ -139,11 +140,12 @@ def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
     same = content.unchanged(planned, job, CarriedShards(root))[0] if job.by_content else None
     if job.by_content and same is None:
         planned = content.to_read(planned, job)
-    spans = [span for item in planned for span in item.spans] if same is None else []
+    work = [span for item in planned for span in item.work] if same is None else []
+    spans = [part for span in work for part in spans_of(span)]
     # The store has no copy yet of a calibration that is new to it.
     measured = replace(job, calibration=options.calibration) if options.calibration else job
     pace = measure(measured, spans) if spans else None
-    found = estimate(planned, beside, spans, pace, job.chunks != "none")
+    found = estimate(planned, beside, work, pace, job.chunks != "none")
     return Prediction(resolved, in_buckets(found, spans, same, job) if job.by_content else found, pace)
 
 
@@ -167,14 +169,14 @@ def plan_files(job: EmbedJob) -> tuple[list[PlannedFile], Beside]:
 
 
 def estimate(
-    planned: list[PlannedFile], beside: Beside, spans: list[Span], pace: Pace | None, is_cut: bool = False
+    planned: list[PlannedFile], beside: Beside, spans: list[AnySpan], pace: Pace | None, is_cut: bool = False
 ) -> Estimate:
     """The sums over a plan; rows of text files are estimated by the tokens that a row has in the sample."""
     known = sum(span.rows for span in spans if span.rows is not None)
     guessed = sum(span.tokens for span in spans if span.rows is None)
     return Estimate(
         files=len(planned),
-        carried_files=sum(1 for item in planned if item.carried),
+        carried_files=sum(1 for item in planned if item.carried or item.kept is None),
         units=len(spans),
         carried_units=sum(len(item.carried) for item in planned),
         rows=known + (guessed / pace.tokens_per_row if pace and guessed else 0),

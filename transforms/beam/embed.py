@@ -15,8 +15,9 @@ from transforms.beam.content import ReadRowsFn
 from transforms.beam.graph import PROBLEMS, check_worker
 from transforms.beam.metrics import StageMetrics
 from transforms.beam.quantize import quantized
-from transforms.corpus import Span, UnitRows
+from transforms.corpus import UnitRows
 from transforms.corpus.blocks import PackedRows
+from transforms.corpus.groups import AnySpan
 from transforms.errors import SentenceBeamError
 from transforms.steps.content import Group, Key, piece_unit
 from transforms.steps.crash_guard import marked
@@ -148,7 +149,7 @@ class EmbedFn(beam.DoFn):
 class EmbedSpansFn(EmbedFn):
     """A list of spans -> their units."""
 
-    def process(self, spans: list[Span]) -> Iterator[Any]:
+    def process(self, spans: list[AnySpan]) -> Iterator[Any]:
         yield from self.embed(spans[0].name, partial(read_units, spans, self._job))
 
 

@@ -107,7 +107,8 @@ def own_texts(rows: UnitRows) -> list[str]:
 def split(rows: UnitRows, unit_tokens: int) -> Iterator[UnitRows]:
     """The pieces in units of about `unit_tokens`: one document may have more of them than a unit should hold.
 
-    A unit that ends inside a document ends, in its file, where that begins. The rejected rows are in the last one.
+    A unit that ends inside a document ends, in its file, where that begins. The rejected rows are in the last one, and
+    so is the whole range of a group.
     """
     ends = np.cumsum([estimated_tokens(len(text.encode()), 1) for text in rows.texts])
     if not len(ends) or ends[-1] <= 2 * MOST * unit_tokens:
@@ -118,7 +119,7 @@ def split(rows: UnitRows, unit_tokens: int) -> Iterator[UnitRows]:
         stop = int(np.searchsorted(ends, unit_tokens + (ends[start - 1] if start else 0), side="right"))
         stop = max(stop, start + 1)
         is_last = stop == len(ends)
-        end = rows.stop if is_last else rows.positions[stop]
+        end = rows.stop if is_last else place if rows.sources else rows.positions[stop]
         part = taken(rows, np.arange(start, stop))
         yield replace(part, start=place, stop=end, rejects=rows.rejects if is_last else [])
         start, place = stop, end or 0

@@ -33,9 +33,10 @@ class UnitRows:
     """The rows of one unit in order; all columns hold the good rows only.
 
     [start, stop) is their part of `file`. For a unit that is a bucket, `file` is None, [start, stop) has the number of
-    the bucket, and `files` has the file of each row. `prefixes` are those of documents that are to be cut; where they
-    are cut, `pieces` has the place of each row (`corpus.pieces`), and `texts` are what goes into the model. Where that
-    is not the texts, `parts` or `windows` of the encoder say what it is (`steps.inputs`).
+    the bucket, and `files` has the file of each row; so for a group of small files, whose `sources` are these files and
+    whose rows [start, stop) count. `prefixes` are those of documents that are to be cut; where they are cut, `pieces`
+    has the place of each row (`corpus.pieces`), and `texts` are what goes into the model. Where that is not the texts,
+    `parts` or `windows` of the encoder say what it is (`steps.inputs`).
     """
 
     name: str
@@ -52,6 +53,7 @@ class UnitRows:
     pieces: pa.Table | None = None
     parts: Any = None
     windows: Any = None
+    sources: tuple[InputFile, ...] = ()
 
     @property
     def read(self) -> int:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from transforms.corpus import Span, UnitRows, read_span
+from transforms.corpus import UnitRows, read_span
+from transforms.corpus.groups import AnySpan, GroupSpan, read_group
 from transforms.corpus.pieces import as_pieces, cut_texts, numbered, prefix_of, split
 from transforms.space import Recipe, Space
 from transforms.space.chunks import Chunks
@@ -17,11 +18,17 @@ if TYPE_CHECKING:
     from transforms.encoder.tokenize import TextTokenizer
 
 
-def read_units(spans: list[Span], job: EmbedJob) -> Iterator[UnitRows]:
+def read_units(spans: list[AnySpan], job: EmbedJob) -> Iterator[UnitRows]:
     """The units of the spans, in order; their rows are pieces where the run cuts documents."""
     for span in spans:
-        units = read_span(span, job.columns, job.run.unit_tokens)
+        units = _read(span, job)
         yield from units if job.chunks == "none" else numbered(_cut(units, job), span.name)
+
+
+def _read(span: AnySpan, job: EmbedJob) -> Iterator[UnitRows]:
+    if isinstance(span, GroupSpan):
+        return read_group(span, job.columns, job.run.unit_tokens)
+    return read_span(span, job.columns, job.run.unit_tokens)
 
 
 def _cut(units: Iterator[UnitRows], job: EmbedJob) -> Iterator[UnitRows]:

@@ -5,14 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 from transforms import progress, storage
-from transforms.corpus import InputFile, Span, limit_spans
+from transforms.corpus import InputFile, limit_spans
 from transforms.corpus.beside import Beside, merged
 from transforms.corpus.files import check_distinct, find_inputs
+from transforms.corpus.groups import AnySpan
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.measures import Stopwatch
 from transforms.steps import content
 from transforms.steps.content import ToCount
 from transforms.steps.footers import check_types, read_footer
+from transforms.steps.group_files import in_groups
 from transforms.steps.job import EmbedJob
 from transforms.steps.plan_rows import check_rows
 from transforms.store.carried import CarriedShards
@@ -115,14 +117,14 @@ def begin_by_content(found: list[Any], job: EmbedJob) -> list[UnitRecord | Plann
         return [Problem.of(error)]
 
 
-def record(found: list[Any], job: EmbedJob, one_process: bool) -> Iterator[list[Span] | UnitRecord | Problem]:
+def record(found: list[Any], job: EmbedJob, one_process: bool) -> Iterator[list[AnySpan] | UnitRecord | Problem]:
     """The whole plan, checked, written down and handed out; or its problems, and nothing handed out."""
     planned, problems = _whole_plan(found, job)
     if problems:
         yield from problems
         return
     write_plan(job.root, job.run.id, planned, None, merged(found))
-    spans = [span for file in planned for span in file.spans]
+    spans = [span for file in planned for span in file.work]
     progress.planned(sum(span.tokens for span in spans))
     yield from (carried(unit) for file in planned for unit in file.carried)
     step = spans_per_element(len(spans), one_process)
@@ -149,7 +151,7 @@ def _whole_plan(found: list[Any], job: EmbedJob) -> tuple[list[PlannedFile], lis
 
 
 def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
-    """Files sorted by relative path, each once, cut to the run's limit.
+    """Files sorted by relative path, each once, the small ones in groups, cut to the run's limit.
 
     Raises OptionError where two do not fit or have too few rows for the index asked for, DataGateError where they have
     too few after the last snapshot.
@@ -161,6 +163,8 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
         files = with_earlier(files, job)
     if job.carry and job.columns.id is not None and not job.by_content:
         files = with_renamed(files, job)
+    if not job.by_content:
+        files = in_groups(files, job, carried_shards(job.run))
     check_types(files, job)
     if not job.by_content and (rows := rows_at_most(files)) is not None:
         check_rows(job, rows)

@@ -13,6 +13,7 @@ from transforms.corpus import InputFile, Span
 from transforms.corpus.beside import Beside
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.files import compression_of
+from transforms.corpus.groups import AnySpan, GroupSpan
 from transforms.errors import SentenceBeamError, first_line
 from transforms.measures import Summary, summed
 from transforms.store import layout
@@ -47,6 +48,8 @@ MEASURES, WRITTEN = b"measures", b"written"
 class PlannedFile:
     """An input file and what a run does with it: spans to embed, or units of the last snapshot to carry over.
 
+    Small files have none where they are in a group: the first of them has the `group`'s span, or its units.
+
     `kept` is the type of each kept column, None for a file that was not opened, since it has not changed; `keys` are
     those of them that it is seen to have, None where there was no row to tell. `checked` is what came of looking at the
     shards that might be carried over. `figures` say what planning it took (`measures.STAGES`).
@@ -59,12 +62,18 @@ class PlannedFile:
     checked: Checked = NOTHING
     figures: dict[str, float] = field(default_factory=dict, compare=False)
     keys: tuple[str, ...] | None = None
+    group: GroupSpan | None = None
+
+    @property
+    def work(self) -> list[AnySpan]:
+        """The spans to embed, that of a group too."""
+        return [*self.spans, self.group] if self.group else [*self.spans]
 
     @property
     def planned(self) -> list[tuple[PlannedSpan, int]]:
         """The spans that the ledger will demand, each with its estimated tokens."""
         name = self.file.relative
-        spans = [(PlannedSpan(s.name, name, s.start, s.stop, s.rows, False), s.tokens) for s in self.spans]
+        spans = [(PlannedSpan(s.name, name, s.start, s.stop, s.rows, False), s.tokens) for s in self.work]
         return spans + [(span, 0) for span in _carried_spans(name, self.carried)]
 
 
@@ -77,7 +86,7 @@ def file_of(entry: InputEntry) -> InputFile:
 def rows_at_most(planned: Iterable[PlannedFile]) -> int | None:
     """The rows of all files, those that may be rejected included; None where a file's are not known."""
     items = list(planned)
-    read = [span.rows for item in items for span in item.spans]
+    read = [span.rows for item in items for span in item.work]
     if None in read:
         return None
     return sum(filter(None, read)) + sum(unit.written for item in items for unit in item.carried)

@@ -7,6 +7,7 @@ import re
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, cast
 
+from transforms.corpus.groups import bits_of
 from transforms.errors import SentenceBeamError
 from transforms.store import layout
 
@@ -30,15 +31,16 @@ class UnitRecord:
     were made.
 
     `path` and `rejects` are relative to the store and None where there is no such file; `range` is [start, stop) in
-    rows (Parquet) or bytes of the uncompressed text, stop None for "to the end". `tokens` counts before truncation,
-    `lost` is what truncation cut off. `embedded`, `reused`, `duplicates` sum to `rows`. `real` and `padded` are
-    tokens that went through the model, without and with padding. `worker` is host and process id, `run` the run that
-    computed it ("" where only the shard is left to tell, or where an earlier snapshot has it). `damaged` are old shards
-    (by path) whose vectors could not be reused. `checksum` is the shard's as listings of its storage have it, None
-    where they have none. Where rows are pieces, `documents` of these begin here, `pieces_sum` and `documents_sum` are
-    the sums (16 hex digits) of `corpus.pieces.piece_sums`, and `read` and `rejected` count documents. `measures` say
-    what its work took, by the names of `measures.STAGES`; they make no two records differ. `moved` are sums that say
-    how far its rows are from those of the calibration's fit.
+    rows (Parquet) or bytes of the uncompressed text, stop None for "to the end"; of a group of small files `file` is
+    "", and `range` counts rows. `tokens` counts before truncation, `lost` is what truncation cut off. `embedded`,
+    `reused`, `duplicates` sum to `rows`. `real` and `padded` are tokens that went through the model, without and with
+    padding. `worker` is host and process id, `run` the run that computed it ("" where only the shard is left to tell,
+    or where an earlier snapshot has it). `damaged` are old shards (by path) whose vectors could not be reused.
+    `checksum` is the shard's as listings of its storage have it, None where they have none. Where rows are pieces,
+    `documents` of these begin here, `pieces_sum` and `documents_sum` are the sums (16 hex digits) of
+    `corpus.pieces.piece_sums`, and `read` and `rejected` count documents. `measures` say what its work took, by the
+    names of `measures.STAGES`; they make no two records differ. `moved` are sums that say how far its rows are from
+    those of the calibration's fit.
     """
 
     path: str | None
@@ -87,7 +89,8 @@ class UnitRecord:
     def to_manifest(self) -> dict[str, Any]:
         """The record's entry in a manifest."""
         added = {name: value for name in ADDED_FIELDS if (value := getattr(self, name)) is not None}
-        return {name: getattr(self, name) for name in MANIFEST_FIELDS} | added
+        file = {"file": None} if bits_of(self.unit) is not None else {}  # a group is of several
+        return {name: getattr(self, name) for name in MANIFEST_FIELDS} | file | added
 
     def to_json(self) -> builtins.bytes:
         """The bytes of the record's sidecar."""
@@ -105,7 +108,8 @@ class UnitRecord:
         lists = all(isinstance(item, list | tuple) for item in (place, damaged, moved))
         if not lists or len(place) != 2:
             raise SentenceBeamError(f"not a unit's record: {str(values)[:80]}")
-        record = cls(**{**values, "range": (place[0], place[1]), "damaged": tuple(damaged), "moved": tuple(moved)})
+        lists_as_tuples = {"range": (place[0], place[1]), "damaged": tuple(damaged), "moved": tuple(moved)}
+        record = cls(**{**values, **lists_as_tuples, "file": values["file"] if values["file"] is not None else ""})
         wrong = _wrong_field(record)
         if wrong:
             raise SentenceBeamError(f"not a unit's record: {wrong} is {str(getattr(record, wrong))[:80]!r}")

@@ -11,8 +11,10 @@ from transforms import storage
 from transforms.arrow import as_hashes, as_matrix, hash_prefixes
 from transforms.corpus import InputFile, UnitRows
 from transforms.corpus.buckets import Bucket, parse_name
+from transforms.corpus.groups import bits_of, group_name
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
+from transforms.store.ledger import span_name
 from transforms.store.manifest import Manifest, read_resolved
 from transforms.store.records import UnitRecord
 from transforms.store.runs import has_committed
@@ -21,6 +23,7 @@ from transforms.store.shards import Vectors, pooled_vectors, read_checked, read_
 COLUMNS = ["embedding", "norm", "row_hash", "tokens", "truncated", "pooled"]
 FEW_BYTES = 64 << 20
 ALWAYS_READ = 16  # shards that a unit may take from however few rows they give
+RENAMED = 64  # units at most that a group takes from for files that had other names
 ROWS_FOR_ONE = 256  # beyond those, a shard is read whole only where it gives one row in so many
 
 
@@ -76,23 +79,38 @@ class LastSnapshot:
 
     @cached_property
     def _by_source(self) -> dict[str | int, list[UnitRecord]]:
-        """The units by their file or the number of their bucket."""
+        """The units by their file, the number of their bucket or the name of their group."""
         units: dict[str | int, list[UnitRecord]] = {}
         for unit in self._manifest.units if self._manifest else ():
-            bucket = parse_name(unit.unit)
-            units.setdefault(bucket.number if bucket else unit.file, []).append(unit)
+            bucket, group = parse_name(unit.unit), span_name(unit.unit) if bits_of(unit.unit) is not None else None
+            units.setdefault(bucket.number if bucket else group or unit.file, []).append(unit)
         return units
+
+    @cached_property
+    def _bits(self) -> int | None:
+        """The bits of its groups; None where it has none."""
+        return next((bits for unit in self._by_source.values() if (bits := bits_of(unit[0].unit)) is not None), None)
+
+    def _named(self, relative: str) -> list[UnitRecord]:
+        """The units of a file by its name: its own, or those of its group."""
+        own = self._by_source.get(relative, [])
+        return own or ([] if self._bits is None else self._by_source.get(group_name(relative, self._bits), []))
 
     def _of_file(self, file: InputFile) -> list[UnitRecord]:
         """The units of a file as it was then, and those of a file that had the same bytes by another name."""
-        units = [*self._by_checksum.get(file.checksum, []), *self._by_source.get(file.relative, [])]
-        return list({unit.path: unit for unit in units}.values())
+        return _distinct([*self._by_checksum.get(file.checksum, []), *self._named(file.relative)])
+
+    def _of_group(self, unit: UnitRows) -> list[UnitRecord]:
+        """The units of the files of a group, and of so many that had the same bytes by other names."""
+        same = _distinct([old for file in unit.sources for old in self._named(file.relative)])
+        others = _distinct([old for file in unit.sources for old in self._by_checksum.get(file.checksum, [])])
+        return _distinct([*same, *others[:RENAMED]])
 
     @cached_property
     def _by_checksum(self) -> dict[str, list[UnitRecord]]:
         """The units by the checksum of their file; of files that are equal the units of one."""
         files = self._manifest.files if self._manifest else []
-        return {file.checksum: self._by_source.get(file.path, []) for file in files}
+        return {file.checksum: self._named(file.path) for file in files}
 
     def _of_bucket(self, bucket: Bucket) -> list[UnitRecord]:
         """The units of a bucket, or of those that it was part of or is made of."""
@@ -104,7 +122,10 @@ class LastSnapshot:
         bucket = parse_name(unit.name)
         key = unit.file.relative if unit.file else unit.name.partition(".")[0]
         if self._last is None or self._last[0] != key:
-            units = self._of_file(unit.file) if unit.file else self._of_bucket(bucket) if bucket else []
+            if unit.file:
+                units = self._of_file(unit.file)
+            else:
+                units = self._of_bucket(bucket) if bucket else self._of_group(unit)
             self._last = key, self.shards(units)
         return self._last[1]
 
@@ -112,6 +133,11 @@ class LastSnapshot:
         """The shards of some of its units."""
         space = self._manifest.space if self._manifest else self._wanted
         return OldShards(self._root, space, units, self.is_final)
+
+
+def _distinct(units: Iterable[UnitRecord]) -> list[UnitRecord]:
+    """The units, each shard once."""
+    return list({unit.path: unit for unit in units}.values())
 
 
 class OldShards:

@@ -1,0 +1,254 @@
+"""Small files: they share units by groups, and what changes in one of them touches its group alone."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.commands import Run
+from helpers.corpora import (
+    check_ledger,
+    ids_of,
+    manifest_of,
+    rows_of,
+    sentences,
+    vectors_of,
+    write_bytes,
+    write_lines,
+    write_parquet,
+)
+
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
+
+FILES = 100
+OPTIONS = ("--unit-tokens", 800, "--dtype", "float32")
+
+
+@pytest.fixture
+def many(inputs: Path) -> str:
+    """A pattern for a hundred files of two rows."""
+    texts = sentences(2 * FILES)
+    for number in range(FILES):
+        write_lines(inputs / f"{number % 4}/{number:02d}.txt", texts[2 * number : 2 * number + 2])
+    return f"{inputs}/*/*.txt"
+
+
+def units_of(store: Path) -> list[dict[str, Any]]:
+    """The units of the current snapshot, as the manifest has them."""
+    manifest = manifest_of(store)
+    assert manifest is not None
+    return manifest["shards"]
+
+
+def the_same(store: Path, other: Path) -> None:
+    """Both stores have the same rows, and their vectors are equal within the bound."""
+    mine, theirs = (
+        sorted((row["id"], row["text"], row["tokens"], row["row_hash"], row.get("lang")) for row in rows_of(one))
+        for one in (store, other)
+    )
+    assert mine == theirs
+    vectors, others = vectors_of(store), vectors_of(other)
+    for name, vector in vectors.items():
+        np.testing.assert_allclose(vector, others[name], atol=2e-5)
+
+
+def anew(run: Run, store: Path, model: Path, many: str, *options: object) -> Path:
+    """A store of the same files, made from nothing."""
+    fresh = store.with_name("fresh")
+    run("embed", "--input", many, "--store", fresh, "--model", model, *OPTIONS, *options).ok()
+    return fresh
+
+
+def test_small_files_share_shards(embed: Run, run: Run, store: Path, many: str) -> None:
+    embed(many, *OPTIONS).ok()
+    units = units_of(store)
+    assert len({unit["path"] for unit in units}) < FILES / 4
+    assert {unit["file"] for unit in units} == {None}
+    assert {unit["unit"].partition("-")[0] for unit in units} == {units[0]["unit"].partition("-")[0]}
+    check_ledger(store, written=2 * FILES, embedded=2 * FILES)
+    assert Counter(name.partition("@")[0] for name in ids_of(store)) == {
+        f"{number % 4}/{number:02d}.txt": 2 for number in range(FILES)
+    }
+    run("verify", "--store", store).ok()
+
+
+def test_unchanged_groups_are_carried(embed: Run, store: Path, many: str) -> None:
+    embed(many, *OPTIONS).ok()
+    before = units_of(store)
+    embed(many).ok()
+    check_ledger(store, written=2 * FILES, carried=2 * FILES)
+    assert units_of(store) == before
+
+
+@pytest.mark.parametrize("change", ["edited", "added", "removed", "emptied"])
+def test_a_change_touches_one_group_and_embeds_its_own_rows(
+    embed: Run, run: Run, store: Path, model: Path, inputs: Path, many: str, change: str
+) -> None:
+    embed(many, *OPTIONS).ok()
+    before = {unit["path"] for unit in units_of(store)}
+    groups = len({unit["unit"].partition(".")[0] for unit in units_of(store)})
+    written, embedded = 2 * FILES, 1
+    if change == "edited":
+        text = (inputs / "3/07.txt").read_text()
+        write_lines(inputs / "3/07.txt", ["something quite new", text.splitlines()[1]])
+    elif change == "added":
+        write_lines(inputs / "1/new.txt", ["something quite new"])
+        written += 1
+    elif change == "removed":
+        (inputs / "3/07.txt").unlink()
+        written, embedded = written - 2, 0
+    else:
+        write_bytes(inputs / "3/07.txt", b"")
+        written, embedded = written - 2, 0
+    embed(many).ok()
+    work = manifest_of(store)["work"]  # type: ignore[index]
+    assert work["embedded"] == embedded
+    assert work["carried"] > written / 2
+    assert work["embedded"] + work["reused"] + work["carried"] == written
+    changed = {unit["unit"].partition(".")[0] for unit in units_of(store) if unit["path"] not in before}
+    assert len(changed) <= 1 < groups
+    the_same(store, anew(run, store, model, many))
+    run("verify", "--store", store).ok()
+
+
+def test_renamed_small_files_keep_their_vectors(embed: Run, store: Path, inputs: Path, many: str) -> None:
+    embed(many, *OPTIONS).ok()
+    for number in range(0, FILES, 4):
+        (inputs / f"0/{number:02d}.txt").rename(inputs / f"0/other-{number}.txt")
+    embed(many).ok()
+    assert manifest_of(store)["work"]["embedded"] == 0  # type: ignore[index]
+
+
+def test_a_file_that_grows_leaves_its_group(
+    embed: Run, run: Run, store: Path, model: Path, inputs: Path, many: str
+) -> None:
+    embed(many, *OPTIONS).ok()
+    old = (inputs / "3/07.txt").read_text().splitlines()
+    write_lines(inputs / "3/07.txt", old + sentences(40, 1000))
+    embed(many).ok()
+    assert {unit["file"] for unit in units_of(store)} == {None, "3/07.txt"}
+    check_ledger(store, written=2 * FILES + 40, **_work(store, embedded=40))
+    write_lines(inputs / "3/07.txt", old)
+    embed(many).ok()
+    assert {unit["file"] for unit in units_of(store)} == {None}
+    assert "embedded" not in _work(store)
+    the_same(store, anew(run, store, model, many))
+
+
+def _work(store: Path, **expected: int) -> dict[str, int]:
+    work = manifest_of(store)["work"]  # type: ignore[index]
+    for name, count in expected.items():
+        assert work[name] == count
+    return {name: count for name, count in work.items() if count}
+
+
+def test_fewer_than_sixteen_small_files_stay_alone_and_are_grouped_later_without_the_model(
+    embed: Run, run: Run, store: Path, model: Path, inputs: Path
+) -> None:
+    for number in range(15):
+        write_lines(inputs / f"{number:02d}.txt", sentences(2, 2 * number))
+    many = f"{inputs}/*.txt"
+    embed(many, *OPTIONS).ok()
+    assert len(units_of(store)) == 15
+    write_lines(inputs / "15.txt", ["something quite new"])
+    embed(many).ok()
+    assert {unit["file"] for unit in units_of(store)} == {None}
+    check_ledger(store, written=31, reused=30, embedded=1)
+    (inputs / "15.txt").unlink()
+    embed(many).ok()
+    assert {unit["file"] for unit in units_of(store)} == {None}, "a store that has groups keeps them"
+    the_same(store, anew(run, store, model, many))
+
+
+def test_groups_grow_with_what_is_in_them(embed: Run, run: Run, store: Path, model: Path, inputs: Path) -> None:
+    for number in range(20):
+        write_lines(inputs / f"{number:03d}.txt", sentences(1, 2 * number))
+    many = f"{inputs}/*.txt"
+    embed(many, *OPTIONS).ok()
+    for number in range(20, 500):
+        write_lines(inputs / f"{number:03d}.txt", sentences(1, 2 * number))
+    embed(many).ok()
+    bits = {unit["unit"].partition("-")[0] for unit in units_of(store)}
+    assert len(bits) == 1
+    assert int(bits.pop()[1:]) >= 3
+    assert manifest_of(store)["work"] | {"carried": 0} == {  # type: ignore[index]
+        "embedded": 480, "reused": 20, "duplicates": 0, "carried": 0,
+    }  # fmt: skip
+    the_same(store, anew(run, store, model, many))
+
+
+def test_appending_carries_groups_and_leaves_new_files_alone(
+    embed: Run, run: Run, store: Path, model: Path, inputs: Path, many: str
+) -> None:
+    embed(many, *OPTIONS).ok()
+    write_lines(inputs / "1/new.txt", ["something quite new"])
+    embed(many, "--append").ok()
+    check_ledger(store, written=2 * FILES + 1, carried=2 * FILES, embedded=1)
+    assert "1/new.txt" in {unit["file"] for unit in units_of(store)}
+    embed(many, "--append").ok()
+    check_ledger(store, written=2 * FILES + 1, carried=2 * FILES + 1)
+    embed(many).ok()
+    the_same(store, anew(run, store, model, many))
+
+
+def test_appending_a_file_of_the_same_root(embed: Run, store: Path, inputs: Path) -> None:
+    for number in range(20):
+        write_lines(inputs / f"{number:02d}.txt", sentences(2, 2 * number))
+    embed(f"{inputs}/*.txt", *OPTIONS).ok()
+    for path in inputs.iterdir():
+        path.unlink()
+    write_lines(inputs / "new.txt", ["something quite new"])
+    embed(f"{inputs}/*.txt", "--append").ok()
+    check_ledger(store, written=41, carried=40, embedded=1)
+    embed(f"{inputs}/*.txt", "--append").ok()
+    check_ledger(store, written=41, carried=41)
+
+
+def test_a_limit_reads_files_one_by_one(embed: Run, store: Path, many: str) -> None:
+    embed(many, "--limit", 7, *OPTIONS).ok()
+    check_ledger(store, written=7, embedded=7)
+    assert None not in {unit["file"] for unit in units_of(store)}
+    embed(many).ok()
+    check_ledger(store, written=2 * FILES, reused=7, embedded=2 * FILES - 7)
+    assert {unit["file"] for unit in units_of(store)} == {None}
+
+
+def test_rejected_rows_of_a_group_name_their_file(embed: Run, run: Run, store: Path, inputs: Path, many: str) -> None:
+    write_lines(inputs / "2/02.txt", ["fine", "  "])
+    embed(many, *OPTIONS, "--max-rejects", 0.5).ok()
+    check_ledger(store, written=2 * FILES - 1, rejected=1, embedded=2 * FILES - 1)
+    assert "2/02.txt" in run("rejects", "--store", store).ok().out
+
+
+def test_a_damaged_shard_of_a_group_is_made_again(embed: Run, run: Run, store: Path, many: str) -> None:
+    embed(many, *OPTIONS).ok()
+    damaged = store / units_of(store)[0]["path"]
+    damaged.unlink()
+    embed(many)
+    run("verify", "--store", store).ok()
+    assert _work(store)["embedded"] == units_of(store)[0]["rows"]
+
+
+def test_parquet_and_ids_of_a_column(embed: Run, run: Run, store: Path, model: Path, inputs: Path) -> None:
+    for number in range(20):
+        names = [f"k{number}-{row}" for row in range(3)]
+        write_parquet(inputs / f"{number:02d}.parquet", sentences(3, 3 * number), key=names, lang=["en", "de", "fr"])
+    many = f"{inputs}/*.parquet"
+    options = ("--unit-tokens", 20_000, "--dtype", "float32", "--id-column", "key", "--keep-columns", "lang")
+    embed(many, *options).ok()
+    assert len(units_of(store)) == 1
+    (inputs / "03.parquet").rename(inputs / "x.parquet")
+    embed(many).ok()
+    check_ledger(store, written=60, reused=60)
+    run("embed", "--input", many, "--store", store.with_name("fresh"), "--model", model, *options).ok()
+    the_same(store, store.with_name("fresh"))
+
+
+def test_plan_counts_groups(embed: Run, run: Run, store: Path, model: Path, many: str) -> None:
+    said = run("plan", "--input", many, "--model", model, *OPTIONS, "--json").ok()
+    assert json.loads(said.out)["units"] < FILES / 4
+    embed(many, *OPTIONS).ok()
+    again = json.loads(run("plan", "--input", many, "--store", store, "--json").ok().out)
+    assert (again["units"], again["carried_files"]) == (0, FILES)
