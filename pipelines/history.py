@@ -16,6 +16,7 @@ from transforms.store import open_store
 from transforms.store.manifest import read_manifest, snapshots
 from transforms.store.runs import COMMITTED
 
+PIECES_AT = 4  # behind the rows
 COUNTS = ("rows", "embedded", "reused", "duplicates", "carried", "rejected")
 COLUMNS = (
     Column("run"), Column("started", spare=9), Column("time", spare=2, right=True), Column("rows", right=True),
@@ -53,7 +54,17 @@ def _history(args: argparse.Namespace) -> Said:
         write_rows(args.output, runs)
         return Said([f"{len(found)} runs in {args.output}"], {"store": root, "output": args.output, "runs": len(found)})
     rows = [cells(summary, state) for summary, state in zip(found, states, strict=True)]
-    return Said(table(COLUMNS, rows), {"store": root, "runs": runs}, asked=True)
+    shown = list(COLUMNS)
+    if any(summary.pieces is not None for summary in found):
+        shown.insert(PIECES_AT, Column("pieces", right=True))
+        rows = [with_pieces(row, summary) for row, summary in zip(rows, found, strict=True)]
+    return Said(table(shown, rows), {"store": root, "runs": runs}, asked=True)
+
+
+def with_pieces(row: tuple[str, ...], summary: RunSummary) -> tuple[str, ...]:
+    """The cells of a run's line, with the pieces that its documents were cut into."""
+    pieces = "" if summary.pieces is None else f"{summary.pieces:,}"
+    return *row[:PIECES_AT], pieces, *row[PIECES_AT:]
 
 
 def columns(summary: RunSummary, state: str) -> dict[str, Any]:

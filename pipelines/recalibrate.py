@@ -9,7 +9,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options
 from pipelines.said import Said
-from pipelines.summary import index_lines, moved_lines
+from pipelines.summary import index_lines, moved_lines, vectors_of
 from pipelines.writing import recorded, result_of, submitted, writing
 from transforms.beam import BuildIndex, Commit
 from transforms.beam.recalibrate import Recalibrate
@@ -100,7 +100,7 @@ def summary(result: Result, calibration: Calibration | None, root: str) -> list[
     if calibration is not None:
         how = f"{calibration.info['method']} ({calibration.digest[:16]}), {calibration.dim} dimensions"
     return [
-        f"rows        {result.ledger['written']:,} with other vectors",
+        f"rows        {vectors_of(result.ledger)} with other vectors",
         f"calibration {how}",
         *moved_lines(result),
         *index_lines(result.index, None),

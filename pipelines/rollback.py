@@ -9,7 +9,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options
 from pipelines.said import Said
-from pipelines.summary import changes_line
+from pipelines.summary import changes_line, things_of, vectors_of
 from pipelines.writing import recorded, result_of, submitted, writing
 from transforms import storage
 from transforms.beam import Commit
@@ -87,8 +87,8 @@ def build(pipeline: beam.Pipeline, earlier: Manifest, run: Run, raises: bool = F
 def summary(result: Result, earlier: str, root: str) -> list[str]:
     """What came of it; one fact a line."""
     return [
-        f"rows        {result.ledger['written']:,} as in {earlier}",
-        *([f"changes     {changes_line(result.changes)}"] if result.changes else []),
+        f"rows        {vectors_of(result.ledger)} as in {earlier}",
+        *([f"changes     {changes_line(result.changes, things_of(result.ledger))}"] if result.changes else []),
         f"store       {root} (snapshot {result.run})",
     ]
 

@@ -92,6 +92,12 @@ def things_of(ledger: dict[str, Any]) -> str:
     return "rows" if ledger.get("pieces") is None else "pieces"
 
 
+def vectors_of(ledger: dict[str, Any]) -> str:
+    """The number of rows, of documents with that of their pieces."""
+    pieces = "" if ledger.get("pieces") is None else f" ({ledger['pieces']:,} pieces)"
+    return f"{ledger['written']:,}{pieces}"
+
+
 def rows_line(n: dict[str, Any]) -> str:
     """The line about the rows of the input, or the documents, with the pieces that they were cut into."""
     counts = f"{n['written']:,} written of {n['read']:,} read, {n['rejected']:,} rejected"
