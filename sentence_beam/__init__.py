@@ -11,7 +11,7 @@ check_packages()
 
 if TYPE_CHECKING:
     from pipelines.embed import embed
-    from transforms.beam import BuildIndex, Commit, Embed, Plan
+    from transforms.beam import BuildIndex, Chunks, Commit, Embed, Plan
     from transforms.encoder import Encoder
     from transforms.errors import (
         DataGateError,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:  # a checker that saw this function would take every name for one of the package's
     _NAMES = {
         "pipelines.embed": ("embed",),
-        "transforms.beam": ("BuildIndex", "Commit", "Embed", "Plan"),
+        "transforms.beam": ("BuildIndex", "Chunks", "Commit", "Embed", "Plan"),
         "transforms.encoder": ("Encoder",),
         "transforms.errors": (
             "DataGateError",
@@ -70,6 +70,7 @@ else:  # a checker that saw this function would take every name for one of the p
 
 __all__ = [
     "BuildIndex",
+    "Chunks",
     "Commit",
     "DataGateError",
     "Embed",

@@ -52,6 +52,8 @@ PRINTS = {
     ("docs/reading.md", "Polars"): "shop.longest",
     ("docs/reading.md", "datasets"): "(384,)",
     ("docs/evaluation.md", "From Python"): "spearman 8",
+    ("docs/documents.md", "From Python"): "A paragraph is a better end.",
+    ("docs/documents.md", "In a Beam pipeline"): "a 1 And another one.",
     ("docs/search.md", "Search"): " shop.compress\n",
 }
 

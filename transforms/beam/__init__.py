@@ -1,5 +1,6 @@
 """PTransforms: thin steps around the layers above, for our pipelines and other people's."""
 
+from transforms.beam.chunks import Chunks
 from transforms.beam.commit import Commit
 from transforms.beam.embed import Embed
 from transforms.beam.index import BuildIndex
@@ -7,4 +8,4 @@ from transforms.beam.plan import Plan
 from transforms.steps.job import EmbedJob
 from transforms.store.entries import IndexRequest
 
-__all__ = ["BuildIndex", "Commit", "Embed", "EmbedJob", "IndexRequest", "Plan"]
+__all__ = ["BuildIndex", "Chunks", "Commit", "Embed", "EmbedJob", "IndexRequest", "Plan"]

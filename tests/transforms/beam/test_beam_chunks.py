@@ -1,0 +1,33 @@
+"""Chunks: documents in, pieces out."""
+
+import apache_beam as beam
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+
+from sentence_beam import Chunks, OptionError
+
+
+def test_documents_become_pieces_that_quote_them() -> None:
+    documents = [
+        {"id": "a", "text": "One two three. Four five six. Seven eight nine."},
+        {"id": "b", "text": " short "},
+        {"id": "c", "text": "\n"},
+    ]
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        pieces = pipeline | beam.Create(documents) | Chunks("budget:tokens=8")
+        found = pieces | beam.Map(
+            lambda row: (row["id"], row["piece"], row["pieces"], row["start"], row["end"], row["text"])
+        )
+        expected = [
+            ("a", 0, 2, 0, 29, "One two three. Four five six."),
+            ("a", 1, 2, 30, 47, "Seven eight nine."),
+            ("b", 0, 1, 1, 6, "short"),
+        ]
+        assert_that(found, equal_to(expected))
+
+
+@pytest.mark.parametrize(("spec", "said"), [("none", "cuts nothing"), ("budgets", "did you mean budget?")])
+def test_a_spec_that_cuts_nothing_is_refused_when_the_graph_is_made(spec: str, said: str) -> None:
+    with pytest.raises(OptionError) as error:
+        Chunks(spec)
+    assert said in str(error.value)
