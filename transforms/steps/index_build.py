@@ -291,8 +291,7 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
     exact, found, sizes = take_recall(folder, folder.take("queries.npy"), job.plan.metric, segments)
     target, half = job.request.target_recall, held_out.tuning_half(texts)
     recall, deep = (
-        tuned_recall(exact.at(k), found, depth_for(k, job.plan.rerank), target, half) if found else None
-        for k in (K, DEEP)
+        tuned_recall(exact.at(k), found, job.plan.rerank, target, half) if found else None for k in (K, DEEP)
     )
     reported = held_out.reporting_half(texts)
     gains, positions, bound = (array[reported] for array in exact.lists())
@@ -303,7 +302,7 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
         factory=job.plan.factory,
         metric=job.metric,
         nprobe=recall.nprobe if recall else job.plan.nprobe,
-        rerank=job.plan.rerank,
+        rerank=recall.rerank if recall else job.plan.rerank,
         rows=sum(segment.rows for segment in listed),
         segments=tuple(listed),
         trained=TrainedEntry(
@@ -325,10 +324,17 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
 
 
 def tuned_recall(
-    exact: ExactNeighbours, found: Candidates, depth: int, target: float, tuning: np.ndarray
+    exact: ExactNeighbours, found: Candidates, rerank: int, target: float, tuning: np.ndarray
 ) -> TunedRecallEntry | None:
-    """The entry of recall at one k, with the nprobe that is tuned for it on some of the queries."""
+    """The entry of recall at one k, with the nprobe that is tuned for it on some of the queries.
+
+    Candidates that are scored again are doubled, up to eight times as many, while all lists of the grid are needed.
+    """
+    depth = depth_for(exact.k, rerank)
     measured = measure_recall(exact, found, target=target, tuning=tuning, depth=depth)
+    while measured and rerank and measured["nprobe"] == found.nprobes[-1] and 2 * depth <= found.depth:
+        depth *= 2
+        measured = measure_recall(exact, found, target=target, tuning=tuning, depth=depth)
     return TunedRecallEntry(**measured) if measured else None
 
 

@@ -46,6 +46,15 @@ def test_candidates_are_scored_without_reading_a_shard(nights: Nights, monkeypat
     assert len(nights.search(["a question"], 10)[0]) == 10
 
 
+def test_more_candidates_are_asked_for_where_the_target_needs_them(nights: Nights) -> None:
+    few, many = (nights.commit(FILES, IndexRequest("IVF4,RaBitQ", target_recall=target)) for target in (0.1, 1.0))
+    assert (few["nprobe"], few["rerank"], many["rerank"]) == (1, 50, 400)
+    for index in (few, many):
+        assert index["recall"]["rerank"] == index["rerank"]
+    files = {**FILES, "new": [(f"n{row}", f"b new {row}") for row in range(5)]}
+    assert nights.commit(files)["recall"]["rerank"] == 400
+
+
 def test_deltas_and_rewritten_segments_have_the_vectors_of_their_rows(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
