@@ -394,3 +394,16 @@ def test_quiet_and_json(train: Train, tmp_path: Path) -> None:
     assert done.status == 0
     assert done.err == ""
     assert json.loads(done.out)["space"] == record(tmp_path / "model")["space"]
+
+
+def test_a_table_of_token_embeddings_is_trained(train: Train, run: Run, data: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(data / "bert" / "tokenizer.json"))
+    SentenceTransformer(modules=[modules.StaticEmbedding(tokenizer, embedding_dim=8)]).save(str(tmp_path / "static"))
+    done = train("regression", "scored.tsv", "--model", tmp_path / "static", "--epochs", 2)
+    assert done.status == 0, done.err
+    assert losses(tmp_path / "model")
+    assert weights(tmp_path / "model") != weights(tmp_path / "static")

@@ -157,7 +157,7 @@ def _classify(layer: Any, first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def _cut(model: "SentenceTransformer", examples: Examples) -> str | None:
     """How many texts are longer than the model is to read, of the first ones; None where there is none."""
     limit, tokenizer = model.max_seq_length, model.tokenizer
-    if not limit or not hasattr(tokenizer, "encode"):
+    if not limit or limit == math.inf:  # a table of token embeddings reads all of a text
         return None
     texts = list(dict.fromkeys(text for column in examples.texts.values() for text in column[:SAMPLED]))[:SAMPLED]
     lengths = [len(ids) for ids in tokenizer(texts, truncation=False, verbose=False)["input_ids"]]
