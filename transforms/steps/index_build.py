@@ -173,7 +173,7 @@ def sample(work: TrainingGroup) -> TrainingGroup | Problem:
     Where a shard is missing or is not what was written, a Problem naming it.
     """
     try:
-        with kept_alive(work.job.root, work.job.run), progress.stage("index: sampling", work.job.rows, "rows"):
+        with kept_alive(work.job.root, work.job.run):
             sample_group(work.job, work.group)
     except SentenceBeamError as error:
         return Problem.of(error)
@@ -185,13 +185,14 @@ def sample_group(job: IndexJob, group: ShardGroup) -> None:
     for path, sha256 in zip(group.shards, group.sha256s, strict=True):
         check_shard(job.folder.stored(path), sha256)
     sample, queries, locator = [], [], locators.LocatorBuilder()
-    for block in job.folder.blocks(group.shards):
-        held = select(held_out_keys(block.hashes), job.held_out_below)
-        chosen = select(sample_keys(block.hashes, block.ids.to_pylist()), job.sample_below) & ~held
-        sample.append(block.vectors[chosen])
-        queries.append(block.vectors[held])
-        locate(locator, block, np.flatnonzero(held))
-        progress.step(len(block.vectors))
+    with progress.stage("index: sampling", job.rows, "rows"):
+        for block in job.folder.blocks(group.shards):
+            held = select(held_out_keys(block.hashes), job.held_out_below)
+            chosen = select(sample_keys(block.hashes, block.ids.to_pylist()), job.sample_below) & ~held
+            sample.append(block.vectors[chosen])
+            queries.append(block.vectors[held])
+            locate(locator, block, np.flatnonzero(held))
+            progress.step(len(block.vectors))
     job.folder.leave(f"sample-{group.number}.npy", stack(sample, job.plan.dim))
     job.folder.leave(f"held-out-{group.number}.npy", stack(queries, job.plan.dim))
     job.folder.put(f"held-out-{group.number}.parquet", locators.to_bytes(locator.table()))
@@ -246,7 +247,7 @@ def _held_out(job: IndexJob, ordered: list[ShardGroup]) -> tuple[np.ndarray, pa.
 
 def build(work: BuildWork) -> tuple[BuildWork, SegmentEntry | None]:
     """Build and write the segment of a group; None where all of its rows are held out."""
-    with kept_alive(work.job.root, work.job.run), progress.stage("index: adding rows", work.job.rows, "rows"):
+    with kept_alive(work.job.root, work.job.run):
         return work, build_group(work.job, work.trained, work.group)
 
 
@@ -257,15 +258,16 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEn
     texts, locator = as_keys(folder.take("texts.npy")), locators.LocatorBuilder()
     writer = SegmentWriter(index_files.read(folder.stored(trained.path), trained.sha256))
     refine = job.refine_writer()
-    for block in folder.blocks(group.shards):
-        rows = np.flatnonzero(~np.isin(as_keys(block.hashes), texts))
-        vectors = np.ascontiguousarray(block.vectors[rows])
-        exact.add(vectors, base + writer.rows)
-        locate(locator, block, rows)
-        writer.add(vectors)
-        if refine:
-            refine.add(vectors)
-        progress.step(len(block.vectors))
+    with progress.stage("index: adding rows", job.rows, "rows"):
+        for block in folder.blocks(group.shards):
+            rows = np.flatnonzero(~np.isin(as_keys(block.hashes), texts))
+            vectors = np.ascontiguousarray(block.vectors[rows])
+            exact.add(vectors, base + writer.rows)
+            locate(locator, block, rows)
+            writer.add(vectors)
+            if refine:
+                refine.add(vectors)
+            progress.step(len(block.vectors))
     if not writer.rows:
         return None
     segment = folder.segment(group.number, "base", writer.finish(), locator.table(), refine)
