@@ -8,6 +8,7 @@ from pipelines import command, options
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
 from transforms.corpus.files import INPUT_FORMATS
+from transforms.errors import OptionError
 from transforms.space import DEFAULT_MODEL
 from transforms.training.distill_options import WORDS, DistillOptions, check_installed, output_of
 
@@ -42,6 +43,8 @@ def parser() -> argparse.ArgumentParser:
 
 def _distill(args: argparse.Namespace) -> Said:
     asked = DistillOptions(**vars(args))
+    if asked.input is None and asked.words != WORDS:
+        raise OptionError("--words says how many words of a corpus become tokens; name its files by --input")
     check_installed()
     output_of(asked)
     with with_stdin(asked, local=True) as asked:

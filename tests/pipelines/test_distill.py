@@ -124,6 +124,7 @@ def test_what_cannot_be_is_one_line(run: Run, teacher, made, tmp_path):
     (tmp_path / "in.txt").write_text("!!\n??\n")
     assert "holds no words" in fails("--model", teacher, "--dim", 4, "--input", tmp_path / "in.txt")
     assert f"has {HIDDEN} dimensions" in fails("--model", teacher, "--dim", HIDDEN + 1)
+    assert "by --input" in fails("--model", teacher, "--dim", 4, "--words", 5)
     assert "already" in fails("--model", made, "--dim", 4)
     assert "nothing" in fails("--model", teacher, "--dim", 4, "--input", tmp_path / "nothing.txt")
     assert "no such directory" in fails("--model", tmp_path / "none", "--dim", 4)
