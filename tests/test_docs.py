@@ -23,6 +23,7 @@ from pipelines.cli import COMMANDS, main
 from pipelines.options import every_command
 from transforms import errors
 from transforms.calibration.spec import CALIBRATIONS
+from transforms.corpus.pieces import PIECES
 from transforms.measures import STAGES
 from transforms.space.spec import COUNT, LAYER, POOLERS, Option
 from transforms.store import open_store
@@ -311,20 +312,23 @@ def test_the_values_of_count_and_layer_are_said() -> None:
 
 
 def test_a_store_holds_what_the_tables_say(made: Path) -> None:
-    layout, columns, fields = tables(BY_NAME["docs/store.md"].text)
+    layout, columns, of_pieces, fields = tables(BY_NAME["docs/store.md"].text)
     store = made / "demo" / "store"
     data = open_store(str(store)).manifest.data
     assert {name for row in fields for name in names(row[0]) if "." not in name} == {*data, "fence"}
     listed = {name for row in columns for name in names(row[0])}
     assert listed - {"text"} == set(OWN_COLUMNS) - RESERVED
+    assert {name for row in of_pieces for name in names(row[0])} >= set(PIECES.names)
     found = set(open_store(str(store)).dataset().schema.names)
     assert found <= listed | {"module"}
     known = {name.split("/")[0] for row in layout for name in names(row[0])}
     assert {path.name for path in store.iterdir() if not path.name.startswith(".")} <= known
     for group in ("rows", "work", "tokens"):
-        assert set(names(next(row[1] for row in fields if names(row[0]) == [group]))) == set(data[group])
+        said = set(names(next(row[1] for row in fields if names(row[0]) == [group])))
+        assert said - {"--chunks", "pieces"} == set(data[group])
     said = names(next(row[1] for row in fields if names(row[0]) == ["shards"]))
-    sometimes = {"rejects_sha256", "checksum", "gs://", "s3://"}  # of units with rejected rows, of remote stores
+    # of units with rejected rows, of remote stores, of pieces
+    sometimes = {"rejects_sha256", "checksum", "gs://", "s3://", "documents", "pieces_sum", "documents_sum"}
     assert set(said) - sometimes == set(data["shards"][0]) - sometimes
 
 

@@ -38,9 +38,11 @@ def test_a_terminal_sees_the_run_move_and_the_line_go(embed: Run, glob: Path, mo
     monkeypatch.setattr("pipelines.progress.SECONDS", 0.005)
     monkeypatch.setattr(sys, "stderr", terminal)
     assert embed(glob, *OPTIONS).status == 0
-    shown = terminal.getvalue().split("\r\033[K")
-    assert any(line.startswith("41 rows, ") and " tokens/s, about " in line for line in shown), shown
-    assert shown[-1] == ""
+    shown = terminal.getvalue().split("\r")
+    assert any(line.startswith("embedding: ") and line.rstrip().endswith(" tokens/s, 41 rows]") for line in shown), (
+        shown
+    )
+    assert shown[-2:] == [" " * 79, ""]
 
 
 def test_the_summary_says_what_the_manifest_does(embed: Run, glob: Path, store: Path) -> None:

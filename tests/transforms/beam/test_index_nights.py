@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
@@ -25,7 +26,6 @@ from transforms.index.segment import build_segment
 from transforms.space import row_hashes
 from transforms.steps import held_out, index_build, index_update_segments, matching
 from transforms.steps.index_build import BuildWork, TrainingGroup
-from transforms.steps.index_update import IndexUpdateJob
 from transforms.storage.local import LocalStorage
 from transforms.store import lease, locators
 from transforms.store.verify import faults
@@ -673,7 +673,7 @@ def _renamed(nights: Nights, run: Any, units: Any) -> Iterator[Any]:
 def test_a_step_longer_than_a_lease_lasts_keeps_its_run_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, work: type
 ) -> None:
-    root, job = str(tmp_path), IndexUpdateJob(str(tmp_path), "a-run", 8, "ip")
+    root, job = str(tmp_path), SimpleNamespace(root=str(tmp_path), run="a-run", rows=8)
     lease.acquire(root, lease.Lease.of_this_process("a-run", "FlinkRunner", "job", False))
     os.utime(tmp_path / "lease.json", (0, 0))
     assert not lease.is_alive(root, "a-run")
