@@ -26,12 +26,7 @@ from transforms.store.units import UnitStore
 pytestmark = pytest.mark.usefixtures("cached_beam_options")
 SPEC = "budget:tokens=12"
 CUT = ("--chunks", SPEC, "--id-column", "id")
-
-
-@pytest.fixture(params=["file", "content"])
-def partition(request: pytest.FixtureRequest) -> str:
-    """Both."""
-    return request.param
+BOTH = pytest.mark.parametrize("partition", ["file", "content"])
 
 
 def document(seed: int, n: int) -> str:
@@ -80,6 +75,7 @@ def check_vectors(store: Path, encoder: Encoder, before: dict[str, str]) -> None
 DOCUMENTS = {"a": document(1, 9), "b": document(2, 1), "c": document(3, 30), "d": document(1, 9)}
 
 
+@BOTH
 def test_a_row_is_a_piece(run: Run, embed: Run, inputs: Path, store: Path, model: Path) -> None:
     write(inputs / "a.parquet", {**DOCUMENTS, "e": " ", "f": None}, lang=list("xyzxyz"))
     out = embed(inputs / "*", *CUT, "--keep-columns", "lang", "--max-rejects", 1).ok().out
@@ -113,6 +109,7 @@ def test_what_stands_before_a_piece(embed: Run, inputs: Path, store: Path, model
     embed(inputs / "*", "--chunk-prefix", "{title}").failed(2, "--chunk-prefix", "--reembed")
 
 
+@BOTH
 def test_an_edit_costs_what_it_changed(embed: Run, inputs: Path, store: Path) -> None:
     long = document(5, 40)
     write(inputs / "a.parquet", {"a": long, **{"b": DOCUMENTS["b"]}})
@@ -125,6 +122,7 @@ def test_an_edit_costs_what_it_changed(embed: Run, inputs: Path, store: Path) ->
     check_pieces(store, {"a": edited, "b": DOCUMENTS["b"]})
 
 
+@BOTH
 def test_a_document_that_shrinks_leaves_nothing_behind(run: Run, embed: Run, inputs: Path, store: Path) -> None:
     write(inputs / "a.parquet", {"a": document(7, 30), "b": document(8, 6)})
     embed(inputs / "*", *CUT, "--index", "Flat").ok()
@@ -157,6 +155,7 @@ def test_a_document_larger_than_a_unit_is_in_several(run: Run, embed: Run, input
     assert manifest_of(store)["work"]["embedded"] == 0  # type: ignore[index]
 
 
+@pytest.mark.parametrize("partition", ["file", pytest.param("content", marks=pytest.mark.slow)])
 def test_random_edits_come_to_what_a_new_store_has(run: Run, embed: Run, inputs: Path, store: Path) -> None:
     some = random.Random(11)
     documents: dict[str, dict[str, str]] = {"x": {}, "y": {}}
@@ -387,6 +386,7 @@ def with_rows(method: Any, change: Any) -> Any:
     return lambda self, rows, watch: method(self, change(rows), watch)
 
 
+@BOTH
 def test_a_document_with_a_piece_that_has_no_vector(
     embed: Run, inputs: Path, store: Path, partition: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
