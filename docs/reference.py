@@ -22,6 +22,7 @@ PAGES = {
     "search": "search.md#search",
     "pairs": "search.md#most-similar-pairs",
     "files": "reading.md#paths-and-links",
+    "diagnose": "diagnostics.md",
     "evaluate": "evaluation.md",
     "train": "train.md",
     "distill": "distill.md",

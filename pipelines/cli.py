@@ -23,6 +23,7 @@ COMMANDS = {
     "search": "find the rows nearest to a query",
     "pairs": "find the most similar pairs of texts in a collection",
     "files": "print or link a store's current shards",
+    "diagnose": "figures of vectors, tokens and a model, mostly without labels",
     "evaluate": "score poolers on pairs of sentences that people have scored",
     "train": "fine-tune a sentence encoder on pairs or triplets of texts",
     "distill": "make a table of token embeddings of a model, which embeds without running it",

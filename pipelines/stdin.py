@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from transforms.errors import OptionError
+from transforms.evaluation.diagnostics.options import DiagnoseOptions
 from transforms.steps.options import EmbedOptions, FitOptions, PairsOptions
 from transforms.training.distill_options import DistillOptions
 
 STDIN, NAME = "-", "stdin"
-Asked = TypeVar("Asked", EmbedOptions, FitOptions, PairsOptions, DistillOptions)
+Asked = TypeVar("Asked", EmbedOptions, FitOptions, PairsOptions, DistillOptions, DiagnoseOptions)
 
 
 @contextlib.contextmanager

@@ -55,6 +55,7 @@ PRINTS = {
     ("docs/evaluation.md", "From Python"): "spearman 8",
     ("docs/documents.md", "From Python"): "A paragraph is a better end.",
     ("docs/documents.md", "In a Beam pipeline"): "a 1 And another one.",
+    ("docs/diagnostics.md", "From Python"): "0.",
     ("docs/search.md", "Search"): " shop.compress\n",
 }
 

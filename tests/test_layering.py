@@ -196,6 +196,7 @@ def test_arrow_reads_bytes_without_python_in_between() -> None:
         ("pipelines.fit", ["torch", "faiss", "transformers"]),
         ("pipelines.index", ["torch", "faiss", "transformers"]),
         ("pipelines.diff", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
+        ("pipelines.diagnose", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
         ("pipelines.evaluate", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
         ("pipelines.export", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
         ("pipelines.files", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),

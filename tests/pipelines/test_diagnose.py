@@ -1,0 +1,183 @@
+"""`diagnose`: on a store without its model, on files and pairs the same sample whatever their order, its page."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers.commands import Run
+from helpers.corpora import sentences, write_lines
+from helpers.tiny_models import save_tiny_model
+from transformers import AutoModel, AutoTokenizer
+
+from transforms.calibration.quality import mean_cosine
+from transforms.store import open_store
+
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+PAIRS = "score\tsentence1\tsentence2\n" + "".join(
+    f"{score}\t{a}\t{b}\n"
+    for score, a, b in [
+        (5.0, "a man is playing the guitar", "the man is playing a guitar"),
+        (0.5, "a dog", "the street is big"),
+        (3.0, "a child is riding", "a woman was riding"),
+        (4.5, "cat dog", "dog cat"),
+        (2.0, "the cat is small", "a horse is big"),
+    ]
+)
+WANTED = {"figure", "pooler", "layer", "head", "value", "n"}
+
+
+def rows_of(path: Path) -> list[dict]:
+    """The JSON lines of a diagnosis."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model whose tokenizer has a mask token."""
+    folder = save_tiny_model("bert", tmp_path_factory.mktemp("masked"))
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
+    tokenizer.add_special_tokens({"mask_token": "[MASK]"})
+    torch.manual_seed(11)
+    model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_a_store_is_looked_at_without_its_model(
+    run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embed(write_lines(inputs / "a.txt", sentences(60))).ok()
+    output = tmp_path / "figures.jsonl"
+    with monkeypatch.context() as patch:
+        patch.setattr("transforms.encoder.load.load_model", lambda *_: pytest.fail("the model was loaded"))
+        out = run("diagnose", "--store", store, "--output", output).ok().out
+    rows = rows_of(output)
+    assert all(row.keys() >= WANTED and row["n"] == 60 for row in rows)
+    (mean,) = (row["value"] for row in rows if row["figure"] == "mean-cosine")
+    assert mean == pytest.approx(mean_cosine(open_store(str(store)).numpy()[1]), abs=1e-6)
+    assert "60 of 60 rows, drawn by keyed hash" in out
+    run("diagnose", "--store", store, "--figure", "layers,heads", "--output", output).ok()
+    assert {row["figure"] for row in rows_of(output)} == {"head", "chosen-head", "layer-cosine", "hop-cosine"}
+
+
+def test_the_sample_knows_nothing_of_files_and_their_order(run: Run, model: Path, tmp_path: Path) -> None:
+    texts, found = sentences(90), []
+    for name, files in (("one", [texts]), ("two", [texts[50:], texts[:50]])):
+        for place, part in enumerate(files):
+            (tmp_path / name).mkdir(exist_ok=True)
+            rows = "".join(json.dumps({"id": text, "text": text}) + "\n" for text in part)
+            (tmp_path / name / f"{place}.jsonl").write_text(rows)
+        output = tmp_path / f"{name}.out"
+        run("diagnose", "--input", tmp_path / name, "--model", model, "--figure", "cosines", "--output", output).ok()
+        found.append([(row["value"], row["n"]) for row in rows_of(output)])
+    assert np.allclose(found[0], found[1], atol=1e-6)
+
+
+def test_pairs_have_every_figure_and_say_where_words_are_from(run: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "sts.tsv").write_text(PAIRS)
+    (tmp_path / "qa.tsv").write_text("question\tanswer\nthe dog\tcat dog\na horse\tthe horse\nan apple\tan apple\n")
+    output, report = tmp_path / "figures.jsonl", tmp_path / "figures.html"
+    tasks = ("--task", f"sts={tmp_path}/sts.tsv", "--task", f"qa:faq={tmp_path}/qa.tsv")
+    out = run(
+        "diagnose", *tasks, "--model", model, "--pooler", "mean", "--pooler", "cls", "--output", output,
+        "--report", report,
+    ).ok().out  # fmt: skip
+    rows = rows_of(output)
+    assert {row["figure"] for row in rows} >= {"alignment", "edit-distance", "spearman", "auc", "norm", "head"}
+    assert {row["pooler"] for row in rows if row["figure"] == "auc"} == {"mean", "cls"}
+    (auc,) = (row for row in rows if row["figure"] == "auc" and row["pooler"] == "mean")
+    assert (auc["n"], auc["made"]) == (6, True)
+    assert "words are counted in the 22 texts themselves" in out
+    assert "half of the pairs are made" in out
+    assert "Uniformity and alignment" in report.read_text()
+
+
+def test_words_from_a_table(run: Run, model: Path, inputs: Path, tmp_path: Path) -> None:
+    glob = write_lines(inputs / "a.txt", sentences(40))
+    run("fit", "--input", glob, "--method", "token-counts", "--model", model, "--output", tmp_path / "t").ok()
+    output, options = tmp_path / "figures.jsonl", ("--input", glob, "--model", model, "--figure", "norms")
+    run("diagnose", *options, "--table", tmp_path / "t", "--output", output).ok()
+    assert {row["words"] for row in rows_of(output)} == {f"{tmp_path / 't'}, token-counts, 40 texts"}
+    other = save_tiny_model("roberta", tmp_path / "other")
+    bad = run("diagnose", "--input", glob, "--model", other, "--figure", "norms", "--table", tmp_path / "t")
+    bad.failed(2, "another tokenizer")
+
+
+def test_impact_is_that_of_masking_by_hand(run: Run, masked: Path, tmp_path: Path) -> None:
+    output = tmp_path / "figures.jsonl"
+    run("diagnose", "--sentence", "the dog is riding", "--model", masked, "--output", output).ok()
+    rows = [row for row in rows_of(output) if row["figure"] == "impact"]
+    tokenizer, model = AutoTokenizer.from_pretrained(masked), AutoModel.from_pretrained(masked).eval()
+    ids = tokenizer("the dog is riding", return_tensors="pt")["input_ids"]
+
+    def state(at: int, *hidden: int) -> np.ndarray:
+        masked_ids = ids.clone()
+        masked_ids[0, [place + 1 for place in hidden]] = tokenizer.mask_token_id
+        with torch.inference_mode():
+            return model(input_ids=masked_ids).last_hidden_state[0, at + 1].double().numpy()
+
+    assert len(rows) == 16
+    for row in rows:
+        i, j = row["place"], row["other"]
+        expected = np.linalg.norm(state(i, i) - state(i, i, j)) if i != j else 0.0
+        assert row["value"] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "say one of --store, --input and --task"),
+        (("--input", "a.txt", "--store", "s"), "say one of --store, --input and --task"),
+        (("--input", "{in}/a.txt", "--figure", "heads,tails"), "--figure tails is not known; allowed: cosines"),
+        (("--input", "{in}/a.txt", "--figure", "auc"), "--figure auc is of pairs; give them by --task"),
+        (("--input", "{in}/a.txt", "--figure", "impact"), "give it by --sentence"),
+        (("--task", "nli:a=b"), "say [sts:]NAME=PATH"),
+        (("--task", "qa:x={in}/a.txt"), "needs label, sentence1, sentence2, or two columns"),
+        (("--sentence", "a dog"), "has 2 tokens; give 3 to 64"),
+        (("--input", "{in}/blank.txt",), "holds no row with text"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line(run: Run, masked: Path, inputs: Path, arguments: tuple[str, ...], said: str) -> None:
+    write_lines(inputs / "a.txt", sentences(3))
+    write_lines(inputs / "blank.txt", ["", " "])
+    given = [word.replace("{in}", str(inputs)) for word in arguments]
+    run("diagnose", *given, "--model", masked).failed(2, said)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+@pytest.mark.parametrize("width", [1200, 420])
+def test_the_page_fits_into_its_window(run: Run, masked: Path, tmp_path: Path, width: int) -> None:
+    (tmp_path / "sts.tsv").write_text(PAIRS)
+    page = tmp_path / "figures.html"
+    task = ("--task", f"<b>sts</b>={tmp_path}/sts.tsv", "--sentence", "a big dog is eating an apple")
+    run("diagnose", *task, "--pooler", "mean", "--pooler", "max", "--model", masked, "--report", page).ok()
+    html = page.read_text()
+    assert "<b>sts" not in html
+    assert not re.search(r"(src|href|url|@import|fetch)\b\s*[=(:]\s*[\"']?\w", html)
+    script = "<script>document.title = document.documentElement.scrollWidth + ' ' + innerWidth + ' '"
+    script += " + document.querySelectorAll('svg').length + ' ' + document.querySelectorAll('.heat').length</script>"
+    policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
+    page.write_text(policy.sub("", html).replace("</body>", f"{script}</body>"))
+    options = [
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        f"--window-size={width},900",
+    ]
+    dom = subprocess.run(
+        [str(CHROMIUM), *options, f"--user-data-dir={tmp_path}/profile", "--dump-dom", page.as_uri()],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    found = re.search(r"<title>(\d+) (\d+) (\d+) (\d+)</title>", dom.stdout)
+    assert found, dom.stderr[-2000:]
+    wide, window, charts, maps = map(int, found.groups())
+    assert wide <= window
+    assert (charts, maps) == (5, 3)

@@ -1,0 +1,44 @@
+"""Token states of texts for who looks at a model itself: no pooler, no vectors."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from transforms.encoder.batches import plan_batches
+from transforms.encoder.devices import resolve_devices
+from transforms.encoder.forward import Forward
+from transforms.encoder.load import load_model
+from transforms.encoder.probe import BatchSharing
+from transforms.encoder.tokenize import TextTokenizer, Tokenized
+from transforms.pooling.pooler import Needs
+from transforms.pooling.states import TokenStates
+from transforms.space.model_files import ModelFiles
+
+TOKENS_PER_BATCH = 1024
+
+
+class StateReader:
+    """A loaded model that gives the token states of texts, a batch at a time, as far as `needs` name them.
+
+    Texts are taken without a prompt, cut at `max_tokens`; the pass is in float32.
+    """
+
+    def __init__(self, files: ModelFiles, needs: Needs, max_tokens: int | None = None, device: str = "auto") -> None:
+        self.tokenizer = TextTokenizer(files, "", max_tokens)
+        model = load_model(files, "float32", resolve_devices(device)[0])
+        self._forward = Forward(files, model, self.tokenizer, needs)
+
+    def states(self, tokenized: Tokenized) -> Iterator[tuple[np.ndarray, TokenStates]]:
+        """The places of a batch's texts, int64 [n], and their token states in this order, longest texts first."""
+        together = self._forward.together
+        budget = 1 if together is BatchSharing.ALONE else TOKENS_PER_BATCH
+        for batch in plan_batches(tokenized, budget, equal=together is BatchSharing.EQUAL):
+            with torch.inference_mode():
+                yield batch.rows, self._forward(batch)
+
+
+def embedding_matrix(files: ModelFiles) -> np.ndarray:
+    """The rows of a model's token-embedding matrix, float32 [V, E]."""
+    model = load_model(files, "float32", torch.device("cpu"))
+    return model.get_input_embeddings().weight.detach().numpy()  # type: ignore[operator]

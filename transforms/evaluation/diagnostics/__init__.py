@@ -1,0 +1,1 @@
+"""Figures of vectors, tokens and models: what they look like, mostly without any label."""

@@ -1,0 +1,197 @@
+"""The figures as one HTML file that needs nothing else: charts, a plane of poolers, maps of heads, layers, tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transforms.evaluation.diagnostics.diagnose import Diagnosis
+from transforms.evaluation.diagnostics.figures import Row
+from transforms.report import chart
+from transforms.report.chart import Chart, Series, line_chart
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+SCALARS = ("mean-cosine", "uniformity", "effective-rank", "alignment", "spearman", "edit-distance", "auc")
+WIDTH, HEIGHT, MARGIN = 420, 300, 44  # of the plane of poolers, in pixels
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A pooler in the plane: its place in pixels, its name, uniformity and alignment."""
+
+    x: float
+    y: float
+    name: str
+    uniformity: float
+    alignment: float
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value of a map, how far it is from the least (0) to the most (1) of it, and what it is of."""
+
+    value: float | None
+    share: float
+    title: str
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A map: its title, a remark, names of the columns, and for each row its name and cells; `digits` of a value."""
+
+    title: str
+    remark: str
+    columns: list[str]
+    rows: list[tuple[str, list[Cell]]]
+    digits: int
+
+
+def page(found: Diagnosis) -> str:
+    """The HTML of a diagnosis."""
+    rows = found.rows
+    return _template().render(
+        found=found,
+        scalars=_scalars(rows),
+        charts=_charts(rows),
+        planes=_planes(rows),
+        words=[row for row in rows if row["figure"] in ("norm", "neighbour-distance", "neighbour-product")],
+        maps=[one for one in (_heads(rows), _layers(rows), _impact(rows)) if one],
+        chosen=next((row for row in rows if row["figure"] == "chosen-head"), None),
+        influence=next((row for row in rows if row["figure"] == "influence-tfidf"), None),
+        width=WIDTH,
+        height=HEIGHT,
+        margin=MARGIN,
+    )
+
+
+@cache
+def _template() -> "Template":
+    """The page with its holes; whatever fills one is text, never markup."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only who writes a page waits for it
+
+    own, of_reports = Path(__file__).parents[1] / "templates", Path(chart.__file__).with_name("templates")
+    environment = Environment(
+        loader=FileSystemLoader([own, of_reports]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"figure": _figure}
+    return environment.get_template("diagnose.html")
+
+
+def _figure(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _scalars(rows: Sequence[Row]) -> list[tuple[Row, str]]:
+    """The rows with one value each, and what each is of beside its pooler."""
+    return [
+        (row, ", ".join(row[key] for key in ("task", "pairs") if row.get(key)))
+        for row in rows
+        if row["figure"] in SCALARS
+    ]
+
+
+def _charts(rows: Sequence[Row]) -> list[tuple[str, str, Chart]]:
+    """Name, remark and picture of the cosines and of the spectrum of each pooler."""
+    drawn = []
+    for pooler in dict.fromkeys(row["pooler"] for row in rows if row["pooler"] is not None):
+        own = [row for row in rows if row["pooler"] == pooler]
+        shares = [row for row in own if row["figure"] == "cosine-share"]
+        deviations = [row for row in own if row["figure"] == "deviation"]
+        if shares:
+            labels = [f"{row['low']:.2f} to {row['high']:.2f}" for row in shares]
+            percent = _series(labels, [100 * row["value"] for row in shares])
+            drawn.append((pooler, f"cosines, % of the pairs of {shares[0]['n']:,} rows", line_chart(percent)))
+        if deviations:
+            labels = [f"component {row['component']}" for row in deviations]
+            drawn.append(
+                (pooler, "deviation by component", line_chart(_series(labels, [r["value"] for r in deviations])))
+            )
+    return drawn
+
+
+def _series(labels: list[str], values: list[float | None]) -> Series:
+    return Series(labels, values, [False] * len(values), lambda value: f"{value:.3g}")
+
+
+def _planes(rows: Sequence[Row]) -> list[tuple[str, list[Dot]]]:
+    """For each task the poolers by uniformity (to the right) and alignment (upwards): lower is better in both."""
+    known = {row["pooler"]: row["value"] for row in rows if row["figure"] == "uniformity"}
+    planes = []
+    aligned = [row for row in rows if row["figure"] == "alignment" and row["value"] is not None]
+    for task in dict.fromkeys(row["task"] for row in aligned):
+        points = [(known[row["pooler"]], row["value"], row["pooler"]) for row in aligned if row["task"] == task
+                  and known.get(row["pooler"]) is not None]  # fmt: skip
+        across, up = ([point[axis] for point in points] for axis in (0, 1))
+        planes.append(
+            (task, [Dot(_place(u, across, WIDTH), HEIGHT - _place(a, up, HEIGHT), name, u, a) for u, a, name in points])
+        )
+    return planes
+
+
+def _place(value: float, values: Sequence[float], size: int) -> float:
+    least, most = min(values), max(values)
+    return round(MARGIN + (size - 2 * MARGIN) * ((value - least) / (most - least) if most > least else 0.5), 1)
+
+
+def _heat(title: str, remark: str, names: tuple[list[str], list[str]], values: list[list[Any]], digits: int) -> HeatMap:
+    """The map of values, a row for each of the first names, a column for each of the others."""
+    known = [value for row in values for value in row if value is not None]
+    least, spread = min(known, default=0.0), (max(known, default=0.0) - min(known, default=0.0)) or 1.0
+    cells = [
+        (name, [
+            Cell(value, 0.0 if value is None else (value - least) / spread, f"{name}, {column}")
+            for column, value in zip(names[1], row, strict=True)
+        ])
+        for name, row in zip(names[0], values, strict=True)
+    ]  # fmt: skip
+    return HeatMap(title, remark, names[1], cells, digits)
+
+
+def _heads(rows: Sequence[Row]) -> HeatMap | None:
+    found = {(row["layer"], row["head"]): row for row in rows if row["figure"] == "head"}
+    if not found:
+        return None
+    blocks, heads = (sorted({key[axis] for key in found}) for axis in (0, 1))
+    values = [[found[block, head]["value"] for head in heads] for block in blocks]
+    first = next(iter(found.values()))
+    remark = f"Pearson's correlation (times 100) over {first['n']:,} tokens; words from {first['words']}"
+    return _heat(
+        "Attention of a token to itself beside TF-IDF: block by head",
+        remark,
+        (_named(blocks), _named(heads)),
+        values,
+        0,
+    )
+
+
+def _layers(rows: Sequence[Row]) -> HeatMap | None:
+    found = {(row["layer"], row["other"]): row for row in rows if row["figure"] == "layer-cosine"}
+    if not found:
+        return None
+    layers = sorted({layer for layer, _ in found})
+    values = [[found[one, other]["value"] for other in layers] for one in layers]
+    remark = f"mean cosine of {found[0, 0]['n']:,} tokens' states in two layers; 0 is what enters the first block"
+    return _heat("Layer by layer", remark, (_named(layers), _named(layers)), values, 2)
+
+
+def _named(numbers: Sequence[int]) -> list[str]:
+    return [str(number) for number in numbers]
+
+
+def _impact(rows: Sequence[Row]) -> HeatMap | None:
+    found = [row for row in rows if row["figure"] == "impact"]
+    if not found:
+        return None
+    size = found[0]["n"]
+    names = [row["perturbed"] for row in found[:size]]
+    values = [[row["value"] for row in found[i * size : (i + 1) * size]] for i in range(size)]
+    remark = "how far the state of a masked token (row) moves when another one (column) is masked too"
+    return _heat("Impact of each token on the others", remark, (names, names), values, 1)
