@@ -15,7 +15,7 @@ from pipelines.embed import build, parser
 from transforms.beam import embed as beam_embed
 from transforms.encoder import Encoder
 from transforms.measures import EMBED_PARTS, STAGES
-from transforms.steps import embed_units
+from transforms.steps import cutting, inputs
 from transforms.steps.options import EmbedOptions
 from transforms.steps.resolve import resolve
 from transforms.store import shards
@@ -59,7 +59,7 @@ class Clock(threading.local):
             yield unit
 
 
-READ = embed_units.read_span
+READ = cutting.read_span
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ def test_the_figures_name_the_part_that_is_slow(
     part: str, clock: Clock, embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slowed: dict[str, tuple[Any, str, Any]] = {
-        "read": (embed_units, "read_span", clock.slowly_read),
-        "reuse": (embed_units, "row_hashes", clock.slowed(embed_units.row_hashes)),
+        "read": (cutting, "read_span", clock.slowly_read),
+        "reuse": (inputs, "row_hashes", clock.slowed(inputs.row_hashes)),
         "load": (beam_embed, "load_checked_encoder", clock.slowed(beam_embed.load_checked_encoder)),
         "tokenise": (Encoder, "tokenize", clock.slowed(Encoder.tokenize)),
         "forward": (Encoder, "embed", clock.slowed(Encoder.embed)),
