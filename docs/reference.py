@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipelines.cli import COMMANDS, parser_of
 from pipelines.options import every_command
-from pipelines.specs import of_methods, of_poolers
+from pipelines.specs import of_chunks, of_methods, of_poolers
 from transforms.index.choose import FLAT_BELOW, automatic_index
 from transforms.steps.auto import RULES
 
@@ -47,6 +47,8 @@ OPTIONS = {
     "--pooler": "poolers.md#poolers",
     "--method": "calibration.md#methods",
     "--calibration": "calibration.md",
+    "--chunks": "documents.md",
+    "--chunk-prefix": "documents.md#prefixes",
     "--dtype": "exactness.md#the-type-of-the-forward-pass",
     "--precision": "embedding.md#smaller-vectors",
     "--partition": "inputs.md#partitions",
@@ -108,7 +110,8 @@ The first line of an option that holds decides. `SQ8` is for rows of length 1, `
 SPECS = """
 ## SPECs
 
-As `--help` shows them. [What the poolers are](poolers.md#poolers), [what the calibrations are](calibration.md#methods).
+As `--help` shows them. [What the poolers are](poolers.md#poolers), [what the calibrations are](calibration.md#methods),
+[what documents are cut by](documents.md#which-spec-for-which-use).
 
 """
 INDEX_ROWS = (0, FLAT_BELOW, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
@@ -139,7 +142,7 @@ def of_every_command() -> Iterator[tuple[str, str, str]]:
 
 def specs() -> str:
     """The section of the words of SPECs and their keys."""
-    return f"{SPECS}```text\n{of_poolers()}\n\n{of_methods()}\n```\n"
+    return f"{SPECS}```text\n{of_poolers()}\n\n{of_chunks()}\n\n{of_methods()}\n```\n"
 
 
 def automatic() -> str:

@@ -25,7 +25,7 @@ EXAMPLES = {
 
 def parser(name: str = "embed") -> argparse.ArgumentParser:
     """The options of `embed` (and of `plan`). None means "not given": the store's value, else the default."""
-    p = options.command(name, WHAT[name], *EXAMPLES[name], words=specs.of_poolers())
+    p = options.command(name, WHAT[name], *EXAMPLES[name], words=f"{specs.of_poolers()}\n\n{specs.of_chunks()}")
     what = p.add_argument_group("input (a store remembers format and columns)")
     options.add_input(what, "what to embed")
     what.add_argument(

@@ -2,14 +2,23 @@
 
 import textwrap
 from collections.abc import Mapping
+from dataclasses import replace
 
 from transforms.calibration import spec as calibrations
 from transforms.index.choose import FACTORIES
 from transforms.space import spec as poolers
-from transforms.space.spec import Option
+from transforms.space.chunks import CHUNKS, LATE_TOKENS
+from transforms.space.spec import Option, Value
 from transforms.space.token_table import METHODS
 
 WIDTH = 79
+# What numbers of `--chunks` are where they are not given.
+OPEN: dict[tuple[str, str], Value] = {
+    ("budget", "tokens"): "what the model takes",
+    ("late", "window"): "what the model takes",
+    ("late", "overlap"): "an eighth of the window",
+    ("late", "tokens"): LATE_TOKENS,
+}
 INDEXES = f"FACTORY: a factory string of FAISS, {FACTORIES}"
 
 
@@ -17,6 +26,15 @@ def of_poolers() -> str:
     """The words of `--pooler`."""
     heading = "SPEC of --pooler: a word, or word:key=value,key=value; a+b puts the vectors of two side by side"
     return section(heading, poolers.POOLERS, poolers.POSITIONAL)
+
+
+def of_chunks() -> str:
+    """The words of `--chunks`."""
+    words = {
+        word: {key: replace(option, default=OPEN.get((word, key), option.default)) for key, option in options.items()}
+        for word, options in CHUNKS.items()
+    }
+    return section("SPEC of --chunks: a word, or word:key=value,key=value", words, {})
 
 
 def of_methods() -> str:
@@ -27,7 +45,7 @@ def of_methods() -> str:
 
 def section(heading: str, words: Mapping[str, Mapping[str, Option]], positional: Mapping[str, str]) -> str:
     """A heading, and a line for each word; `positional` names, by word, the key whose name may be left out."""
-    told = "what stands in () is the default, and a key in [] needs no name"
+    told = "what stands in () is the default" + (", and a key in [] needs no name" if positional else "")
     lines, widest = [textwrap.fill(f"{heading}; {told}:", WIDTH)], max(map(len, words))
     for word, options in words.items():
         keys = ", ".join(_key(key, option, positional.get(word)) for key, option in options.items()) or "no keys"

@@ -13,6 +13,7 @@ from pipelines.cli import COMMANDS, parser_of
 from pipelines.options import EXAMPLES
 from transforms.calibration.spec import CALIBRATIONS
 from transforms.index.choose import FACTORIES
+from transforms.space.chunks import CHUNKS
 from transforms.space.spec import POOLERS
 from transforms.space.token_table import METHODS
 
@@ -61,6 +62,7 @@ def test_every_default_is_stated(command: str, action: argparse.Action) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [("embed", POOLERS), ("plan", POOLERS), ("pairs", POOLERS), ("evaluate", POOLERS)]
+    + [("embed", CHUNKS), ("plan", CHUNKS)]
     + [("fit", {**CALIBRATIONS, **{method: {} for method in METHODS}})],
 )
 def test_help_has_every_word_of_a_spec_with_its_keys(

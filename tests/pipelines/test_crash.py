@@ -91,6 +91,31 @@ def in_peace(argv: list[str]) -> None:
     assert process.exitcode == 0
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_killed_in_the_middle_of_a_document(model: Path, store: Path, tmp_path: Path) -> None:
+    text = ".\n\n".join(sentences(1200))
+    glob = write_parquet(tmp_path / "in" / "a.parquet", [text, "A short one."], id=["long", "short"])
+    cut, calm = ("--chunks", "budget:tokens=12"), tmp_path / "calm"
+    in_peace([*command(glob, calm, model), *cut])
+    total, rng = stages(calm)["embeddings"], random.Random(8)
+    assert total >= 40
+
+    argv = [*command(glob, store, model), *cut]
+    for kill in range(4):
+        before = {path: stat for path, stat in files_in(store, "embeddings").items() if ".tmp-" not in path}
+        assert killed_at(argv, store, 1 + kill * total // 4, rng)
+        assert manifest_of(store) is None
+        assert before.items() <= files_in(store, "embeddings").items()
+    standing = {path for path in files_in(store, "embeddings") if ".tmp-" not in path}
+    assert 0 < len(standing) < total
+    in_peace(argv)
+    assert the_same(store) == the_same(calm)
+    pieces = sorted((row for row in rows_of(store) if row["id"] == "long"), key=lambda row: row["piece"])
+    assert [row["piece"] for row in pieces] == list(range(pieces[0]["pieces"]))
+    assert "".join("".join(row["text"].split()) for row in pieces) == "".join(text.split())
+
+
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("partition", ["file", pytest.param("content", marks=pytest.mark.slow)])
 def test_killed_between_floats_and_codes(model: Path, glob: Path, store: Path, tmp_path: Path, partition: str) -> None:

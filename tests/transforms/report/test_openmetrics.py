@@ -41,6 +41,13 @@ def test_the_last_committed_run_is_told() -> None:
     assert values["recall",] == 0.99
 
 
+def test_pieces_are_told_where_rows_are_documents() -> None:
+    assert ("pieces",) not in read([RUN])
+    values = read([replace(RUN, rows=2, pieces=7)])
+    assert (values["rows",], values["pieces",]) == (2, 7)
+    assert sum(values["work_rows", name] for name in ("embedded", "reused", "duplicates", "carried")) == 7
+
+
 def test_times_are_in_seconds_and_the_limit_is_named() -> None:
     values = read([RUN])
     assert values["embed_read_seconds", "sum"] == 1
