@@ -56,7 +56,7 @@ def _add_data(p: argparse._ArgumentGroup) -> None:
     )
     ends = "the ends of the data's scale of scores, which becomes 0 to 1 (default: scores are from 0 to 1)"
     p.add_argument("--scores", type=ends_of, metavar="LOW,HIGH", help=ends)
-    limit = "the first N rows of the training data alone (default: all)"
+    limit = "train on the first N rows alone; dev rows are all taken (default: all)"
     p.add_argument("--limit", type=options.positive, metavar="N", help=limit)
     rejects = "most of the rows that may be unusable, as those without a text (default: 0.01)"
     p.add_argument("--max-rejects", type=options.fraction, default=0.01, metavar="FRACTION", help=rejects)
@@ -79,7 +79,7 @@ def _add_model(p: argparse._ArgumentGroup) -> None:
     p.add_argument("--freeze-backbone", action="store_true", help=frozen)
     p.add_argument("--output", required=True, type=options.filled, metavar="DIR", help="folder of the trained model")
     again = p.add_mutually_exclusive_group()
-    resume = "go on with a training that was stopped (default: no)"
+    resume = "go on with a training that was stopped; begin where there is none (default: no)"
     again.add_argument("--resume", action="store_true", help=resume)
     overwrite = "replace an earlier training in --output (default: no)"
     again.add_argument("--overwrite", action="store_true", help=overwrite)

@@ -121,7 +121,8 @@ def test_a_stopped_training_goes_on_as_if_nothing_had_been(
 ) -> None:
     """With dev scores, and for `classification` with a layer that is in no model folder."""
     options = ["--epochs", 3, "--dev", data / file, "--checkpoint-steps", 3, *more]
-    assert train(objective, file, *options, "--output", tmp_path / "whole").status == 0
+    begun = train(objective, file, *options, "--output", tmp_path / "whole", "--resume")
+    assert (begun.status, "no checkpoint to resume; the training begins" in begun.err) == (0, True)
     from transforms.training.watch import TrainingWatch
 
     step = TrainingWatch.step
@@ -139,6 +140,7 @@ def test_a_stopped_training_goes_on_as_if_nothing_had_been(
     done = train(objective, file, *options, "--resume")
     assert done.status == 0, done.err
     assert "step 3:" not in done.err
+    assert "no checkpoint to resume" not in done.err
     assert weights(tmp_path / "model") == weights(tmp_path / "whole")
     whole, resumed = record(tmp_path / "whole"), record(tmp_path / "model")
     assert (resumed["dev"], resumed["curve"], resumed["best_step"]) == (
@@ -343,7 +345,8 @@ def test_a_folder_is_replaced_as_a_whole(
     assert train("regression", "scored.tsv", "--overwrite", "--seed", 3).status == 1
     assert weights(tmp_path / "model") == old
     monkeypatch.undo()
-    assert train("regression", "scored.tsv", "--resume", "--seed", 3).status == 0
+    resumed = train("regression", "scored.tsv", "--resume", "--seed", 3)
+    assert (resumed.status, "no checkpoint to resume" in resumed.err) == (0, False)
     assert weights(tmp_path / "model") != old
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
     other = tmp_path / "other"

@@ -26,7 +26,7 @@ class Data:
 
 def read_data(options: TrainOptions) -> Data:
     """The rows that the options name, checked. Raises OptionError and DataGateError."""
-    examples = read_examples("--input", options.inputs, options)
+    examples = read_examples("--input", options.inputs, options, options.limit)
     dev = read_examples("--dev", [options.dev], options) if options.dev else None
     if len(examples) < options.batch:
         raise OptionError(

@@ -60,8 +60,8 @@ class Examples:
         return f"{self.sources[source].path}, row {number}"
 
 
-def read_examples(flag: str, words: Sequence[str], options: TrainOptions) -> Examples:
-    """The rows of the files that values of a flag name, [NAME=]PATH each; at most `limit` of them.
+def read_examples(flag: str, words: Sequence[str], options: TrainOptions, limit: int | None = None) -> Examples:
+    """The rows of the files that values of a flag name, [NAME=]PATH each; the first `limit` of them, or all.
 
     Raises OptionError for files, columns and values that cannot be used, DataGateError for too many rejected rows.
     """
@@ -78,7 +78,7 @@ def read_examples(flag: str, words: Sequence[str], options: TrainOptions) -> Exa
     sources: list[Source] = []
     origin: list[tuple[int, int]] = []
     for (name, file), columns in zip(named, found, strict=True):
-        left = None if options.limit is None else options.limit - len(origin)
+        left = None if limit is None else limit - len(origin)
         if left is None or left > 0:
             sources.append(_read(name, file, columns, left, values, origin, len(sources)))
     examples = Examples(tuple(sources), values, origin)

@@ -65,12 +65,17 @@ def working(output: Path, options: TrainOptions, asked: Mapping[str, Any]) -> It
         try:
             yield work
         except BaseException:
-            if not any((work / CHECKPOINTS).glob("checkpoint-*")):  # nothing to go on from
+            if not is_begun(output):
                 shutil.rmtree(work)
             raise
     done = work.with_name(f"{work.name}-done-{uuid.uuid4().hex}")  # half a folder would pass for an unfinished training
     os.rename(work, done)
     shutil.rmtree(done, ignore_errors=True)
+
+
+def is_begun(output: Path) -> bool:
+    """Whether there is a checkpoint to go on from."""
+    return any((work_of(output) / CHECKPOINTS).glob("checkpoint-*"))
 
 
 def is_finished(output: Path, options: TrainOptions, asked: Mapping[str, Any]) -> bool:

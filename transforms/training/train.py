@@ -58,6 +58,8 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
         return folders.read_record(output)
     for line in taken(data, options):
         say(line)
+    if options.resume and not folders.is_begun(output):
+        say(f"note        {folders.work_of(output)} has no checkpoint to resume; the training begins")
     with folders.working(output, options, asked) as work:
         began = time.monotonic()
         with stage(LOADING):

@@ -10,6 +10,7 @@ import pytest
 from helpers.training import scored_rows
 
 from transforms.errors import DataGateError, OptionError
+from transforms.training.data import read_data
 from transforms.training.examples import labels_of, overlap, read_examples
 from transforms.training.options import TrainOptions
 from transforms.training.roles import columns_of
@@ -59,9 +60,15 @@ def test_every_format_gives_the_same_rows_whatever_the_order_of_columns(tmp_path
 def test_several_files_limit_and_names(tmp_path: Path) -> None:
     for name in ("a.tsv", "b.tsv"):
         write(tmp_path / name, ROWS)
-    found = read_examples("--input", [str(tmp_path / "*.tsv")], options(limit=10))
+    found = read_examples("--input", [str(tmp_path / "*.tsv")], options(), limit=10)
     assert [(source.name, source.rows) for source in found.sources] == [("a", 8), ("b", 2)]
     assert found.where(9) == f"{tmp_path}/b.tsv, row 2"
+
+
+def test_a_limit_leaves_dev_rows_alone(tmp_path: Path) -> None:
+    train, dev = (str(write(tmp_path / name, ROWS)) for name in ("train.tsv", "dev.tsv"))
+    found = read_data(options(inputs=(train,), dev=dev, limit=4, batch=4, scores=(0.0, 5.0)))
+    assert (len(found.train), found.dev and len(found.dev)) == (4, 8)
 
 
 def test_columns_are_never_taken_by_their_order() -> None:
