@@ -23,10 +23,11 @@ from transforms.steps.embed_units import UnitEmbedder
 from transforms.store import open_store
 from transforms.store.units import UnitStore
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
+pytestmark = pytest.mark.usefixtures("cached_beam_options", "one_model")
 SPEC = "budget:tokens=12"
 CUT = ("--chunks", SPEC, "--id-column", "id")
 BOTH = pytest.mark.parametrize("partition", ["file", "content"])
+FILE_FIRST = pytest.mark.parametrize("partition", ["file", pytest.param("content", marks=pytest.mark.slow)])
 
 
 def document(seed: int, n: int) -> str:
@@ -122,7 +123,7 @@ def test_an_edit_costs_what_it_changed(embed: Run, inputs: Path, store: Path) ->
     check_pieces(store, {"a": edited, "b": DOCUMENTS["b"]})
 
 
-@BOTH
+@FILE_FIRST
 def test_a_document_that_shrinks_leaves_nothing_behind(run: Run, embed: Run, inputs: Path, store: Path) -> None:
     write(inputs / "a.parquet", {"a": document(7, 30), "b": document(8, 6)})
     embed(inputs / "*", *CUT, "--index", "Flat").ok()
@@ -155,7 +156,7 @@ def test_a_document_larger_than_a_unit_is_in_several(run: Run, embed: Run, input
     assert manifest_of(store)["work"]["embedded"] == 0  # type: ignore[index]
 
 
-@pytest.mark.parametrize("partition", ["file", pytest.param("content", marks=pytest.mark.slow)])
+@FILE_FIRST
 def test_random_edits_come_to_what_a_new_store_has(run: Run, embed: Run, inputs: Path, store: Path) -> None:
     some = random.Random(11)
     documents: dict[str, dict[str, str]] = {"x": {}, "y": {}}
