@@ -15,15 +15,19 @@ from pipelines.options import RUNNER, check_text
 from transforms.errors import OptionError
 from transforms.values import nearest
 
-# What other programs call an option; what it is here.
+# What other programs call an option; what it is here, and after a bar what it is in commands without the former.
 MEANT = {
-    "--batch-size": "--tokens-per-batch (tokens, not rows)", "--batch": "--tokens-per-batch (tokens, not rows)",
+    "--batch-size": "--tokens-per-batch (tokens, not rows)|--batch", "--batch": "--tokens-per-batch (tokens, not rows)",
     "--fp16": "--dtype float16", "--bf16": "--dtype bfloat16", "--gpu": "--device cuda", "--cuda": "--device cuda",
     "--cpu": "--device cpu", "--model-name": "--model", "--model-id": "--model", "--pooling": "--pooler",
     "--max-length": "--max-tokens", "--max-seq-length": "--max-tokens", "--dim": "--truncate-dim",
     "--dimensions": "--truncate-dim", "--top-k": "-k", "--topk": "-k", "--limit-results": "-k", "--text": "--query",
     "--text-col": "--text-column", "--text-field": "--text-column", "--id": "--id-column", "--file": "--input",
-    "--files": "--input", "--path": "--input", "--db": "--store", "--quantize": "--precision", "--force": "--reembed",
+    "--files": "--input", "--path": "--input", "--db": "--store", "--quantize": "--precision",
+    "--force": "--reembed|--overwrite", "--template": "--text-template", "--chunk-size": "--chunks budget:tokens=N",
+    "--chunk-overlap": "--chunks budget:overlap=N", "--overlap": "--chunks budget:overlap=N",
+    "--learning-rate": "--lr", "--num-train-epochs": "--epochs", "--val": "--dev", "--eval": "--dev",
+    "--loss": "--objective", "--html": "--report",
     "--workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
     "--num-workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
 }  # fmt: skip
@@ -79,8 +83,9 @@ def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
         return f"unknown argument {flag}{hint}; see --help"
     known = [option for action in parser._actions for option in action.option_strings] + ["--direct_num_workers"]
     name = flag.split("=")[0]
-    meant = MEANT.get(name.replace("_", "-"))
-    if meant is not None and meant.split()[0] in known:
+    words = MEANT.get(name.replace("_", "-"), "").split("|")
+    meant = next((word for word in words if word.split(" ")[0] in known), None)
+    if meant is not None:
         return f"unknown option {flag}; did you mean {meant}?"
     near = nearest(name, known) if name.startswith("--") else None
     return f"unknown option {flag}" + (f"; did you mean {near}?" if near else "; see --help")

@@ -99,6 +99,15 @@ EMBED --prompt a --prompt-name b      | 2 | not allowed with
 EMBED --pooler                        | 2 | expected one argument
 EMBED --runner=SparkleRunner          | 2 | SparkleRunner
 EMBED --config nowhere.toml           | 2 | nowhere.toml
+EMBED --template x                    | 2 | did you mean --text-template?
+EMBED --chunk budget                  | 2 | did you mean --chunks?
+EMBED --chunk-size 96                 | 2 | did you mean --chunks budget:tokens=N?
+EMBED --overlap 8                     | 2 | did you mean --chunks budget:overlap=N?
+train --input x --output m --batch-size 8 | 2 | did you mean --batch?
+train --input x --output m --learning_rate=1 | 2 | did you mean --lr?
+train --input x --output m --eval y   | 2 | did you mean --dev?
+distill --output m --force            | 2 | did you mean --overwrite?
+diagnose --store s --html x           | 2 | did you mean --report?
 plan                                  | 2 | required: --input
 fit --store s --output o              | 2 | required: --method
 fit --store s --method tfdf --output o | 2 | tfdf

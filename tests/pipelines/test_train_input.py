@@ -19,7 +19,7 @@ MISTAKES = {
     "scale upside down": (["--objective", "regression", "--scores", "5,0"], 2, "the first has to be the smaller one"),
     "columns swapped": ([*BY_SCORE, "--columns", "score,sentence1,sentence2"], 2, "row 1: 'dog a park' in column sentence2 is no score"),
     "column missing": ([*BY_SCORE, "--columns", "a,b,score"], 2, "has no column a (--columns); its columns: score, sentence1, sentence2"),
-    "roles missing": (["--objective", "ranking"], 2, "has no column anchor; its columns: score, sentence1, sentence2; say --columns"),
+    "roles missing": (["--objective", "ranking"], 2, "has no column anchor; its columns: score, sentence1, sentence2; say --columns with those for anchor,positive[,negative], in this order"),
     "too few columns": ([*BY_SCORE, "--columns", "sentence1,sentence2"], 2, "has the roles text1,text2,score; name each once"),
     "labels from texts": ([*BY_LABEL, "--columns", "score,sentence1,sentence2"], 2, "is sentence2 the column of labels?"),
     "fewer rows than a batch": ([*BY_SCORE, "--batch", "65"], 2, "64 rows are fewer than a batch of 65; say --batch 64 or less"),

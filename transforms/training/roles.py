@@ -33,6 +33,8 @@ def columns_of(path: str, header: Sequence[str], objective: str, given: Sequence
     missing = [role for role in ROLES[objective] if role not in found and role not in OPTIONAL.get(objective, ())]
     if missing:
         names = ",".join(ROLES[objective])
+        for role in OPTIONAL.get(objective, ()):
+            names = names.replace(f",{role}", f"[,{role}]")
         raise OptionError(
             f"{path} has no column {_names(missing[0])}; its columns: {', '.join(header)}; say --columns with those "
             f"for {names}, in this order"
