@@ -32,15 +32,15 @@ def parser() -> argparse.ArgumentParser:
         "Figures of vectors, tokens and a model: cosines, spectrum, heads, layers, words.",
         "sentence-beam diagnose --store store --report figures.html",
         "sentence-beam diagnose --input corpus.txt --pooler mean --pooler ditto:1-9 --output figures.jsonl",
-        "sentence-beam diagnose --task stsb=stsb-dev.tsv --task qa:faq=questions.tsv --pooler mean --pooler cls",
         words=specs.of_poolers(),
     )
-    options.add_store(p, help="a store, whose vectors are taken as they are", required=False)
+    options.add_store(p, help="a store, whose vectors are taken as they are (default: none)", required=False)
     options.add_input(p, "texts", required=False)
     task = "pairs: [sts:]NAME=PATH[,PATH] with score, sentence1, sentence2; qa:NAME=PATH with label, sentence1, "
-    task += "sentence2, or with two columns, question and answer; repeat for more"
+    task += "sentence2, or with two columns, question and answer; repeat for more (default: none)"
     p.add_argument("--task", action="append", metavar="[KIND:]NAME=PATH", help=task)
-    p.add_argument("--sentence", metavar="TEXT", help="one sentence: how much each of its tokens matters to the others")
+    sentence = "one sentence: how much each of its tokens matters to the others (default: none)"
+    p.add_argument("--sentence", metavar="TEXT", help=sentence)
     figures = f"only these, separated by commas: {', '.join(FIGURES)} (default: of a store those of its vectors alone, "
     figures += "else all that the source has)"
     p.add_argument("--figure", type=options.names, metavar="NAMES", help=figures)
@@ -56,8 +56,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=f"of --input: {options.DELIMITER}")
     p.add_argument("--text-column", default="text", metavar="COLUMN", help="of --input (default: text)")
     p.add_argument("--device", type=options.device, metavar=options.DEVICES, default="auto", help=options.DEVICE)
-    p.add_argument("--output", metavar="FILE", help="JSON lines, one a figure")
-    p.add_argument("--report", metavar="FILE.html", help="a page with the pictures")
+    p.add_argument("--output", metavar="FILE", help="JSON lines, one a figure (default: none)")
+    p.add_argument("--report", metavar="FILE.html", help="a page with the pictures (default: none)")
     return p
 
 

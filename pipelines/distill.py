@@ -28,10 +28,12 @@ def parser() -> argparse.ArgumentParser:
     dims = "dimensions of the new vectors, at most the model's (default: 256)"
     model.add_argument("--dim", type=options.positive, default=256, metavar="D", help=dims)
     model.add_argument("--output", required=True, type=options.filled, metavar="DIR", help="folder of the new model")
-    model.add_argument("--overwrite", action="store_true", help="replace an earlier distillation in --output")
+    model.add_argument(
+        "--overwrite", action="store_true", help="replace an earlier distillation in --output (default: no)"
+    )
     what = p.add_argument_group("words")
     options.add_input(what, "a corpus whose words become tokens beside the model's own", required=False)
-    most = f"the most words of the corpus that become tokens, the frequent ones first (default: {WORDS:,})"
+    most = f"the most words of the corpus that become tokens, the frequent ones first (default: {WORDS})"
     what.add_argument("--words", type=options.positive, default=WORDS, metavar="N", help=most)
     what.add_argument("--format", choices=INPUT_FORMATS, default="auto", help=options.FORMAT)
     what.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=options.DELIMITER)

@@ -371,7 +371,7 @@ def test_two_hundred_small_files(embed: Run, inputs: Path, store: Path, partitio
     for i in range(200):
         write_lines(inputs / f"{i:03d}.txt", texts[2 * i : 2 * i + 2])
     embed(inputs / "*.txt").ok()
-    assert len(check_ledger(store, 400)["shards"]) == (200 if partition == "file" else 1)
+    assert len(check_ledger(store, 400)["shards"]) == 1
 
 
 # --- the store and the input in each other's way

@@ -50,9 +50,11 @@ def test_the_same_from_one_shard_and_from_fifty(run, model, inputs, tmp_path):
     for i in range(50):
         write_parquet(inputs / "fifty" / f"{i:02d}.parquet", TEXTS[6 * i : 6 * i + 6])
     found = {}
-    for name in ("one", "fifty"):
+    for name, size in (("one", 100_000), ("fifty", 4000)):  # a unit of which no file is a small part
         store, files = tmp_path / name, inputs / name / "*.parquet"
-        run("embed", "--input", files, "--store", store, "--model", model, "--dtype", "float32").ok()
+        run(
+            "embed", "--input", files, "--store", store, "--model", model, "--dtype", "float32", "--unit-tokens", size
+        ).ok()
         run("fit", "--store", store, "--method", "whitening", "--output", tmp_path / f"c-{name}").ok()
         found[name] = load_calibration(str(tmp_path / f"c-{name}"))
         assert len(manifest_of(store)["shards"]) == {"one": 1, "fifty": 50}[name]

@@ -87,7 +87,7 @@ def group_name(relative: str, bits: int) -> str:
     """The name of the group of a file with this relative path, which is that of the group's units.
 
     >>> group_name("a.md", 0), group_name("a.md", 5)
-    ('f0-0', 'f5-0c')
+    ('f0-0', 'f5-1f')
     """
     number = int.from_bytes(hashlib.sha256(relative.encode()).digest()[:8]) >> (64 - bits)
     return f"f{bits}-{number:0{max(1, -(-bits // 4))}x}"

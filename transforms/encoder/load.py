@@ -18,7 +18,7 @@ from transforms.errors import OptionError, first_line
 from transforms.pooling.cnn import CnnNetwork
 from transforms.pooling.token_layers import Convolutions, Recurrent
 from transforms.pooling.token_statistics import TokenStatistics
-from transforms.space.model_files import STATIC_KEYS, ModelFiles, find_safetensors
+from transforms.space.model_files import STATIC_KEYS, ModelFiles, find_safetensors, safetensors_keys
 from transforms.space.spec import PoolerSpec
 from transforms.space.st_modules import StLayer
 from transforms.space.token_table import read_table
@@ -49,6 +49,8 @@ def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module
     """
     if files.modules.static:
         return StaticTable(files).to(device).eval()
+    for path in files.weights:
+        safetensors_keys(path)  # whose error names the file
     try:
         with quiet_transformers():
             config = AutoConfig.from_pretrained(files.folder, local_files_only=True, trust_remote_code=False)

@@ -30,8 +30,15 @@ class Body(io.BytesIO):
         yield self.read()
 
 
+@pytest.fixture(autouse=True)
+def _own_client() -> Iterator[None]:
+    """No client is left behind that was made without an environment."""
+    yield
+    s3._shared.cache_clear()
+
+
 @pytest.fixture
-def answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """A function that has every request answered by a refusal, or fail before it is sent."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
@@ -48,8 +55,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 
         s3._client().client.meta.events.register("before-send.s3", respond)
 
-    yield by
-    s3._shared.cache_clear()
+    return by
 
 
 @pytest.mark.parametrize(
