@@ -109,7 +109,7 @@ class Searcher:
 
         Where rows are pieces of documents, `fold` best gives the k documents whose best pieces these are, none the k
         pieces; a hit has `piece`, `pieces`, `start`, `end` too and, where text is kept, its `passage`: whole sentences
-        around the piece, of at most `width` characters.
+        around the piece, of at most `width` characters; no passages, which are slow to find, where that is 0.
 
         Raises OptionError for a text that is empty.
         """
@@ -124,7 +124,7 @@ class Searcher:
         folds = fold == "best" and self._has_pieces
         hits = self._documents(queries, k, exact) if folds else self.nearest(queries, k, exact=exact)
         found = self._described(hits)
-        if self._has_pieces and self._text is not None:
+        if width and self._has_pieces and self._text is not None:
             self._add_passages(texts, hits, found, width)
         return found
 

@@ -17,6 +17,7 @@ from transforms.corpus import Cutter, UnitRows
 from transforms.corpus.pieces import taken
 from transforms.encoder import Encoder
 from transforms.pooling import Status
+from transforms.search import Searcher
 from transforms.space import row_hash
 from transforms.space.chunks import Chunks
 from transforms.steps.embed_units import UnitEmbedder
@@ -249,6 +250,7 @@ def test_search_finds_documents_by_their_best_piece(run: Run, embed: Run, inputs
         assert [hit["score"] for hit in folded] == pytest.approx(sorted(first.values(), reverse=True), abs=1e-5)
     told = json.loads(run("search", "--store", store, "--query", sought["text"], "-k", 2, "--json").ok().out)
     assert [hit["id"] for hit in told["results"][0]["rows"]] == [hit["id"] for hit in hits[:2]]
+    assert "passage" not in Searcher(opened.manifest).search([sought["text"]], 3, width=0)[0][0]
     none = run("search", "--store", store, "--query", sought["text"], "-k", 2, "--fold", "none", "--json").ok()
     assert len(json.loads(none.out)["results"][0]["rows"]) == 2
 

@@ -78,7 +78,7 @@ class StoreRetrieval:
 
     def _searched(self, exact: bool) -> list[list[str]]:
         searcher, found = Searcher(self.store.manifest), []
-        for hits in searcher.search(self.judgements.texts, 2 * DEPTH, exact=exact):
+        for hits in searcher.search(self.judgements.texts, 2 * DEPTH, exact=exact, width=0):
             check_finite(np.array([[hit["score"] for hit in hits]]), self.name)
             found.append(_distinct(sorted(hits, key=lambda hit: hit["rank"])))
         return found
