@@ -190,7 +190,7 @@ files --store s --link x.txt                    | 2 | is no folder
 files --store s --link s/embeddings             | 2 | is no link to a shard
 evaluate                                        | 2 | say --task NAME=PATH
 evaluate --task x.txt                           | 2 | say [KIND:]NAME=PATH
-evaluate --task a=nowhere.tsv                   | 2 | nowhere.tsv
+evaluate --task a=nowhere.tsv                   | 2 | nowhere.tsv: there is no such file
 evaluate --task foo:a=x.txt                     | 2 | there is no kind foo
 evaluate --task a=x.txt                         | 2 | no column score in its header
 evaluate --task a=x.txt --output mine           | 2 | mine is a folder
