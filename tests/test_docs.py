@@ -1,6 +1,7 @@
 """README.md and docs/ against the code: examples run, tables name what there is, links lead somewhere."""
 
 import importlib.util
+import json
 import re
 import shlex
 import shutil
@@ -92,7 +93,7 @@ def once(page: Page) -> list[Block]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what examples name: a little `demo/corpus` and its `demo/store`, reviews, their `store`, a task."""
+    """A folder with what examples name: a `demo/corpus` and its `demo/store`, reviews, their `store`, a task, manuals."""
     folder = tmp_path_factory.mktemp("made")
     texts = {"shop.compress": "Compress a file to save space.", "shop.longest": "very " * 300}
     texts |= {f"shop.goods.item{i}": f"Item {i} of the shop, in {i % 5} colours." for i in range(298)}
@@ -109,6 +110,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(folder / "reviews" / "2026-11-22" / "part-0.parquet", added)
     pairs = ["4.5\tA dog runs.\tA dog is running.", "1.0\tA dog runs.\tThe shop is closed.", "2.5\tA cat.\tA dog."]
     (folder / "sickr-dev.tsv").write_text("\n".join(["score\tsentence1\tsentence2", *pairs, ""]))
+    document = "# Install\n\nTake it out of the box.\n\n## By hand\n\nTurn the key.\n"
+    (folder / "manual").mkdir()
+    (folder / "manual" / "shop.md").write_text(document)
+    (folder / "manuals").mkdir()
+    (folder / "manuals" / "a.jsonl").write_text(json.dumps({"id": "a", "title": "The shop", "text": document}) + "\n")
     return folder
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -39,6 +40,9 @@ def workers(store: Path) -> set[str]:
     return {json.loads(path.read_text())["worker"] for path in (store / "sidecars").glob("*.json")}
 
 
+ALIVE = re.compile(r"warning: --|.*, (about )?\d+m\d\ds( left)?$")
+
+
 @dataclass
 class Started:
     """A command that runs in a process of its own."""
@@ -46,9 +50,9 @@ class Started:
     process: "subprocess.Popen[str]"
 
     def ended(self, seconds: float = 500) -> Outcome:
-        """How it ended, without the warning that workers must see the same disk, which these do."""
+        """How it ended, without signs of life and the warning that workers must see the same disk, which these do."""
         out, err = self.process.communicate(timeout=seconds)
-        lines = [line for line in err.splitlines(keepends=True) if not line.startswith("warning: --")]
+        lines = [line for line in err.splitlines(keepends=True) if not ALIVE.match(line)]
         return Outcome(self.process.returncode, out, "".join(lines))
 
 
