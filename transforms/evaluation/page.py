@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from transforms.evaluation.evidence import ALL
 from transforms.evaluation.heads import head_scores
 from transforms.evaluation.rows import Row
+from transforms.report.html import environment
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -79,19 +80,10 @@ def page(model: str, rows: Sequence[Row], notes: Sequence[str], grid: tuple[int,
 
 @cache
 def _template() -> "Template":
-    """The page with its holes; whatever fills one is text, never markup."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only who writes a page waits for it
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"figure": _figure, "short": _short}
-    return environment.get_template("page.html")
+    """The page with its holes."""
+    found = environment(Path(__file__).with_name("templates"))
+    found.filters |= {"figure": _figure, "short": _short}
+    return found.get_template("page.html")
 
 
 def _sections(rows: Sequence[Row]) -> list[Section]:

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transforms.measures import STAGES
 from transforms.report.chart import Chart, Series, bar_chart, line_chart
 from transforms.report.history import RunSummary
+from transforms.report.html import environment
 from transforms.store.runs import COMMITTED
 
 if TYPE_CHECKING:
@@ -43,22 +43,13 @@ def page(store: str, summaries: Sequence[RunSummary]) -> str:
 
 @cache
 def _template() -> "Template":
-    """The page with its holes; whatever fills one is text, never markup."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only who writes a page waits for it
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {
+    """The page with its holes."""
+    found = environment()
+    found.filters |= {
         "count": _count, "percent": _percent, "short": _short, "money": _money, "duration": _duration,
         "time": _time, "recall": _recall,
     }  # fmt: skip
-    return environment.get_template("page.html")
+    return found.get_template("page.html")
 
 
 def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:

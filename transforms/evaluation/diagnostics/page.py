@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from transforms.evaluation.diagnostics.diagnose import Diagnosis
 from transforms.evaluation.diagnostics.figures import Row
-from transforms.report import chart
 from transforms.report.chart import Chart, Series, line_chart
+from transforms.report.html import environment
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -69,20 +69,10 @@ def page(found: Diagnosis) -> str:
 
 @cache
 def _template() -> "Template":
-    """The page with its holes; whatever fills one is text, never markup."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only who writes a page waits for it
-
-    own, of_reports = Path(__file__).parents[1] / "templates", Path(chart.__file__).with_name("templates")
-    environment = Environment(
-        loader=FileSystemLoader([own, of_reports]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"figure": _figure}
-    return environment.get_template("diagnose.html")
+    """The page with its holes."""
+    found = environment(Path(__file__).parents[1] / "templates")
+    found.filters |= {"figure": _figure}
+    return found.get_template("diagnose.html")
 
 
 def _figure(value: float | None, digits: int = 2) -> str:
