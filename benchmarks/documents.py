@@ -25,7 +25,7 @@ from benchmarks.common import report
 from transforms.corpus import Cutter, chunk
 from transforms.corpus.chunks.ends import Level, text_ends
 from transforms.space import resolve_model
-from transforms.space.chunks import Chunks
+from transforms.space.chunks import ChunksSpec
 
 Span = tuple[int, int]
 Split = Callable[[str], list[Span]]
@@ -123,7 +123,7 @@ def speed(tokens: Tokenizer, texts: list[str]) -> Iterator[Row]:
     alone = cpu(lambda: tokens.encode_batch_fast(texts, add_special_tokens=False))
     yield "tokenizing alone", f"{size / alone:.2f} MB/s", f"{size:.1f} MB, {len(texts)} texts"
     for spec in ("budget", "budget:by=markdown", "budget:ends=stable", "budget:overlap=32", "sentences"):
-        cutter = Cutter(Chunks.parse(spec), tokens, BUDGET)
+        cutter = Cutter(ChunksSpec.parse(spec), tokens, BUDGET)
         took = cpu(lambda own=cutter: own.cut(texts))
         yield f"{spec}, over tokenizing", f"{size / took:.2f} MB/s, {alone / took:.2f}", ">= 0.6"
     for name, split in peers(tokens, BUDGET):
@@ -163,7 +163,7 @@ def quality(tokens: Tokenizer, documents: list[dict[str, Any]]) -> Iterator[Row]
 
 
 def _splitter(spec: str, tokens: Tokenizer) -> Split:
-    cutter = Cutter(Chunks.parse(spec), tokens, BUDGET)
+    cutter = Cutter(ChunksSpec.parse(spec), tokens, BUDGET)
     return lambda text: cutter.cut([text])[0].spans
 
 

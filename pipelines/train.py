@@ -17,7 +17,7 @@ from transforms.training.options import DTYPES, OBJECTIVES, POOLERS
 from transforms.training.record import dev_line
 
 if TYPE_CHECKING:
-    from transforms.training.estimate import Estimate
+    from transforms.training.estimate import TrainingEstimate
 
 
 def parser() -> argparse.ArgumentParser:
@@ -173,7 +173,7 @@ def picture_of(record: Any) -> bytes | None:
     return pictures.draw_training(record)
 
 
-def estimated(found: "Estimate") -> list[str]:
+def estimated(found: "TrainingEstimate") -> list[str]:
     """The lines of a dry run; whatever is estimated follows "about"."""
     dev = f", {found.dev_seconds:.1f}s a dev score" if found.dev_seconds else ""
     return [

@@ -15,7 +15,7 @@ from transforms.arrow import as_matrix
 from transforms.cores import one_core
 from transforms.corpus.passages import passage
 from transforms.errors import DamagedIndexError, OptionError, SentenceBeamError
-from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, Trained, exact_search, rerank
+from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, TrainedIndex, exact_search, rerank
 from transforms.index.choose import depth_for
 from transforms.index.vectors import prepared, scored_by
 from transforms.space import Recipe
@@ -246,14 +246,14 @@ class Searcher:
         return SegmentedIndex.open(segments, self._trained)
 
     @property
-    def _trained(self) -> Trained | None:
+    def _trained(self) -> TrainedIndex | None:
         """The trained index that the segments share; None where they have no lists."""
         index = self._manifest.index
         if index is None or not index.nprobe or not index.trained.path:
             return None
         path = cached(self._path(index.trained.path), index.trained.sha256)
         index_files.check(path, index.trained.sha256)
-        return Trained.open(path)
+        return TrainedIndex.open(path)
 
     def _segment(self, entry: SegmentEntry, locator: LocatorFile) -> SegmentFile:
         """A segment to open; one of an earlier version, whose lists have no checksums, is read as a whole first."""

@@ -19,7 +19,7 @@ from transforms.encoder import Encoder
 from transforms.pooling import Status
 from transforms.search import Searcher
 from transforms.space import row_hash
-from transforms.space.chunks import Chunks
+from transforms.space.chunks import ChunksSpec
 from transforms.steps.embed_units import UnitEmbedder
 from transforms.store import open_store
 from transforms.store.units import UnitStore
@@ -275,7 +275,7 @@ def test_a_document_as_the_mean_of_its_pieces(run: Run, inputs: Path, store: Pat
     assert manifest["tokens"]["truncated_rows"] == 0
     encoder = Encoder.load(str(model), dtype=manifest["space"]["dtype"])
     ids, vectors = open_store(str(store)).numpy()
-    cutter = Cutter(Chunks.parse(SPEC), encoder.tokenizer, encoder.room)
+    cutter = Cutter(ChunksSpec.parse(SPEC), encoder.tokenizer, encoder.room)
     for name, found in zip(ids, vectors, strict=True):
         (pieces,) = cutter.cut([DOCUMENTS[name]])
         parts = encoder.embed(encoder.tokenize([DOCUMENTS[name][start:end] for start, end in pieces.spans]))

@@ -7,7 +7,7 @@ import apache_beam as beam
 from apache_beam.utils.shared import Shared
 
 from transforms.errors import OptionError
-from transforms.space.chunks import Chunks as ChunksSpec
+from transforms.space.chunks import ChunksSpec
 from transforms.space.model_files import DEFAULT_MODEL
 from transforms.space.recipe import Recipe
 

@@ -24,7 +24,7 @@ _BLOCK = 16_384  # characters that are tokenized at once to find where windows e
 
 
 @dataclass(frozen=True)
-class Part:
+class WindowPart:
     """Tokens `first` to before `stop` of a window."""
 
     window: int
@@ -42,7 +42,7 @@ class Windows:
     """
 
     tokenized: Tokenized
-    pieces: list[list[Part]]
+    pieces: list[list[WindowPart]]
     keys: list[bytes]
     tokens: np.ndarray
     whole: np.ndarray
@@ -66,14 +66,14 @@ def make_windows(
     cut = [text[start:stop] for text, plan in zip(texts, planned, strict=True) for start, stop in plan.spans]
     tokenized, places = tokenizer.with_places(cut)
     digests = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in cut]
-    pieces: list[list[Part]] = []
+    pieces: list[list[WindowPart]] = []
     whole: list[bool] = []
     first = 0
     for plan, each in zip(planned, spans, strict=True):
         owned = [_owned(plan, number, places[first + number]) for number in range(len(plan.spans))]
         alone = len(each) == 1 and len(plan.spans) == 1
         for start, stop in each:
-            all_of_it = [Part(first, 0, int(tokenized.lengths[first]))]
+            all_of_it = [WindowPart(first, 0, int(tokenized.lengths[first]))]
             pieces.append(all_of_it if alone else _parts(plan, owned, first, (start, stop)))
             whole.append(alone)
         first += len(plan.spans)
@@ -83,7 +83,7 @@ def make_windows(
 
 
 @dataclass(frozen=True)
-class Plan:
+class Tiling:
     """One document's windows: their `spans` in characters, and the `bounds` between what neighbours own."""
 
     spans: list[Span]
@@ -111,11 +111,11 @@ def _shared(room: int, overlap: int | None) -> int:
     return shared
 
 
-def _plan(tokenizer: TextTokenizer, text: str, room: int, shared: int) -> Plan:
+def _plan(tokenizer: TextTokenizer, text: str, room: int, shared: int) -> Tiling:
     """The windows of one document; fewer tokens in each where what they hold has more when it is tokenized alone."""
     found = _places(tokenizer, text)
     if len(found) <= room and (len(text) <= _BLOCK or tokenizer.count(text) <= room):
-        return Plan([(0, len(text))], [])
+        return Tiling([(0, len(text))], [])
     lower = room
     while True:
         plan = _tiled(text, found, lower, min(shared, lower - 1))
@@ -139,7 +139,7 @@ def _places(tokenizer: TextTokenizer, text: str) -> np.ndarray:
     return np.concatenate(found)
 
 
-def _tiled(text: str, places: np.ndarray, room: int, shared: int) -> Plan:
+def _tiled(text: str, places: np.ndarray, room: int, shared: int) -> Tiling:
     """Windows of at most `room` tokens that share about `shared`; the last is as long as the others."""
     count, slack = len(places), shared // 4
     regular = range(0, max(1, count - room), room - shared)
@@ -150,7 +150,7 @@ def _tiled(text: str, places: np.ndarray, room: int, shared: int) -> Plan:
         for first, stop in zip(firsts, stops, strict=True)
     ]
     middles = [(first + stop) // 2 for first, stop in zip(firsts[1:], stops[:-1], strict=True)]
-    return Plan(spans, [int(places[middle, 0]) for middle in middles])
+    return Tiling(spans, [int(places[middle, 0]) for middle in middles])
 
 
 def _word_before(text: str, places: np.ndarray, token: int, slack: int) -> int:
@@ -171,7 +171,7 @@ class Owned:
     stop: int
 
 
-def _owned(plan: Plan, number: int, places: np.ndarray) -> Owned:
+def _owned(plan: Tiling, number: int, places: np.ndarray) -> Owned:
     """What a window owns; `places` [n, 2] of its tokens in its text, negative for what stands around the text."""
     offset = plan.spans[number][0]
     inner = np.flatnonzero(places[:, 1] >= 0)
@@ -185,7 +185,7 @@ def _owned(plan: Plan, number: int, places: np.ndarray) -> Owned:
     return Owned(ends, first, stop)
 
 
-def _parts(plan: Plan, owned: Sequence[Owned], window: int, span: Span) -> list[Part]:
+def _parts(plan: Tiling, owned: Sequence[Owned], window: int, span: Span) -> list[WindowPart]:
     """The owned tokens that end in a piece of a document whose windows are numbered from `window` on.
 
     A piece of nothing but signs that the tokenizer drops has the token after it, or the last.
@@ -193,20 +193,20 @@ def _parts(plan: Plan, owned: Sequence[Owned], window: int, span: Span) -> list[
     start, stop = span
     first_window = max(0, bisect_right(plan.bounds, start) - 1)
     numbers = range(first_window, min(len(owned), bisect_left(plan.bounds, stop) + 2))
-    found, nearest = [], Part(window, 0, len(owned[0].ends))
+    found, nearest = [], WindowPart(window, 0, len(owned[0].ends))
     for number in numbers:
         each = owned[number]
         low = max(int(np.searchsorted(each.ends, start, "right")), each.first)
         high = min(int(np.searchsorted(each.ends, stop, "right")), each.stop)
         if low < high:
-            found.append(Part(window + number, low, high))
+            found.append(WindowPart(window + number, low, high))
         elif each.first < each.stop and not found:
             token = min(low, each.stop - 1)
-            nearest = Part(window + number, token, token + 1)
+            nearest = WindowPart(window + number, token, token + 1)
     return found or [nearest]
 
 
-def _key(parts: Sequence[Part], digests: Sequence[bytes]) -> bytes:
+def _key(parts: Sequence[WindowPart], digests: Sequence[bytes]) -> bytes:
     """The key of a piece: its windows' text, and which of their tokens it has."""
     text = b"".join(digests[part.window] + f"{part.first}-{part.stop};".encode() for part in parts)
     return hashlib.blake2b(text, digest_size=16).digest()
@@ -248,7 +248,7 @@ def _runs(windows: np.ndarray, lengths: np.ndarray, tokens_at_once: int) -> Iter
         yield windows[groups == group]
 
 
-def _of_pieces(pieces: Sequence[Sequence[Part]], known: dict[int, TokenStates]) -> TokenStates:
+def _of_pieces(pieces: Sequence[Sequence[WindowPart]], known: dict[int, TokenStates]) -> TokenStates:
     """The token states of pieces, packed, from those of their windows."""
     parts = [part for piece in pieces for part in piece]
     lengths = [sum(part.stop - part.first for part in piece) for piece in pieces]

@@ -13,7 +13,7 @@ from transforms.index.sample import held_out_keys, sample_keys, sample_threshold
 from transforms.index.search import SegmentedIndex, rerank
 from transforms.index.segment import SegmentFile, SegmentWriter, WrittenSegment, flat_segment
 from transforms.index.train import train
-from transforms.index.trained import Trained
+from transforms.index.trained import TrainedIndex
 
 __all__ = [
     "Candidates",
@@ -23,7 +23,7 @@ __all__ = [
     "SegmentFile",
     "SegmentWriter",
     "SegmentedIndex",
-    "Trained",
+    "TrainedIndex",
     "WrittenSegment",
     "choose_index",
     "exact_search",

@@ -12,7 +12,7 @@ from transforms.errors import DamagedIndexError
 from transforms.index.exact import block_top_k, complete_top_k, gains_to_scores, longest_row, merge_top_k, no_results
 from transforms.index.faiss_module import load_faiss
 from transforms.index.segment import SegmentFile, list_arrays, read_segment
-from transforms.index.trained import Trained, fingerprint, flat_rows, lacks_quantizer
+from transforms.index.trained import TrainedIndex, fingerprint, flat_rows, lacks_quantizer
 from transforms.index.vectors import metric_name
 
 _BLOCK_ROWS = 1 << 16
@@ -49,7 +49,7 @@ class OpenSegment:
     index: Any
     keep: np.ndarray | None
     file: SegmentFile
-    trained: Trained | None = None
+    trained: TrainedIndex | None = None
 
     @property
     def has_lists(self) -> bool:
@@ -151,7 +151,7 @@ def _scan_lists(
     return scores, rows
 
 
-def open_segment(faiss: Any, number: int, segment: SegmentFile, trained: Trained | None) -> OpenSegment:
+def open_segment(faiss: Any, number: int, segment: SegmentFile, trained: TrainedIndex | None) -> OpenSegment:
     """The segment in a file, which is mapped, with its own quantizer or, where its file has none, the trained index's.
 
     Raises DamagedIndexError where the file is not what was written, or belongs to another trained index.

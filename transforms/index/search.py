@@ -13,7 +13,7 @@ from transforms.index.exact import best_first, gains_to_scores, no_results, pair
 from transforms.index.faiss_module import load_faiss, use_threads
 from transforms.index.parts import Coarse, Found, OpenSegment, coarse_marks, open_segment
 from transforms.index.segment import SegmentFile, nearest_lists
-from transforms.index.trained import Trained
+from transforms.index.trained import TrainedIndex
 from transforms.index.vectors import as_vectors, metric_name
 
 _NPROBE = 16
@@ -39,7 +39,7 @@ class SegmentedIndex:
         self._lists = next((part.index for part in self._parts if part.has_lists), None)
 
     @classmethod
-    def open(cls, segments: Sequence[SegmentFile], trained: Trained | None = None) -> SegmentedIndex:
+    def open(cls, segments: Sequence[SegmentFile], trained: TrainedIndex | None = None) -> SegmentedIndex:
         """The index of segments in files, which are mapped into memory without reading their codes.
 
         `trained` is what they were built from; segments of earlier versions, and those without lists, need none.
@@ -180,7 +180,7 @@ def _result(gains: np.ndarray, positions: np.ndarray, metric: str) -> SearchResu
     return SearchResult(gains_to_scores(gains, metric), *_split(positions))
 
 
-def _open_one(faiss: Any, number: int, segment: SegmentFile, trained: Trained | None) -> OpenSegment:
+def _open_one(faiss: Any, number: int, segment: SegmentFile, trained: TrainedIndex | None) -> OpenSegment:
     part = open_segment(faiss, number, segment, trained)
     if segment.keep is not None and len(segment.keep) != part.index.ntotal:
         lengths = f"{part.index.ntotal} rows, but the locator table has {len(segment.keep)}"

@@ -16,7 +16,7 @@ import numpy as np
 from transforms.index.checks import SegmentChecks
 from transforms.index.exact import block_top_k
 from transforms.index.faiss_module import use_threads
-from transforms.index.trained import Trained, flat_rows, read_index, without_quantizer
+from transforms.index.trained import TrainedIndex, flat_rows, read_index, without_quantizer
 from transforms.index.vectors import as_vectors, check_metric, faiss_metric, metric_name
 
 _ID_BYTES = 8  # of a row's number in a list
@@ -57,9 +57,9 @@ class SegmentWriter:
             self._index = faiss.deserialize_index(np.frombuffer(trained, dtype=np.uint8))
 
     @property
-    def trained(self) -> Trained:
+    def trained(self) -> TrainedIndex:
         """The trained index, by which the segment's file can be searched."""
-        return Trained(self._index)
+        return TrainedIndex(self._index)
 
     @property
     def rows(self) -> int:

@@ -17,7 +17,7 @@ from transforms.index.faiss_module import short_reason, use_threads
 _FINGERPRINT_LISTS = 4096
 
 
-class Trained:
+class TrainedIndex:
     """A trained index, whose quantizer segments without one of their own are searched by."""
 
     def __init__(self, index: Any):
@@ -25,13 +25,13 @@ class Trained:
         self.index = index
 
     @classmethod
-    def of(cls, data: bytes) -> Trained:
+    def of(cls, data: bytes) -> TrainedIndex:
         """The index in some bytes that `train` gave."""
         with use_threads(None) as faiss:
             return cls(faiss.deserialize_index(np.frombuffer(data, dtype=np.uint8)))
 
     @classmethod
-    def open(cls, path: str | Path) -> Trained:
+    def open(cls, path: str | Path) -> TrainedIndex:
         """The index in a local file, which is mapped as far as faiss can. Raises DamagedIndexError where it is none."""
         with use_threads(None) as faiss:
             return cls(read_index(faiss, path, "trained index"))

@@ -28,7 +28,7 @@ LATE_TOKENS = 128  # a late piece's most tokens where none are given: what a sea
 
 
 @dataclass(frozen=True)
-class Chunks:
+class ChunksSpec:
     """How documents are cut into pieces, and what becomes of their vectors.
 
     `kind` none, sentences, budget or late; `tokens` most tokens of a piece's own (None: what the model takes);
@@ -46,7 +46,7 @@ class Chunks:
     window: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> "Chunks":
+    def parse(cls, text: str) -> "ChunksSpec":
         """The chunks meant by a SPEC; `OptionError` (one line, with what is allowed) where there are none."""
         kind, colon, rest = text.partition(":")
         if kind not in CHUNKS:
@@ -123,7 +123,7 @@ def _allowed(kind: str, schema: Mapping[str, Option]) -> str:
     return f"allowed for {kind}: {keys}" if keys else f"{kind} takes no options"
 
 
-def _check_numbers(text: str, chunks: Chunks) -> None:
+def _check_numbers(text: str, chunks: ChunksSpec) -> None:
     for key in ("tokens", "window"):
         if getattr(chunks, key) == 0:
             raise OptionError(f"chunks {text!r}: {key}=0 is no length; give 1 or more")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from transforms.space.chunks import Chunks
+from transforms.space.chunks import ChunksSpec
 from transforms.space.identity import Space, resolve_space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
 from transforms.space.st_modules import DOCUMENT
@@ -53,7 +53,7 @@ class Recipe:
         names = ("pooler", "prompt", "prompt_name", "max_tokens", "normalize", "truncate_dim", "dtype", "precision")
         said = {name: getattr(self, name) for name in names}
         space = resolve_space(files, **said, calibration=calibration, calibrated_dim=calibrated_dim)
-        decides = Chunks.parse(self.chunks).in_pooled
+        decides = ChunksSpec.parse(self.chunks).in_pooled
         return replace(space, pooler={**space.pooler, **decides}) if decides else space
 
 

@@ -3,7 +3,7 @@
 from transforms.calibration import check_space
 from transforms.corpus.files import overlaps
 from transforms.errors import OptionError, SpaceMismatchError
-from transforms.space.chunks import Chunks
+from transforms.space.chunks import ChunksSpec
 from transforms.steps.choose import Choice
 from transforms.steps.options import EmbedOptions
 from transforms.store.manifest import Manifest
@@ -29,7 +29,7 @@ def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> Non
 
 
 def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
-    options, chunks = choice.options, Chunks.parse(choice.options.chunks)
+    options, chunks = choice.options, ChunksSpec.parse(choice.options.chunks)
     if options.chunk_prefix and not chunks.cuts:
         raise OptionError("--chunk-prefix stands before pieces of documents; say --chunks, as in --chunks budget")
     for name in options.keep_columns if chunks.cuts and chunks.combine != "mean" else ():

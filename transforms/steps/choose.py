@@ -7,7 +7,7 @@ from typing import Any
 from transforms.calibration import Calibration
 from transforms.index.choose import check_request
 from transforms.space import ModelFiles, Recipe, Space, parse_pooler, resolve_model
-from transforms.space.chunks import Chunks
+from transforms.space.chunks import ChunksSpec
 from transforms.steps.auto import Case, decide
 from transforms.steps.options import EmbedOptions
 from transforms.store.calibrations import kept_calibration, read_calibration
@@ -44,7 +44,7 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
     chosen = {name: _chosen(asked, remembered, name) for name in (*CONTENT, *GATES)}
     chosen["keep_columns"] = tuple(chosen["keep_columns"])
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
-    chosen["chunks"] = str(Chunks.parse(chosen["chunks"]))
+    chosen["chunks"] = str(ChunksSpec.parse(chosen["chunks"]))
     chosen["model"] = _full_path(chosen["model"])
     chosen["pooler"] = _with_full_paths(chosen["pooler"])
     files, index = resolve_model(chosen["model"], chosen["revision"]), _index(asked, previous)

@@ -9,7 +9,7 @@ from transforms.corpus import UnitRows, read_span
 from transforms.corpus.groups import AnySpan, GroupSpan, read_group
 from transforms.corpus.pieces import as_pieces, cut_texts, numbered, prefix_of, split
 from transforms.space import Recipe, Space
-from transforms.space.chunks import Chunks
+from transforms.space.chunks import ChunksSpec
 from transforms.steps.inputs import Parts
 from transforms.steps.job import EmbedJob
 
@@ -42,7 +42,7 @@ def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:
 
     Raises OptionError naming a document whose prefix leaves no room for a piece.
     """
-    chunks = Chunks.parse(job.chunks)
+    chunks = ChunksSpec.parse(job.chunks)
     if not chunks.cuts:
         return rows
     found = cut_texts(rows, cutter_of(job))
@@ -79,7 +79,7 @@ def _cutter(recipe: Recipe, space: Space, chunks: str) -> "Cutter":
     from transforms.corpus.chunks.cut import Cutter
 
     tokenizer = _tokenizer(recipe, space)
-    return Cutter(Chunks.parse(chunks), tokenizer.whole, tokenizer.room, space.prompt)
+    return Cutter(ChunksSpec.parse(chunks), tokenizer.whole, tokenizer.room, space.prompt)
 
 
 @functools.lru_cache(2)

@@ -23,7 +23,7 @@ from transforms.index import (
     IndexPlan,
     SegmentedIndex,
     SegmentFile,
-    Trained,
+    TrainedIndex,
     WrittenSegment,
 )
 from transforms.index.refine import RefineWriter
@@ -230,7 +230,7 @@ def packed(items: Iterable[Item], size: Callable[[Item], int], most: int) -> lis
 def leave_recall(
     folder: Folder,
     segment: SegmentEntry,
-    trained: Trained,
+    trained: TrainedIndex,
     exact: ExactNeighbours,
     keep: np.ndarray | None,
     depth: int,

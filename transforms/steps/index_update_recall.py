@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from transforms import progress
 from transforms.arrow import as_hashes, as_keys
-from transforms.index import Candidates, ExactNeighbours, Trained
+from transforms.index import Candidates, ExactNeighbours, TrainedIndex
 from transforms.index.choose import depth_for
 from transforms.index.recall import recall_among, recall_of
 from transforms.index.segment import flat_vectors
@@ -83,7 +83,7 @@ def _held_out_rows(job: IndexUpdateJob, update: IndexUpdate) -> tuple[np.ndarray
 def leave_segment_recall(
     job: IndexUpdateJob,
     update: IndexUpdate,
-    built: tuple[SegmentEntry, Trained],
+    built: tuple[SegmentEntry, TrainedIndex],
     exact: ExactNeighbours,
     keep: np.ndarray | None,
 ) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.errors import DamagedIndexError
-from transforms.index import SegmentFile, Trained, train
+from transforms.index import SegmentFile, TrainedIndex, train
 from transforms.index.choose import plan_for
 from transforms.index.refine import RefineWriter, row_type
 from transforms.index.segment import SegmentWriter
@@ -140,7 +140,7 @@ def _kept(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment, state
         numbers = np.where(state.keep, np.arange(segment.rows), -1)
         exact = known_neighbours(job, update, target.number, {target.number: numbers}, lambda: state.table)
         keep = state.keep if segment.deleted else None
-        leave_segment_recall(job, update, (segment, Trained.of(_trained(job, update))), exact, keep)
+        leave_segment_recall(job, update, (segment, TrainedIndex.of(_trained(job, update))), exact, keep)
     return BuiltSegment(segment, segment.rows)
 
 

@@ -34,7 +34,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Means:
+class PieceMeans:
     """Documents whose vectors are means: document `d` has texts `bounds[d]` to `bounds[d + 1]`, of `tokens` each."""
 
     tokenized: "Tokenized"
@@ -71,7 +71,7 @@ class Late:
         return Vectors(embedded.vectors, embedded.norms, tokens, none.astype(bool), none, embedded.pooled)
 
 
-Inputs = Texts | Means | Late
+Inputs = Texts | PieceMeans | Late
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def inputs_of(rows: UnitRows, places: list[int], encoder: "Encoder") -> Inputs:
         return Texts(encoder.tokenize([rows.texts[i] for i in places]))
     texts, tokens = ([each[i] for i in places] for each in (rows.parts.texts, rows.parts.tokens))
     bounds = np.concatenate([[0], np.cumsum([len(one) for one in texts])])
-    return Means(encoder.tokenize(list(chain(*texts))), bounds, np.array(list(chain(*tokens)), np.int64))
+    return PieceMeans(encoder.tokenize(list(chain(*texts))), bounds, np.array(list(chain(*tokens)), np.int64))
 
 
 def encoded(tokenized: "Tokenized", embedded: "Embedded") -> Vectors:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from transforms import progress
 from transforms.errors import DataGateError
-from transforms.space.chunks import Chunks
+from transforms.space.chunks import ChunksSpec
 from transforms.steps.embed_units import calibration_of
 from transforms.steps.inputs import encoded
 from transforms.steps.job import EmbedJob
@@ -51,7 +51,7 @@ def load_encoder(job: EmbedJob) -> "Encoder":
     encoder = Encoder.of(replace(job.recipe, calibration=""), job.machine, calibration_of(job))
     what = f"{job.recipe.model} on this worker makes another space than the run's"
     of_floats(job.run.space).check(encoder.space, what, "install the same files")
-    chunks = Chunks.parse(job.chunks)
+    chunks = ChunksSpec.parse(job.chunks)
     if chunks.kind == "late":
         encoder.windows(["a"], [[(0, 1)]], chunks.window, chunks.overlap)  # a model that it does not go with says so
     return encoder

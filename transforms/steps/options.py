@@ -11,7 +11,7 @@ from transforms.corpus.files import INPUT_FORMATS
 from transforms.corpus.template import parse as parse_template
 from transforms.corpus.template import text_template
 from transforms.errors import OptionError
-from transforms.space.chunks import Chunks
+from transforms.space.chunks import ChunksSpec
 from transforms.space.dtypes import DTYPES
 from transforms.space.identity import PRECISIONS
 
@@ -29,7 +29,7 @@ KINDS: Mapping[str, values.Kind] = {
     "limit": values.positive,
     "model": values.filled,
     "max_tokens": values.positive,
-    "chunks": Chunks.parse,
+    "chunks": ChunksSpec.parse,
     "chunk_prefix": parse_template,
     "truncate_dim": values.positive,
     "dtype": values.one_of(*DTYPES_ASKED),

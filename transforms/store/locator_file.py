@@ -27,7 +27,7 @@ GROUPS_KEPT = 256  # of each file, 12 bytes a row
 
 
 @dataclass(frozen=True)
-class Group:
+class LocatorGroup:
     """Some consecutive rows: the number of each row's shard in `shards`, -1 for a deleted row, and its row there."""
 
     shard: np.ndarray
@@ -38,7 +38,7 @@ class Group:
 class LocatorFile:
     """The locator of a segment; `read` gives the rows of one group, whose first rows are `starts`, int64 ascending."""
 
-    def __init__(self, checks: str | None, starts: np.ndarray, read: Callable[[int], Group]):
+    def __init__(self, checks: str | None, starts: np.ndarray, read: Callable[[int], LocatorGroup]):
         self.checks = checks
         self._starts = starts
         self._group = functools.lru_cache(GROUPS_KEPT)(read)
@@ -119,7 +119,7 @@ def _footer(path: str, segment: SegmentEntry) -> bytes:
     return footer
 
 
-def _read(path: str, metadata: pq.FileMetaData, groups: list[list[int]], number: int) -> Group:
+def _read(path: str, metadata: pq.FileMetaData, groups: list[list[int]], number: int) -> LocatorGroup:
     """One group of rows, as search needs it."""
     return _group_of(_part_of(path, metadata, groups, number, ["shard", "row"]))
 
@@ -139,8 +139,8 @@ def _part_of(
         raise DamagedIndexError(f"{path} cannot be read ({first_line(error)})") from error
 
 
-def _group_of(table: pa.Table) -> Group:
-    return Group(*locators.shards_of(table), table.column("row").to_numpy())
+def _group_of(table: pa.Table) -> LocatorGroup:
+    return LocatorGroup(*locators.shards_of(table), table.column("row").to_numpy())
 
 
 class _Part(io.RawIOBase):

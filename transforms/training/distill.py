@@ -35,7 +35,7 @@ _MOST_COUNTED = 4_000_000
 
 
 @dataclass(frozen=True)
-class Words:
+class NewWords:
     """The words of a corpus that a model's vocabulary lacks, the most frequent first, and what they were counted in."""
 
     words: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ def distill(options: DistillOptions) -> dict[str, Any]:
         tokenizer = AutoTokenizer.from_pretrained(files.folder, local_files_only=True, trust_remote_code=False)
     if not tokenizer.is_fast:
         raise OptionError(f"{files.folder}: it has no fast tokenizer; save one there as tokenizer.json")
-    found = count_words(options, tokenizer.backend_tokenizer) if options.input else Words()
+    found = count_words(options, tokenizer.backend_tokenizer) if options.input else NewWords()
     with progress.stage(progress.LOADING):
         model = load_model(files, "float32", resolve_devices(options.device)[0])
     table, static = _table(model, tokenizer, found.words, pooling, options)
@@ -68,7 +68,7 @@ def distill(options: DistillOptions) -> dict[str, Any]:
     return record
 
 
-def count_words(options: DistillOptions, tokenizer: Tokenizer) -> Words:
+def count_words(options: DistillOptions, tokenizer: Tokenizer) -> NewWords:
     """The most frequent words of the input that are no token yet, in the tokenizer's spelling of them."""
     inputs = list_files(options.input or (), options.format, options.delimiter)
     counts: Counter[str] = Counter()
@@ -85,7 +85,7 @@ def count_words(options: DistillOptions, tokenizer: Tokenizer) -> Words:
         raise OptionError("--input holds no words; check --input and --text-column")
     words = tuple(_new_words(counts, tokenizer, options.words))
     sources = ({"path": file.path, "sha256": storage.sha256_of(file.path)[0]} for file in inputs)
-    return Words(words, rows, rejected, tuple(sources))
+    return NewWords(words, rows, rejected, tuple(sources))
 
 
 def _normalized(tokenizer: Tokenizer, text: str) -> str:
@@ -203,7 +203,7 @@ def _write_model(folder: Path, table: np.ndarray, tokenizer: Tokenizer) -> None:
 
 
 def _record(
-    options: DistillOptions, files: ModelFiles, found: Words, table: np.ndarray, folder: Path
+    options: DistillOptions, files: ModelFiles, found: NewWords, table: np.ndarray, folder: Path
 ) -> dict[str, Any]:
     """The content of distill.json."""
     return {

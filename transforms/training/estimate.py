@@ -17,7 +17,7 @@ STEPS = 5  # that are done; the first is left out, as much is made ready in it
 
 
 @dataclass(frozen=True)
-class Estimate:
+class TrainingEstimate:
     """Rows, batches of an epoch, steps; bytes of memory at the most so far, and seconds that all will take."""
 
     rows: int
@@ -33,7 +33,7 @@ class Estimate:
     seconds: float
 
 
-def estimate(options: TrainOptions, say: Callable[[str], None]) -> Estimate:
+def estimate(options: TrainOptions, say: Callable[[str], None]) -> TrainingEstimate:
     """The estimate for a training; nothing is written, but for a temporary folder. Raises what `train` raises."""
     check(options)
     folders.output_of(options)
@@ -58,7 +58,7 @@ def estimate(options: TrainOptions, say: Callable[[str], None]) -> Estimate:
     times = [after - before for before, after in zip(watch.times, watch.times[1:], strict=False)]
     step_seconds = statistics.median(times[1:] or times)
     weights = list(job.model.parameters())
-    return Estimate(
+    return TrainingEstimate(
         rows=rows,
         batch=options.batch,
         batches=math.ceil(rows / options.batch),

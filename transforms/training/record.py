@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
     from transforms.training.data import Data
-    from transforms.training.trainer import Fitted
+    from transforms.training.trainer import TrainingResult
 
 PACKAGES = ("sentence-beam", "sentence-transformers", "transformers", "torch", "accelerate", "datasets", "peft")
 CARD, PAGE, PICTURE = "README.md", "training.html", "training.png"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingOutcome:
     """How a training ended: the curve, the dev metric with what can be believed before and after, the new space."""
 
-    fitted: "Fitted"
+    fitted: "TrainingResult"
     metric: str | None
     believed: tuple[Belief, Belief] | None
     space: str
@@ -35,7 +35,9 @@ class Outcome:
     seconds: float
 
 
-def record_of(options: TrainOptions, data: "Data", asked: Mapping[str, Any], outcome: Outcome) -> dict[str, Any]:
+def record_of(
+    options: TrainOptions, data: "Data", asked: Mapping[str, Any], outcome: TrainingOutcome
+) -> dict[str, Any]:
     """The content of training.json."""
     fitted, dev = outcome.fitted, _dev(outcome)
     before = [{"step": 0, "epoch": 0.0, "dev": dev["before"]["score"]}] if dev else []
@@ -85,7 +87,7 @@ def dev_line(record: Mapping[str, Any]) -> str | None:
     return f"{said}; before {before}; difference {_figure(**dev['difference'], sign='+')}"
 
 
-def _dev(outcome: Outcome) -> dict[str, Any] | None:
+def _dev(outcome: TrainingOutcome) -> dict[str, Any] | None:
     """The dev scores x100 before and after with 95 % intervals, and their difference with its own."""
     if outcome.believed is None:
         return None

@@ -18,7 +18,7 @@ from transforms.training.data import Data, read_data, taken
 from transforms.training.dev import compared, dev_task, metric_of, predict
 from transforms.training.examples import Examples
 from transforms.training.options import CLASSIFICATION, RANKING, TrainOptions, check
-from transforms.training.record import Outcome, record_of, write_record
+from transforms.training.record import TrainingOutcome, record_of, write_record
 from transforms.training.watch import TrainingWatch
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
 
             save(job.model, folder, job.last, options.lora is not None)
             space = resolve_space(resolve_model(str(folder)))
-            outcome = Outcome(fitted, metric, believed, space.id, space.dim, time.monotonic() - began)
+            outcome = TrainingOutcome(fitted, metric, believed, space.id, space.dim, time.monotonic() - began)
             record = record_of(options, data, asked, outcome)
             write_record(folder, record, draw(record))
     return record

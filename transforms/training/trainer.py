@@ -41,7 +41,7 @@ DECAY = 0.01  # of weights, as in the released scripts of SBERT
 
 
 @dataclass(frozen=True)
-class Fitted:
+class TrainingResult:
     """How a training went: steps done, the step whose weights were kept, and the curve.
 
     A point of the curve has `step`, `epoch` and either `loss` and `lr` or `dev`.
@@ -70,7 +70,7 @@ class Job:
     most_steps: int | None = None
 
 
-def fit(job: Job, folder: Path, watch: "TrainingWatch") -> Fitted:
+def fit(job: Job, folder: Path, watch: "TrainingWatch") -> TrainingResult:
     """Train the model in place, its best weights by dev score in it at the end, the last ones without dev rows.
 
     Checkpoints are written to `folder`; where there are some, the training goes on from the last. Raises
@@ -99,7 +99,7 @@ def fit(job: Job, folder: Path, watch: "TrainingWatch") -> Fitted:
         if best is not None:
             keeper.restore(Path(best))
     state = trainer.state
-    return Fitted(
+    return TrainingResult(
         steps=state.global_step,
         best_step=int(best.rpartition("-")[2]) if best else state.global_step,
         curve=_curve(state.log_history),

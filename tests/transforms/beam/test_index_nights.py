@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from transforms.beam import IndexRequest
 from transforms.errors import DamagedIndexError
-from transforms.index import SegmentedIndex, SegmentFile, Trained, flat_segment, upkeep
+from transforms.index import SegmentedIndex, SegmentFile, TrainedIndex, flat_segment, upkeep
 from transforms.index.exact import exact_search
 from transforms.index.segment import build_segment
 from transforms.space import row_hashes
@@ -165,8 +165,8 @@ def test_it_answers_as_one_index_built_of_the_live_rows(nights: Nights, factory:
     (nights.root / "one").write_bytes(build_segment(trained, [vectors[False]]))
     (nights.root / "held").write_bytes(flat_segment([vectors[True]], DIM, metric))
     for nprobe in (1, 2, 4):
-        many = SegmentedIndex.open(segments, Trained.of(trained)).search(queries, 10, nprobe=nprobe)
-        single = SegmentedIndex.open(one, Trained.of(trained)).search(queries, 10, nprobe=nprobe)
+        many = SegmentedIndex.open(segments, TrainedIndex.of(trained)).search(queries, 10, nprobe=nprobe)
+        single = SegmentedIndex.open(one, TrainedIndex.of(trained)).search(queries, 10, nprobe=nprobe)
         np.testing.assert_array_equal(many.scores, single.scores)
         mine = [[where[s][r] for s, r in zip(*hit, strict=True)] for hit in zip(many.segment, many.row, strict=True)]
         theirs = [
@@ -304,7 +304,7 @@ def recount(nights: Nights, files: Rows, only: set[str] | None = None) -> tuple[
     by_hash = {h: text for rows in files.values() for _, text in rows for h in row_hashes([text])}
     index = SegmentedIndex.open(
         [SegmentFile(nights.root / s["path"], locators.keep_mask(t)) for s, t in zip(listed, tables, strict=True)],
-        Trained.open(nights.root / nights.index["trained"]["path"]),
+        TrainedIndex.open(nights.root / nights.index["trained"]["path"]),
     )
     rows = [(row["id"], by_hash[row["row_hash"]]) for t in tables for row in t.to_pylist() if row["shard"] is not None]
     vectors = np.array([vector_of(text) for _, text in rows])

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transforms.corpus import Cutter, chunk
 from transforms.errors import OptionError
 from transforms.space import resolve_model
-from transforms.space.chunks import Chunks
+from transforms.space.chunks import ChunksSpec
 
 TRAINING = ["the cat sat on the mat and read about antidisestablishmentarianism, twice", "ein Hund; ein Haus. 漢字 é"]
 SPECS = [
@@ -204,7 +204,7 @@ def test_markdown_keeps_lists_tables_and_code_whole_and_headings_with_what_follo
 
 
 def test_pieces_of_markdown_know_their_headings_and_their_prefix_is_counted(wordpiece: Tokenizer) -> None:
-    cutter = Cutter(Chunks.parse("budget:tokens=20,by=markdown"), wordpiece, 26)
+    cutter = Cutter(ChunksSpec.parse("budget:tokens=20,by=markdown"), wordpiece, 26)
     found = cutter.cut([MARKDOWN], lambda number, headings: f"My title > {headings}: ")[0]
     assert found.headings[0] == "Guide"
     assert {"Guide > Install", "Guide > Use"} <= set(found.headings)
@@ -218,20 +218,20 @@ def test_prompt_and_prefix_that_run_into_a_piece_leave_it_in_the_budget(kind: st
     tokenizer = _tokenizer(kind)
     text = "supercalifragilistic words and more of the words " * 8
     limit = 12 + _length(tokenizer, "head")
-    cutter = Cutter(Chunks.parse("budget"), tokenizer, limit, prompt="query")
+    cutter = Cutter(ChunksSpec.parse("budget"), tokenizer, limit, prompt="query")
     most = limit + _length(tokenizer, "query")
     for start, end in cutter.cut([text], lambda number, headings: "head")[0].spans:
         assert _length(tokenizer, "queryhead" + text[start:end]) <= most
 
 
 def test_a_prefix_that_fills_the_budget_is_refused(wordpiece: Tokenizer) -> None:
-    cutter = Cutter(Chunks.parse("budget"), wordpiece, 8)
+    cutter = Cutter(ChunksSpec.parse("budget"), wordpiece, 8)
     with pytest.raises(OptionError, match="leaves no token"):
         cutter.cut(["some words"], lambda number, headings: "a title that is as long as this one is")
 
 
 def test_what_is_no_text_is_refused_by_its_place(wordpiece: Tokenizer) -> None:
-    cutter = Cutter(Chunks.parse("budget"), wordpiece, 8)
+    cutter = Cutter(ChunksSpec.parse("budget"), wordpiece, 8)
     with pytest.raises(OptionError, match="text 1 is no Unicode text"):
         cutter.cut(["fine", "\ud800 half"])
     with pytest.raises(OptionError, match="text 1 is of type int"):
@@ -240,7 +240,7 @@ def test_what_is_no_text_is_refused_by_its_place(wordpiece: Tokenizer) -> None:
 
 def test_texts_cut_together_are_cut_as_each_alone(wordpiece: Tokenizer) -> None:
     texts = [MARKDOWN, "", "A. B. C.", " \n", MARKDOWN * 3]
-    cutter = Cutter(Chunks.parse("budget:tokens=16"), wordpiece, 254)
+    cutter = Cutter(ChunksSpec.parse("budget:tokens=16"), wordpiece, 254)
     assert [each.spans for each in cutter.cut(texts)] == [cutter.cut([text])[0].spans for text in texts]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transforms.index import SegmentedIndex, SegmentFile, Trained, choose_index, train
+from transforms.index import SegmentedIndex, SegmentFile, TrainedIndex, choose_index, train
 from transforms.index.search import SearchResult
 from transforms.index.segment import build_segment
 
@@ -44,7 +44,7 @@ def open_cut(
         path = folder / f"{number}.faiss"
         path.write_bytes(build_segment(start, [vectors[low:high]], threads=1))
         segments.append(SegmentFile(path, None if keep is None else keep[low:high]))
-    return SegmentedIndex.open(segments, Trained.of(start))
+    return SegmentedIndex.open(segments, TrainedIndex.of(start))
 
 
 def global_rows(found: SearchResult, cuts: Sequence[int]) -> np.ndarray:

@@ -9,7 +9,7 @@ import pytest
 from index_data import FACTORIES, trained, unit_vectors
 
 from transforms.errors import DamagedIndexError
-from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, SegmentWriter, Trained
+from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, SegmentWriter, TrainedIndex
 
 pytest.importorskip("faiss")
 
@@ -35,7 +35,7 @@ def segment(start: bytes, tmp_path: Path) -> SegmentFile:
 
 
 def found(segment: SegmentFile, start: bytes, nprobe: int = 4) -> np.ndarray:
-    return SegmentedIndex.open([segment], Trained.of(start)).search(QUERIES, 5, nprobe=nprobe).row
+    return SegmentedIndex.open([segment], TrainedIndex.of(start)).search(QUERIES, 5, nprobe=nprobe).row
 
 
 def test_a_whole_file_passes_in_every_list(segment: SegmentFile, start: bytes) -> None:

@@ -7,7 +7,7 @@ import pytest
 from index_data import trained, unit_vectors
 
 from transforms.errors import DamagedIndexError
-from transforms.index import SegmentedIndex, SegmentFile, SegmentWriter, Trained
+from transforms.index import SegmentedIndex, SegmentFile, SegmentWriter, TrainedIndex
 from transforms.index.faiss_module import load_faiss
 from transforms.index.segment import build_segment
 
@@ -43,7 +43,7 @@ def test_segments_with_and_without_a_quantizer_answer_as_faiss(
     (tmp_path / "new").write_bytes(build_segment(start, [vectors[400:]]))
     (tmp_path / "trained").write_bytes(start)
     files = [SegmentFile(old), SegmentFile(tmp_path / "new")]
-    found = SegmentedIndex.open(files, Trained.open(tmp_path / "trained")).search(QUERIES, 10, nprobe=3)
+    found = SegmentedIndex.open(files, TrainedIndex.open(tmp_path / "trained")).search(QUERIES, 10, nprobe=3)
     plain = faiss.deserialize_index(np.frombuffer(start, np.uint8))
     plain.add(vectors)
     scores, rows = plain.search(QUERIES, 10, params=faiss.SearchParametersIVF(nprobe=3))
@@ -65,7 +65,7 @@ def test_lists_without_their_quantizer_or_with_another_one_are_refused(tmp_path:
         SegmentedIndex.open([SegmentFile(path)])
     for other in ("IVF4,SQ8", "IVF8,Flat"):
         with pytest.raises(DamagedIndexError, match="segment: its lists are not of the index's quantizer"):
-            SegmentedIndex.open([SegmentFile(path)], Trained.of(trained(other, "ip", DIM)))
+            SegmentedIndex.open([SegmentFile(path)], TrainedIndex.of(trained(other, "ip", DIM)))
     (tmp_path / "trained").write_bytes(b"nothing")
     with pytest.raises(DamagedIndexError, match="trained: not a readable trained index"):
-        Trained.open(tmp_path / "trained")
+        TrainedIndex.open(tmp_path / "trained")

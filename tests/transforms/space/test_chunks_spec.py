@@ -3,7 +3,7 @@
 import pytest
 
 from transforms.errors import OptionError
-from transforms.space.chunks import Chunks
+from transforms.space.chunks import ChunksSpec
 
 
 @pytest.mark.parametrize(
@@ -12,12 +12,12 @@ from transforms.space.chunks import Chunks
     + ["late", "late:window=512,overlap=0,tokens=64,by=markdown"],
 )
 def test_a_canonical_spec_is_read_and_written(spec: str) -> None:
-    assert str(Chunks.parse(spec)) == spec
+    assert str(ChunksSpec.parse(spec)) == spec
 
 
 def test_defaults_are_left_out() -> None:
-    assert str(Chunks.parse("budget:combine=none,ends=greedy,overlap=0,by=text")) == "budget"
-    assert Chunks.parse("budget:tokens=9,overlap=2") == Chunks.parse("budget:overlap=2,tokens=9")
+    assert str(ChunksSpec.parse("budget:combine=none,ends=greedy,overlap=0,by=text")) == "budget"
+    assert ChunksSpec.parse("budget:tokens=9,overlap=2") == ChunksSpec.parse("budget:overlap=2,tokens=9")
 
 
 @pytest.mark.parametrize(
@@ -38,20 +38,20 @@ def test_defaults_are_left_out() -> None:
 )
 def test_a_wrong_spec_is_refused_in_one_line_that_mends_it(spec: str, said: str) -> None:
     with pytest.raises(OptionError, match="^chunks ") as error:
-        Chunks.parse(spec)
+        ChunksSpec.parse(spec)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_the_budget_is_what_is_asked_for_and_what_there_is_room_for() -> None:
-    assert Chunks.parse("budget").budget(254) == 254
-    assert Chunks.parse("budget:tokens=96").budget(254) == 96
-    assert Chunks.parse("budget:tokens=96").budget(40) == 40
-    assert Chunks.parse("budget:tokens=96").budget(None) == 96
+    assert ChunksSpec.parse("budget").budget(254) == 254
+    assert ChunksSpec.parse("budget:tokens=96").budget(254) == 96
+    assert ChunksSpec.parse("budget:tokens=96").budget(40) == 40
+    assert ChunksSpec.parse("budget:tokens=96").budget(None) == 96
     for spec, room, said in [
         ("budget", None, "tokens=256"),
         ("budget", 0, "shorter"),
         ("budget:overlap=30", 30, "give less"),
     ]:
         with pytest.raises(OptionError, match=said):
-            Chunks.parse(spec).budget(room)
+            ChunksSpec.parse(spec).budget(room)

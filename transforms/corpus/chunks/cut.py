@@ -15,7 +15,7 @@ from transforms.corpus.chunks.pack import choose_by_content, choose_last, choose
 from transforms.corpus.chunks.refine import UNKNOWN, refined
 from transforms.corpus.chunks.room import Room
 from transforms.errors import OptionError
-from transforms.space.chunks import Chunks
+from transforms.space.chunks import ChunksSpec
 
 Prefix = Callable[[int, str], str]
 Span = tuple[int, int]
@@ -43,7 +43,7 @@ class Cutter:
     `OptionError` where that leaves none for a piece.
     """
 
-    def __init__(self, chunks: Chunks, tokenizer: Any, limit: int | None, prompt: str = "") -> None:
+    def __init__(self, chunks: ChunksSpec, tokenizer: Any, limit: int | None, prompt: str = "") -> None:
         self._chunks, self._counter = chunks, TokenCounter(tokenizer)
         self._room = Room(chunks, self._counter, limit, prompt)
         self._longest = _CERTAINLY_LONG * chunks.budget(limit)
@@ -131,7 +131,7 @@ def chunk(text: str, spec: str, tokenizer: Any, limit: int | None) -> list[Span]
     `spec` as `--chunks` takes it; `tokenizer` and `limit`, the tokens that a piece may have, as `Encoder.tokenizer` and
     `Encoder.room` give them. Raises `OptionError` for a SPEC that is none, or a limit that leaves no room.
     """
-    chunks = Chunks.parse(spec)
+    chunks = ChunksSpec.parse(spec)
     return Cutter(chunks, tokenizer, limit).cut([text])[0].spans if chunks.cuts else [(0, len(text))]
 
 

@@ -42,7 +42,7 @@ def refined(text: str, ends: Ends, tokens: np.ndarray, budget: int, counter: Tok
 
 
 @dataclass(frozen=True)
-class Words:
+class WordEnds:
     """The parts of a text between tokens that may be parted: `places` [n] where each ends, `levels`, `tokens` in it."""
 
     places: np.ndarray
@@ -50,7 +50,7 @@ class Words:
     tokens: np.ndarray
 
 
-def _words(text: str, start: int, stop: int, encoding: Encoding) -> Words:
+def _words(text: str, start: int, stop: int, encoding: Encoding) -> WordEnds:
     """The parts of `text[start:stop]` between neighbouring tokens; the last ends at `stop`, its level is left open."""
     offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
     before, after = offsets[:-1, 1], offsets[1:, 0]
@@ -68,10 +68,10 @@ def _words(text: str, start: int, stop: int, encoding: Encoding) -> Words:
     lengths = np.diff(found[:, 0], prepend=start)
     if lengths.max(initial=0) > _LONGEST_ATOM:
         return _stepped(found, sizes, lengths)
-    return Words(found[:, 0], found[:, 1].astype(np.int8), np.maximum(sizes, lengths // _PER_TOKEN))
+    return WordEnds(found[:, 0], found[:, 1].astype(np.int8), np.maximum(sizes, lengths // _PER_TOKEN))
 
 
-def _stepped(found: np.ndarray, sizes: np.ndarray, lengths: np.ndarray) -> Words:
+def _stepped(found: np.ndarray, sizes: np.ndarray, lengths: np.ndarray) -> WordEnds:
     """The same with ends every so often in what has none."""
     places, levels, tokens = [], [], []
     for (place, level, _), size, length in zip(found.tolist(), sizes.tolist(), lengths.tolist(), strict=True):
@@ -80,7 +80,7 @@ def _stepped(found: np.ndarray, sizes: np.ndarray, lengths: np.ndarray) -> Words
         levels += [Level.INSIDE] * len(inner) + [level]
         each = max(size, length // _PER_TOKEN) // (len(inner) + 1)
         tokens += [each] * len(inner) + [max(size, length // _PER_TOKEN) - each * len(inner)]
-    return Words(np.array(places), np.array(levels, dtype=np.int8), np.array(tokens))
+    return WordEnds(np.array(places), np.array(levels, dtype=np.int8), np.array(tokens))
 
 
 def _level(text: str, place: int, between_words: bool) -> Level:

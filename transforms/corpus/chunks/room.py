@@ -6,7 +6,7 @@ from transforms.corpus.chunks.counting import TokenCounter
 from transforms.corpus.chunks.ends import Level
 from transforms.corpus.chunks.graphemes import LONGEST, is_boundary, skip_blanks
 from transforms.corpus.chunks.pack import Atoms
-from transforms.space.chunks import Chunks
+from transforms.space.chunks import ChunksSpec
 
 _PREFIXES = 4096
 _WORD = int(Level.WORD)
@@ -15,7 +15,7 @@ _WORD = int(Level.WORD)
 class Room:
     """What pieces have room in; `limit` is what prefix and piece may have together, None for any number of tokens."""
 
-    def __init__(self, chunks: Chunks, counter: TokenCounter, limit: int | None, prompt: str) -> None:
+    def __init__(self, chunks: ChunksSpec, counter: TokenCounter, limit: int | None, prompt: str) -> None:
         self._chunks, self._counter, self._limit, self._prompt = chunks, counter, limit, prompt
         self._prompt_tokens = counter.count_one(prompt)
         self._prefix_tokens = lru_cache(_PREFIXES)(counter.count_one)

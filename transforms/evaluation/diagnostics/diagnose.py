@@ -13,7 +13,7 @@ from transforms.evaluation.diagnostics.figures import FIGURES, OF_A_SENTENCE, OF
 from transforms.evaluation.diagnostics.options import DiagnoseOptions
 from transforms.evaluation.diagnostics.sample import Sampled, of_files, of_store
 from transforms.evaluation.diagnostics.vectors import of_vectors
-from transforms.evaluation.diagnostics.words import Words, of_words
+from transforms.evaluation.diagnostics.words import WordCounts, of_words
 from transforms.evaluation.encode_many import ModelOptions, encode_many
 from transforms.evaluation.watch import Watch
 from transforms.space import DEFAULT_MODEL, resolve_model
@@ -245,7 +245,7 @@ class _Work:
         return self._tokenizer.special_ids
 
     @cached_property
-    def _words(self) -> Words:
+    def _words(self) -> WordCounts:
         """The token statistics of `--table`, else of the texts that were drawn."""
         if self.options.table:
             from transforms.encoder.load import load_statistics
@@ -255,8 +255,8 @@ class _Work:
                 raise OptionError(
                     f"--table {self.options.table} counts tokens of another tokenizer; fit it with this model (--model)"
                 )
-            return Words.of(load_statistics(self.options.table), f"{self.options.table}, {told['method']}")
-        return Words.of_texts(self._ids(self._texts), self._tokenizer.vocabulary)
+            return WordCounts.of(load_statistics(self.options.table), f"{self.options.table}, {told['method']}")
+        return WordCounts.of_texts(self._ids(self._texts), self._tokenizer.vocabulary)
 
     def _ids(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The token ids of texts, special ones left out."""

@@ -9,7 +9,7 @@ import numpy as np
 from transforms.calibration.quality import pearson, spearman
 from transforms.errors import OptionError
 from transforms.evaluation.diagnostics.figures import Row, figure
-from transforms.evaluation.diagnostics.words import Words, weights_of
+from transforms.evaluation.diagnostics.words import WordCounts, weights_of
 
 if TYPE_CHECKING:
     from transforms.encoder.token_states import StateReader
@@ -74,7 +74,7 @@ def _with_masks(
     return Tokenized(np.concatenate(texts), np.arange(count + 1) * length, whole, np.zeros(count, bool), types)
 
 
-def of_sentence(ids: np.ndarray, matrix: np.ndarray, pieces: tuple[str, ...], words: Words | None) -> list[Row]:
+def of_sentence(ids: np.ndarray, matrix: np.ndarray, pieces: tuple[str, ...], words: WordCounts | None) -> list[Row]:
     """The matrix, the influence of each token (its column's mean), and how it goes with TF-IDF (times 100)."""
     n, names = len(ids), [pieces[token] for token in ids.tolist()]
     rows = [

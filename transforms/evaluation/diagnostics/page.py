@@ -30,7 +30,7 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Cell:
+class MapCell:
     """A value of a map, how far it is from the least (0) to the most (1) of it, and what it is of."""
 
     value: float | None
@@ -39,13 +39,13 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class HeatMap:
+class FigureMap:
     """A map: its title, a remark, names of the columns, and for each row its name and cells; `digits` of a value."""
 
     title: str
     remark: str
     columns: list[str]
-    rows: list[tuple[str, list[Cell]]]
+    rows: list[tuple[str, list[MapCell]]]
     digits: int
 
 
@@ -131,21 +131,23 @@ def _place(value: float, values: Sequence[float], size: int) -> float:
     return round(MARGIN + (size - 2 * MARGIN) * ((value - least) / (most - least) if most > least else 0.5), 1)
 
 
-def _heat(title: str, remark: str, names: tuple[list[str], list[str]], values: list[list[Any]], digits: int) -> HeatMap:
+def _heat(
+    title: str, remark: str, names: tuple[list[str], list[str]], values: list[list[Any]], digits: int
+) -> FigureMap:
     """The map of values, a row for each of the first names, a column for each of the others."""
     known = [value for row in values for value in row if value is not None]
     least, spread = min(known, default=0.0), (max(known, default=0.0) - min(known, default=0.0)) or 1.0
     cells = [
         (name, [
-            Cell(value, 0.0 if value is None else (value - least) / spread, f"{name}, {column}")
+            MapCell(value, 0.0 if value is None else (value - least) / spread, f"{name}, {column}")
             for column, value in zip(names[1], row, strict=True)
         ])
         for name, row in zip(names[0], values, strict=True)
     ]  # fmt: skip
-    return HeatMap(title, remark, names[1], cells, digits)
+    return FigureMap(title, remark, names[1], cells, digits)
 
 
-def _heads(rows: Sequence[Row]) -> HeatMap | None:
+def _heads(rows: Sequence[Row]) -> FigureMap | None:
     found = {(row["layer"], row["head"]): row for row in rows if row["figure"] == "head"}
     if not found:
         return None
@@ -162,7 +164,7 @@ def _heads(rows: Sequence[Row]) -> HeatMap | None:
     )
 
 
-def _layers(rows: Sequence[Row]) -> HeatMap | None:
+def _layers(rows: Sequence[Row]) -> FigureMap | None:
     found = {(row["layer"], row["other"]): row for row in rows if row["figure"] == "layer-cosine"}
     if not found:
         return None
@@ -176,7 +178,7 @@ def _named(numbers: Sequence[int]) -> list[str]:
     return [str(number) for number in numbers]
 
 
-def _impact(rows: Sequence[Row]) -> HeatMap | None:
+def _impact(rows: Sequence[Row]) -> FigureMap | None:
     found = [row for row in rows if row["figure"] == "impact"]
     if not found:
         return None

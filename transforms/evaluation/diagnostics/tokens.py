@@ -8,7 +8,7 @@ import numpy as np
 
 from transforms.calibration.quality import pearson, spearman
 from transforms.evaluation.diagnostics.figures import Row, figure
-from transforms.evaluation.diagnostics.words import Words, weights_of
+from transforms.evaluation.diagnostics.words import WordCounts, weights_of
 from transforms.pooling.states import TokenStates
 
 MOST_TOKENS = 30_000  # without the special ones; their attention in every head is held at once
@@ -68,7 +68,7 @@ def _cosines(states: TokenStates, index: np.ndarray, layers: int) -> np.ndarray:
     return layer_cosines(stacked).sum(dim=2).cpu().numpy()
 
 
-def of_heads(found: TokenFigures, heads: list[tuple[int, int]], words: Words) -> list[Row]:
+def of_heads(found: TokenFigures, heads: list[tuple[int, int]], words: WordCounts) -> list[Row]:
     """The correlation (times 100) of each head's attention of tokens to themselves with their TF-IDF; the best head.
 
     The best one is a choice of Ditto's head that needs no labels.

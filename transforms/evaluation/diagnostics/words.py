@@ -19,7 +19,7 @@ _BLOCK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class Words:
+class WordCounts:
     """Counts of each token id, and the information of a token that occurs; `source` says what was counted.
 
     `information` [V] float64: log2 of documents over those that hold the token, or of tokens over its occurrences.
@@ -30,7 +30,7 @@ class Words:
     source: str
 
     @classmethod
-    def of(cls, statistics: "TokenStatistics", source: str) -> "Words":
+    def of(cls, statistics: "TokenStatistics", source: str) -> "WordCounts":
         """The words of token statistics of either method."""
         of_documents = statistics.method == "tfidf"
         total = statistics.documents if of_documents else int(statistics.counts.sum())
@@ -39,7 +39,7 @@ class Words:
         )
 
     @classmethod
-    def of_texts(cls, ids: Sequence[np.ndarray], vocabulary: int) -> "Words":
+    def of_texts(cls, ids: Sequence[np.ndarray], vocabulary: int) -> "WordCounts":
         """The words of the texts that are looked at themselves, by their token ids."""
         held = np.concatenate([np.unique(text) for text in ids])
         holding = np.bincount(held, minlength=vocabulary)
@@ -59,7 +59,7 @@ def bins(counts: np.ndarray, special: np.ndarray) -> list[tuple[int, int, np.nda
     return [(low, high, ids[low:high]) for low, high in pairwise(bounds) if high > low]
 
 
-def of_words(matrix: np.ndarray, words: Words, special: np.ndarray) -> list[Row]:
+def of_words(matrix: np.ndarray, words: WordCounts, special: np.ndarray) -> list[Row]:
     """Mean norm of the embeddings [V, E] of each bin, mean distance to the nearest others, dot product with these."""
     vocabulary = np.setdiff1d(np.arange(len(matrix)), special)
     found: list[Row] = []
@@ -96,7 +96,7 @@ def nearest(matrix: np.ndarray, ids: np.ndarray, among: np.ndarray, k: int) -> t
     return distances, products
 
 
-def weights_of(ids: Sequence[np.ndarray], words: Words) -> np.ndarray:
+def weights_of(ids: Sequence[np.ndarray], words: WordCounts) -> np.ndarray:
     """tf * idf of each token of texts, one text after the other: its occurrences in its text times its information."""
     parts = []
     for text in ids:

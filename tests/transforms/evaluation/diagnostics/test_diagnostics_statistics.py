@@ -14,7 +14,7 @@ from transforms.evaluation.diagnostics.pairs import Pairs, area, edit_distance, 
 from transforms.evaluation.diagnostics.sample import Smallest
 from transforms.evaluation.diagnostics.tokens import gather, of_heads, of_layers
 from transforms.evaluation.diagnostics.vectors import effective_rank, of_vectors
-from transforms.evaluation.diagnostics.words import Words, bins, nearest, of_words, weights_of
+from transforms.evaluation.diagnostics.words import WordCounts, bins, nearest, of_words, weights_of
 from transforms.pooling import TokenStates, TokenStatistics
 
 PLAIN = settings(max_examples=25, deadline=None)
@@ -146,7 +146,7 @@ def test_words_by_frequency_and_their_weights() -> None:
     counts = np.zeros(600, np.int64)
     counts[10:260] = np.arange(250, 0, -1)
     counts[3] = 999
-    words = Words.of(TokenStatistics("token-counts", "t", 9, counts), "table")
+    words = WordCounts.of(TokenStatistics("token-counts", "t", 9, counts), "table")
     assert [(low, high, len(found)) for low, high, found in bins(counts, np.array([3]))] == [
         (0, 100, 100),
         (100, 250, 150),
@@ -155,7 +155,7 @@ def test_words_by_frequency_and_their_weights() -> None:
     rows = of_words(np.random.default_rng(0).normal(size=(600, 4)).astype(np.float32), words, np.array([3]))
     assert [row["n"] for row in rows if row["figure"] == "norm"] == [100, 150]
     texts = [np.array([1, 2, 1]), np.array([2])]
-    found = Words.of_texts(texts, 4)
+    found = WordCounts.of_texts(texts, 4)
     assert found.counts.tolist() == [0, 2, 2, 0]
     assert weights_of(texts, found).tolist() == [2, 0, 2, 0]
 
@@ -180,7 +180,7 @@ def test_heads_and_layers(seed: int, lengths: list[int]) -> None:
     assert found.tokens == plain.sum()
     expected = [token_ids[start + 1 : stop - 1].tolist() for start, stop in zip(offsets, offsets[1:], strict=False)]
     assert [text.tolist() for text in found.ids] == expected
-    words = Words(np.ones(6, np.int64), np.arange(6.0), "here")
+    words = WordCounts(np.ones(6, np.int64), np.arange(6.0), "here")
     weights = np.array([token * text.count(token) for text in expected for token in text], float)
     rows = of_heads(found, heads, words)
     if np.ptp(weights) > 0:
