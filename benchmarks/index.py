@@ -29,7 +29,7 @@ from transforms.index import (
     SegmentedIndex,
     SegmentFile,
     SegmentWriter,
-    Trained,
+    TrainedIndex,
     choose_index,
     measure_recall,
     nprobe_grid,
@@ -55,7 +55,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         plain, plain_cost = timed(lambda: plain_faiss(vectors, sample, plan, args.threads))
         (trained, segments), ours_cost = timed(lambda: build(vectors, sample, plan, args, Path(folder)))
-        shared = Trained.of(trained)
+        shared = TrainedIndex.of(trained)
         exact_report, recall_cost = timed(lambda: recall(vectors, queries, segments, shared, plan, args))
         one = segment(trained, vectors, Path(folder) / "one.faiss", args)
         print_build(plain_cost, ours_cost, recall_cost)
@@ -154,7 +154,7 @@ def recall(
     vectors: np.ndarray,
     queries: np.ndarray,
     files: list[SegmentFile],
-    trained: Trained,
+    trained: TrainedIndex,
     plan: IndexPlan,
     args: argparse.Namespace,
 ) -> Any:

@@ -14,7 +14,7 @@ from transforms.index import (
     ExactNeighbours,
     SegmentedIndex,
     SegmentFile,
-    Trained,
+    TrainedIndex,
     choose_index,
     measure_recall,
     nprobe_grid,
@@ -39,7 +39,7 @@ def _measure(
         exact = ExactNeighbours(queries, K, metric)
         for low in range(0, len(part), 500):
             exact.add(part[low : low + 500], segment_base(number) + low)
-        index = SegmentedIndex.open([SegmentFile(path)], Trained.of(start))
+        index = SegmentedIndex.open([SegmentFile(path)], TrainedIndex.of(start))
         parts.append((exact, Candidates.search(index, queries, depth, grid, segment=number)))
     return _merged(parts, queries, target), vectors, queries
 
