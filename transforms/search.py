@@ -120,7 +120,7 @@ class Searcher:
             return [[] for _ in texts]
         if self.lacks_query_prompt:
             _LOGGER.warning("%s: %s", self._manifest.root, NO_QUERY_PROMPT)
-        queries = self._embedded(texts)
+        queries = self.embedded(texts)
         folds = fold == "best" and self._has_pieces
         hits = self._documents(queries, k, exact) if folds else self.nearest(queries, k, exact=exact)
         found = self._described(hits)
@@ -128,7 +128,7 @@ class Searcher:
             self._add_passages(texts, hits, found, width)
         return found
 
-    def _embedded(self, texts: list[str]) -> np.ndarray:
+    def embedded(self, texts: list[str]) -> np.ndarray:
         """The vectors of queries, float32 [q, dim]."""
         with one_core() if self._alone and self._is_little(texts) else contextlib.nullcontext():
             encoder = self._encoder
@@ -242,11 +242,15 @@ class Searcher:
 
     @cached_property
     def _index(self) -> SegmentedIndex:
-        segments = [self._segment(*each) for each in zip(self._segments, self._locators, strict=True)]
-        return SegmentedIndex.open(segments, self._trained)
+        return self.opened(0, len(self._segments))
+
+    def opened(self, first: int, stop: int) -> SegmentedIndex:
+        """The index of the segments from `first` up to `stop` alone, which are numbered from 0 there."""
+        pairs = zip(self._segments[first:stop], self._locators[first:stop], strict=True)
+        return SegmentedIndex.open([self._segment(*pair) for pair in pairs], self.trained)
 
     @property
-    def _trained(self) -> TrainedIndex | None:
+    def trained(self) -> TrainedIndex | None:
         """The trained index that the segments share; None where they have no lists."""
         index = self._manifest.index
         if index is None or not index.nprobe or not index.trained.path:
@@ -273,11 +277,11 @@ class Searcher:
             depth = depth_for(k, index.rerank)
             found = opened.search(queries, depth, nprobe=index.nprobe_for(k) or None, least=k)
         if index.rerank:
-            found = rerank(queries, found, k, self._vectors_of, scored_by(self._manifest.metric))
-        shard, row = self._located(found.segment, found.row)
+            found = rerank(queries, found, k, self.vectors_of, scored_by(self._manifest.metric))
+        shard, row = self.located(found.segment, found.row)
         return Hits(found.scores[:, :k], shard[:, :k], row[:, :k])
 
-    def _located(self, segment: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def located(self, segment: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Shard number and row within it of every (segment, local row)."""
         shards, rows = np.full(segment.shape, -1, np.int64), np.full(segment.shape, -1, np.int64)
         for number in np.unique(segment[row >= 0]).tolist():
@@ -296,7 +300,7 @@ class Searcher:
             for entry in self._segments
         ]
 
-    def _vectors_of(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
+    def vectors_of(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
         """Vectors of index rows, in order of (segment, row), float32 [m, dim]: of the files beside the segments."""
         vectors = np.empty((len(row), self._manifest.space.dim), np.float32)
         for number in np.unique(segment).tolist():
@@ -306,7 +310,7 @@ class Searcher:
 
     def _stored(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
         """Vectors of index rows, read from their shards through the locators; float32 [m, dim]."""
-        shard, place = self._located(segment, row)
+        shard, place = self.located(segment, row)
         vectors = np.empty((len(shard), self._manifest.space.dim), np.float32)
         for number in np.unique(shard):
             at = np.flatnonzero(shard == number)

@@ -75,7 +75,7 @@ class OpenSegment:
         if not self.live:
             return no_results(len(queries), k)
         if coarse is not None:
-            self._check_lists(faiss, coarse.lists)
+            self.check_lists(faiss, coarse.lists)
             gains, rows = self._coded_top_k(faiss, queries, k, coarse)
         elif hasattr(self.index, "sq"):
             gains, rows = self._coded_top_k(faiss, queries, k, None)
@@ -88,7 +88,7 @@ class OpenSegment:
         """Which lists have not been compared with their checksums, bool [nlist]; changed as they are."""
         return np.full(self.index.nlist, self.file.checks is not None)
 
-    def _check_lists(self, faiss: Any, lists: np.ndarray) -> None:
+    def check_lists(self, faiss: Any, lists: np.ndarray) -> None:
         """Raise DamagedIndexError where one of these lists is not what was written; -1 is none."""
         if self.file.checks is None or not self._unchecked.any():
             return

@@ -52,6 +52,11 @@ class SegmentedIndex:
         return cls(parts)
 
     @property
+    def parts(self) -> Sequence[OpenSegment]:
+        """The opened segments."""
+        return self._parts
+
+    @property
     def rows(self) -> int:
         """The number of rows that are not deleted."""
         return sum(part.live for part in self._parts)
