@@ -39,6 +39,11 @@ class IndexPlan:
     rerank: int  # least number of candidates that are scored again; 0: scores of the index are good enough
     segment_rows: int  # most rows in one segment
 
+    @property
+    def rotated(self) -> bool:
+        """Whether vectors are turned before their codes are made: those of a few bits a component."""
+        return "RaBitQ" in self.factory
+
 
 def choose_index(n_rows: int, dim: int, index: str = "auto", *, metric: str = "ip", unit: bool = True) -> IndexPlan:
     """The plan for `n_rows` vectors of `dim` components.

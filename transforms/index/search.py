@@ -34,8 +34,8 @@ class SegmentedIndex:
     Ties are broken by (segment, row). Flat segments are always scanned in full.
     """
 
-    def __init__(self, parts: Sequence[OpenSegment]):
-        self._parts = list(parts)
+    def __init__(self, parts: Sequence[OpenSegment], trained: TrainedIndex | None = None):
+        self._parts, self._trained = list(parts), trained
         self._lists = next((part.index for part in self._parts if part.has_lists), None)
 
     @classmethod
@@ -49,7 +49,7 @@ class SegmentedIndex:
         with use_threads(None) as faiss:
             parts = [_open_one(faiss, number, segment, trained) for number, segment in enumerate(segments)]
             _check_alike(parts, segments)
-        return cls(parts)
+        return cls(parts, trained)
 
     @property
     def parts(self) -> Sequence[OpenSegment]:
@@ -116,6 +116,7 @@ class SegmentedIndex:
         with use_threads(threads) as faiss:
             queries = as_vectors(queries, self._parts[0].index.d, "queries")
             flat, best = self._scan_flat(faiss, queries, k), no_results(len(queries), k)
+            queries = self._trained.turned(queries) if self._trained and self._lists is not None else queries
             for step, coarse in enumerate(self._coarse_steps(faiss, queries, nprobes)):
                 new = self._scan_lists(faiss, queries, k, coarse, flat if step == 0 else no_results(len(queries), k))
                 best = _merge([best, new], k) if step else new

@@ -53,13 +53,8 @@ class SegmentWriter:
         """`trained` is what `train` gave."""
         self._threads = threads
         self._scores = 0.0
-        with use_threads(threads) as faiss:
-            self._index = faiss.deserialize_index(np.frombuffer(trained, dtype=np.uint8))
-
-    @property
-    def trained(self) -> TrainedIndex:
-        """The trained index, by which the segment's file can be searched."""
-        return TrainedIndex(self._index)
+        self.trained = TrainedIndex.of(trained)  # by which the segment's file can be searched
+        self._index = self.trained.index
 
     @property
     def rows(self) -> int:
@@ -104,6 +99,7 @@ class SegmentWriter:
             if not hasattr(self._index, "quantizer"):
                 self._index.add(block)
                 return
+            block = self.trained.turned(block)
             scores, lists = nearest_lists(faiss, self._index, block, 1)
             self._index.add_core(len(block), faiss.swig_ptr(block), None, faiss.swig_ptr(lists))
             self._scores += float(scores.sum(dtype=np.float64))

@@ -9,6 +9,8 @@ import numpy as np
 from transforms.errors import OptionError
 from transforms.index.choose import IndexPlan
 from transforms.index.faiss_module import short_reason, use_threads
+from transforms.index.rotation import turn_lists
+from transforms.index.trained import centroids
 from transforms.index.vectors import as_vectors, faiss_metric
 
 _ITERATIONS = 10
@@ -25,6 +27,8 @@ def train(plan: IndexPlan, sample: np.ndarray, *, threads: int | None = None, se
         index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
         if plan.factory != "Flat":
             _fit(faiss, index, plan, as_vectors(sample, plan.dim, "training sample"), seed)
+        if plan.rotated:
+            index = turn_lists(faiss, index, centroids(faiss, index))
         return faiss.serialize_index(index).tobytes()
 
 

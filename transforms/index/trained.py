@@ -13,6 +13,7 @@ import numpy as np
 
 from transforms.errors import DamagedIndexError
 from transforms.index.faiss_module import short_reason, use_threads
+from transforms.index.rotation import split
 
 _FINGERPRINT_LISTS = 4096
 
@@ -20,21 +21,26 @@ _FINGERPRINT_LISTS = 4096
 class TrainedIndex:
     """A trained index, whose quantizer segments without one of their own are searched by."""
 
-    def __init__(self, index: Any):
-        """`index` is one of faiss that owns its quantizer; rows in it do not matter."""
-        self.index = index
+    def __init__(self, faiss: Any, index: Any):
+        """`index` is one of faiss that owns its quantizer, what `train` gave; rows in it do not matter."""
+        self._whole = index
+        self.index, self._rotation = split(faiss, index)
+
+    def turned(self, vectors: np.ndarray) -> np.ndarray:
+        """Vectors float32 [n, d] as the lists have them; the same ones where the index was trained without rotation."""
+        return vectors if self._rotation is None else self._rotation.apply(vectors)
 
     @classmethod
     def of(cls, data: bytes) -> TrainedIndex:
         """The index in some bytes that `train` gave."""
         with use_threads(None) as faiss:
-            return cls(faiss.deserialize_index(np.frombuffer(data, dtype=np.uint8)))
+            return cls(faiss, faiss.deserialize_index(np.frombuffer(data, dtype=np.uint8)))
 
     @classmethod
     def open(cls, path: str | Path) -> TrainedIndex:
         """The index in a local file, which is mapped as far as faiss can. Raises DamagedIndexError where it is none."""
         with use_threads(None) as faiss:
-            return cls(read_index(faiss, path, "trained index"))
+            return cls(faiss, read_index(faiss, path, "trained index"))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -58,10 +64,14 @@ class TrainedIndex:
 def fingerprint(index: Any) -> str:
     """A digest of up to 4096 of an index's centroids."""
     with use_threads(None) as faiss:
-        quantizer = faiss.downcast_index(index.quantizer)
-        flat = faiss.downcast_index(quantizer.storage) if hasattr(quantizer, "hnsw") else quantizer
         every = max(1, index.nlist // _FINGERPRINT_LISTS)
-        return hashlib.sha256(flat_rows(faiss, flat)[::every].tobytes()).hexdigest()
+        return hashlib.sha256(centroids(faiss, index)[::every].tobytes()).hexdigest()
+
+
+def centroids(faiss: Any, index: Any) -> np.ndarray:
+    """The centroids of an index with lists, float32 [nlist, d], as a view that lives no longer than the index."""
+    quantizer = faiss.downcast_index(index.quantizer)
+    return flat_rows(faiss, faiss.downcast_index(quantizer.storage) if hasattr(quantizer, "hnsw") else quantizer)
 
 
 def flat_rows(faiss: Any, index: Any) -> np.ndarray:

@@ -67,8 +67,8 @@ def test_scores_and_order_are_those_of_faiss(factory: str, metric: str, tmp_path
     start = trained(factory, metric, DIM)
     index = faiss.deserialize_index(np.frombuffer(start, np.uint8))
     index.add(vectors)
-    if hasattr(index, "nprobe"):
-        index.nprobe = 2
+    if factory.startswith("IVF"):
+        faiss.extract_index_ivf(index).nprobe = 2
     scores, rows = index.search(queries, 10)
     found = open_cut(tmp_path, start, vectors, [10, 1500]).search(queries, 10, nprobe=2)
     np.testing.assert_allclose(found.scores, scores, rtol=1e-5, atol=1e-6)
@@ -82,7 +82,10 @@ def test_a_thousand_copies_come_lowest_row_first(factory: str, tmp_path: Path) -
     order = np.random.default_rng(0).permutation(1300)
     copies = np.flatnonzero((order >= 100) & (order < 1100))
     found = open_cut(tmp_path, trained(factory, "ip", DIM), vectors[order], [400, 900]).search(vectors[100:101], 20)
-    assert global_rows(found, [400, 900])[0].tolist() == copies[:20].tolist()
+    rows = global_rows(found, [400, 900])[0]
+    there = rows[np.isin(rows, copies)]
+    assert there.tolist() == copies[: len(there)].tolist()
+    assert len(there) == 20 or "RaBitQ" in factory  # whose scores may place another row among them
 
 
 def test_a_query_is_answered_alike_alone_and_in_a_crowd(tmp_path: Path) -> None:
