@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         SentenceBeamError,
         SpaceMismatchError,
     )
+    from transforms.evaluation.diagnostics.diagnose import Diagnosis, diagnose
+    from transforms.evaluation.diagnostics.options import DiagnoseOptions
     from transforms.evaluation.evaluate import Evaluation, evaluate
     from transforms.evaluation.options import EvaluateOptions
     from transforms.steps.job import EmbedJob
@@ -44,6 +46,8 @@ else:  # a checker that saw this function would take every name for one of the p
             "SentenceBeamError",
             "SpaceMismatchError",
         ),
+        "transforms.evaluation.diagnostics.diagnose": ("Diagnosis", "diagnose"),
+        "transforms.evaluation.diagnostics.options": ("DiagnoseOptions",),
         "transforms.evaluation.evaluate": ("Evaluation", "evaluate"),
         "transforms.evaluation.options": ("EvaluateOptions",),
         "transforms.steps.job": ("EmbedJob",),
@@ -73,6 +77,8 @@ __all__ = [
     "Chunks",
     "Commit",
     "DataGateError",
+    "DiagnoseOptions",
+    "Diagnosis",
     "Embed",
     "EmbedJob",
     "EmbedOptions",
@@ -89,6 +95,7 @@ __all__ = [
     "SpaceMismatchError",
     "Store",
     "__version__",
+    "diagnose",
     "embed",
     "evaluate",
     "open_store",
