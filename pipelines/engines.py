@@ -85,7 +85,7 @@ MEANINGS = (
 
 def in_process(options: PipelineOptions) -> bool:
     """Whether the pipeline runs inside the submitting process (or in workers that die with it)."""
-    runner = _runner(options)
+    runner = runner_of(options)
     portable = options.view_as(PortableOptions)
     if runner == "flinkrunner" and not portable.environment_type:
         return options.view_as(FlinkRunnerOptions).flink_master in FLINK_HERE
@@ -115,9 +115,9 @@ def prepare(options: PipelineOptions, given: Sequence[str], accelerator: str | N
         portable.environment_cache_millis = CACHE_MILLIS  # or the model is loaded again for every stage
     if portable.environment_type == "PROCESS":
         _check_process(portable)
-    if _runner(options) == "flinkrunner" and not portable.job_endpoint:
+    if runner_of(options) == "flinkrunner" and not portable.job_endpoint:
         _prepare_flink(options, given)
-    if _runner(options) == "dataflowrunner":
+    if runner_of(options) == "dataflowrunner":
         _prepare_dataflow(options, given, accelerator)
 
 
@@ -156,11 +156,15 @@ def _prepare_flink(options: PipelineOptions, given: Sequence[str]) -> None:
         raise OptionError(f"--flink_job_server_jar {jar} is not there; correct the path")
 
 
+def flink_address(master: str) -> str:
+    """The URL of a Flink's REST interface."""
+    return master if "://" in master else f"http://{master}"
+
+
 def _slots(master: str) -> int:
     """The number of slots of the cluster. Raises OptionError where no Flink answers at the address."""
-    address = master if "://" in master else f"http://{master}"
     try:
-        with urllib.request.urlopen(f"{address}/v1/overview", timeout=ANSWER_SECONDS) as answer:
+        with urllib.request.urlopen(f"{flink_address(master)}/v1/overview", timeout=ANSWER_SECONDS) as answer:
             return int(json.loads(answer.read())["slots-total"])
     except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
         reason = getattr(error, "reason", None) or error
@@ -232,7 +236,8 @@ def meaning(text: str) -> str | None:
     return None
 
 
-def _runner(options: PipelineOptions) -> str:
+def runner_of(options: PipelineOptions) -> str:
+    """The runner's name, lower case, without its module."""
     name: Any = options.view_as(StandardOptions).runner
     return str(name or RUNNER).rpartition(".")[2].lower()
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, command, options
+from pipelines import beam_flags, command, engine_jobs, options
 from pipelines.said import Said
 from pipelines.summary import amount
 from pipelines.writing import writing
@@ -45,7 +45,7 @@ def _vacuum(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
     root = open_store(args.store).root
     older_than = OLDER_THAN if args.older_than is None and args.keep is None else args.older_than
     if args.dry_run:
-        lease.check(root)
+        lease.check(root, engine_jobs.state_of)
         return told(root, find_rubbish(root, args.keep or 1, older_than, time.time()), "would be removed")
     with writing(root, new_run(), beam_options):
         rubbish = find_rubbish(root, args.keep or 1, older_than, time.time())

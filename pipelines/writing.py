@@ -7,7 +7,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.runner import PipelineState
 
-from pipelines import engines
+from pipelines import engine_jobs, engines
 from pipelines.progress import aside
 from pipelines.said import Said
 from transforms.errors import OptionError, SentenceBeamError, StoppedError
@@ -56,9 +56,10 @@ def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
     Such a job outlives this process, and only its own end gives the lease back.
     """
     local, writer = engines.in_process(beam_options), Writer(beam_options)
-    runner = beam_options.view_as(StandardOptions).runner
+    runner, job = beam_options.view_as(StandardOptions).runner, engine_jobs.name_job(beam_options, run)
+    own = lease.Lease.of_this_process(run, runner, job, local, engine_jobs.address(beam_options))
     try:
-        lease.acquire(root, lease.Lease.of_this_process(run, runner, run, local))
+        lease.acquire(root, own, engine_jobs.state_of)
     except OSError as error:
         raise OptionError(f"--store {root} cannot be written ({error.strerror or error}); choose another") from error
     try:

@@ -1,6 +1,7 @@
 """Commands on a Flink cluster leave the store that they leave in process, to the bit."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,9 @@ import pytest
 from helpers.corpora import check_ledger, sentences, write_parquet
 from helpers.engines import OPTIONS, Flink, sidecars, start, the_same, workers
 from helpers.flink import wait
+
+from pipelines import engine_jobs
+from transforms.store import lease
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -31,6 +35,10 @@ def test_both_task_managers_embed_and_the_loss_of_one_changes_nothing(
     assert len(loads) == len(set(loads)) == 2, "one model a process"
     assert len(on_flink.seen("forwards")) == sidecars(here) + len(loads)  # each process embeds the canary
     check_ledger(there, 360, embedded=360)
+    run = json.loads((there / "manifest.json").read_text())["run"]
+    job = lease.Lease(run, "", None, "FlinkRunner", f"sentence-beam-{run}".lower().replace("_", "-"), 0.0)
+    ended = engine_jobs.state_of(replace(job, engine=f"http://{on_flink.cluster.address}"))
+    assert ended is lease.JobState.ENDED, on_flink.cluster.get("jobs/overview")
 
     on_flink.forget()
     on_flink.pace(0.3)

@@ -94,7 +94,7 @@ class EmbedFn(beam.DoFn):
         self._encoder: Encoder | None = None
         self._problem: Problem | None = None
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
-        self._embedder = UnitEmbedder.of_job(self._job, self._load, self._on_batch)
+        self._embedder = UnitEmbedder.of_job(self._job, self._load, progress.advance)
 
     def embed(self, name: str, units: Units, read_ms: float = 0.0) -> Iterator[Any]:
         """The records of an element's units as they are written, or the problem that ends the run.
@@ -136,10 +136,6 @@ class EmbedFn(beam.DoFn):
     def _checked_encoder(self) -> "Encoder":
         check_worker(self._job.run)
         return load_checked_encoder(self._job)
-
-    def _on_batch(self, rows: int, tokens: int) -> None:
-        progress.advance(rows, tokens)
-        self._renew()
 
     def _count(self, record: UnitRecord) -> None:
         self._metrics.count({"units": 1} | {name: getattr(record, name) for name in COUNTED})

@@ -14,6 +14,7 @@ from transforms.errors import SentenceBeamError
 from transforms.steps import content
 from transforms.steps.job import EmbedJob
 from transforms.steps.plan_files import FilePlanner, begin_by_content, list_files, record
+from transforms.store.lease import Renewal
 from transforms.store.plan import PlannedFile
 from transforms.store.records import Problem, UnitRecord
 
@@ -75,6 +76,7 @@ class PlanFileFn(beam.DoFn):
 
     def setup(self) -> None:
         self._planner = FilePlanner(self._job)
+        self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
     def process(self, file: InputFile | Beside | Problem) -> Iterator[PlannedFile | Beside | Problem]:
         if not isinstance(file, InputFile):
@@ -82,6 +84,7 @@ class PlanFileFn(beam.DoFn):
             return
         try:
             check_worker(self._job.run)
+            self._renew()
             planned = self._planner.plan(file)
         except SentenceBeamError as error:
             yield Problem.of(error)

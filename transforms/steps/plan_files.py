@@ -21,6 +21,7 @@ from transforms.store.carried import CarriedShards
 from transforms.store.carry import carry_renamed, of_files_read
 from transforms.store.commit import Run, last_snapshot
 from transforms.store.entries import InputEntry
+from transforms.store.lease import kept_alive
 from transforms.store.manifest import Manifest
 from transforms.store.plan import PlannedFile, file_of, rows_at_most, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
@@ -34,7 +35,7 @@ SPANS_FOR_ONE_PROCESS = 64
 def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Problem]:
     """The files that a glob names and what lies beside them, or why it cannot be used."""
     try:
-        with progress.stage("listing the input"):
+        with kept_alive(job.root, job.run.id), progress.stage("listing the input"):
             found = find_inputs(pattern, job.input_format, job.hidden, job.delimiter)
         yield from found.files
         if found.beside:
@@ -110,6 +111,11 @@ def carried_shards(run: Run) -> CarriedShards:
 
 def begin_by_content(found: list[Any], job: EmbedJob) -> list[UnitRecord | PlannedFile | Beside | ToCount | Problem]:
     """The files and what there is to count in them, or all units as carried; or the problems alone."""
+    with kept_alive(job.root, job.run.id):
+        return _begun_by_content(found, job)
+
+
+def _begun_by_content(found: list[Any], job: EmbedJob) -> list[UnitRecord | PlannedFile | Beside | ToCount | Problem]:
     planned, problems = _whole_plan(found, job)
     try:
         return [*problems] if problems else list(content.begin(planned, merged(found), job))

@@ -2,28 +2,56 @@
 
 import contextlib
 import json
+import math
 import os
+import random
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
+from enum import Enum
 
 from transforms import storage
 from transforms.errors import SentenceBeamError
 from transforms.store import layout, process
 
 STALE_SECONDS = 600
+# Of an engine's job, which is silent while it waits for machines.
+ENGINE_STALE_SECONDS = 6 * 3600
 RENEW_SECONDS = 60
+# Where others renew the lease, a process looks at it ever more seldom: two hundred of them come to one look a second.
+SELDOM = 4
+ANSWER_SECONDS = 5
+
+
+class JobState(Enum):
+    """What an engine says of a job: it runs, it has ended, there is none of that name, or no word of it."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    UNLISTED = "unlisted"
+    UNKNOWN = "unknown"
+
+
+# The seconds of silence after which a lease of a job in this state may be taken over; one that is not there may be
+# about to be submitted.
+SILENCE = {
+    JobState.RUNNING: math.inf,
+    JobState.ENDED: -math.inf,
+    JobState.UNLISTED: STALE_SECONDS,
+    JobState.UNKNOWN: ENGINE_STALE_SECONDS,
+}
 
 
 @dataclass(frozen=True)
 class Lease:
-    """One writer: run id, host and process (pid None where the work outlives the submitting process), engine's job.
+    """One writer: run id, host and process (pid None where the work outlives the submitting process).
 
+    `job` is the name that an engine has its job by, `engine` where that can be asked for ("" where it cannot be).
     `boot` and `pid_namespace` say where the process has this id, `process_start` which of all that ever have it is
     meant (`transforms.store.process`); all three are None in leases of earlier versions. `renewed` is by the clock of
-    the host that renewed it, for people: no decision rests on it.
+    the host that renewed it: no taking over rests on it.
     """
 
     run: str
@@ -35,13 +63,14 @@ class Lease:
     boot: str | None = None
     pid_namespace: str | None = None
     process_start: int | None = None
+    engine: str = ""
 
     @classmethod
-    def of_this_process(cls, run: str, runner: str, job: str, in_process: bool) -> "Lease":
+    def of_this_process(cls, run: str, runner: str, job: str, in_process: bool, engine: str = "") -> "Lease":
         """A lease for a run that starts now."""
         host, here = socket.gethostname(), (process.boot_id(), process.pid_namespace())
         if not in_process:
-            return cls(run, host, None, runner, job, time.time(), *here)
+            return cls(run, host, None, runner, job, time.time(), *here, engine=engine)
         return cls(run, host, os.getpid(), runner, job, time.time(), *here, process.start_of(os.getpid()))
 
     @property
@@ -77,19 +106,29 @@ def _read(root: str) -> tuple[Lease | None, str | None]:
         return None, found[1]
 
 
-def check(root: str) -> str | None:
-    """The version of a lease that may be taken over. Raises SentenceBeamError naming run and job where it may not."""
+def no_word(_: Lease) -> JobState:
+    """What is known of a lease's job where no engine can be asked."""
+    return JobState.UNKNOWN
+
+
+def check(root: str, ask: Callable[[Lease], JobState] = no_word) -> str | None:
+    """The version of a lease that may be taken over. Raises SentenceBeamError naming run and job where it may not.
+
+    `ask` says what the engine knows of its job, where an engine has it.
+    """
     current, version = _read(root)
-    if current is not None and not current.is_of_the_dead and not _is_silent(root):
-        raise _held(root, current)
+    if current is not None and not current.is_of_the_dead:
+        limit = STALE_SECONDS if current.pid is not None else SILENCE[ask(current)]
+        if not _is_silent(root, limit):
+            raise _held(root, current)
     return version
 
 
-def _is_silent(root: str) -> bool:
-    """Whether the lease was last written ten minutes ago, by the one clock that all writers share: the storage's."""
+def _is_silent(root: str, limit: float) -> bool:
+    """Whether the lease was last written that many seconds ago, by the clock that all writers share: the storage's."""
     path = storage.join(root, layout.LEASE)
     written = storage.storage_of(path).stat(path)
-    return written is None or storage.time_of_storage(path) - written.modified > STALE_SECONDS
+    return written is None or storage.time_of_storage(path) - written.modified > limit
 
 
 def holds(root: str, run: str) -> bool:
@@ -114,12 +153,13 @@ def is_alive(root: str, run: str) -> bool:
         return False
     path = storage.join(root, layout.LEASE)
     written = storage.storage_of(path).stat(path)
-    return written is not None and time.time() - written.modified <= STALE_SECONDS
+    limit = STALE_SECONDS if lease.pid is not None else ENGINE_STALE_SECONDS
+    return written is not None and time.time() - written.modified <= limit
 
 
-def acquire(root: str, lease: Lease) -> None:
+def acquire(root: str, lease: Lease, ask: Callable[[Lease], JobState] = no_word) -> None:
     """Take a store's lease for a run. Raises SentenceBeamError naming the run and job that hold it."""
-    version = check(root)
+    version = check(root, ask)
     path = storage.join(root, layout.LEASE)
     if not storage.storage_of(path).replace_if(path, lease.to_bytes(), version):
         taken, _ = _read(root)
@@ -128,9 +168,12 @@ def acquire(root: str, lease: Lease) -> None:
 
 def _held(root: str, lease: Lease) -> SentenceBeamError:
     where = f"process {lease.pid} on {lease.host}" if lease.pid else f"submitted from {lease.host}"
+    until = f"{STALE_SECONDS // 60} minutes after its last sign of life"
+    if lease.pid is None:
+        until = f"until the engine says that it ended, or {ENGINE_STALE_SECONDS // 3600} hours without a sign of life"
     return SentenceBeamError(
         f"{root} is being written by run {lease.run} (job {lease.job}, {lease.runner}, {where}); "
-        f"wait for it, or {STALE_SECONDS // 60} minutes after its last sign of life"
+        f"wait for it, or {until}"
     )
 
 
@@ -143,32 +186,57 @@ def lost(root: str) -> SentenceBeamError:
 
 
 class Renewal:
-    """Renewal of a run's lease by whatever process works for it, at most once a minute each.
+    """Renewal of a run's lease by whatever process works for it, once in one to four minutes each.
 
-    `leased` says that the run has taken the lease, and so must not work on without it.
+    `leased` says that the run has taken the lease, and so must not work on without it. No work fails or waits long for
+    a storage that is slow or refuses: some other process or a later call renews it.
     """
 
     def __init__(self, root: str, run: str, leased: bool):
         self._root, self._run, self._leased = root, run, leased
-        self._next = time.monotonic() + RENEW_SECONDS
+        self._pause = 1.0
+        self._is_lost = False
+        # Workers that begin together should not look together.
+        self._next = time.monotonic() + RENEW_SECONDS * random.uniform(0.5, 1.0)
 
     def __call__(self) -> None:
-        """Renew the lease if a minute has passed. Raises SentenceBeamError where it was taken from the run."""
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + RENEW_SECONDS
-        if not renew(self._root, self._run) and self._leased:
+        """Renew the lease if it is time. Raises SentenceBeamError where it was taken from the run."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + RENEW_SECONDS * self._pause
+            look = threading.Thread(target=self._look, daemon=True)
+            look.start()
+            look.join(ANSWER_SECONDS)
+        if self._is_lost:
             raise lost(self._root)
 
+    def _look(self) -> None:
+        with contextlib.suppress(Exception):
+            found = renew(self._root, self._run)
+            self._is_lost = found is Renewed.LOST and self._leased
+            self._pause = min(SELDOM, 2 * self._pause) if found is Renewed.BY_OTHERS else max(1, self._pause / 2)
 
-def renew(root: str, run: str) -> bool:
-    """Renew the lease of a store, if it is still held by this run; whether it was."""
+
+class Renewed(Enum):
+    """What came of renewing a lease."""
+
+    LOST = "lost"
+    NOW = "now"
+    BY_OTHERS = "by others"
+
+
+def renew(root: str, run: str) -> Renewed:
+    """Renew the lease of a store, if it is still held by this run, and another process has not done so just now.
+
+    Storage takes about one write a second of an object, and many processes work for a run.
+    """
     lease, version = _read(root)
     if lease is None or lease.run != run:
-        return False
+        return Renewed.LOST
+    if 0 <= time.time() - lease.renewed < RENEW_SECONDS / 2:
+        return Renewed.BY_OTHERS
     path = storage.join(root, layout.LEASE)
-    storage.storage_of(path).replace_if(path, replace(lease, renewed=time.time()).to_bytes(), version)
-    return True
+    done = storage.storage_of(path).replace_if(path, replace(lease, renewed=time.time()).to_bytes(), version)
+    return Renewed.NOW if done else Renewed.BY_OTHERS
 
 
 @contextlib.contextmanager

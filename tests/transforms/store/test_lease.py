@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -12,6 +13,7 @@ import pytest
 from helpers.snapshots import run_name
 
 from transforms.errors import SentenceBeamError
+from transforms.storage.local import LocalStorage
 from transforms.store import lease, process
 
 OLD_FIELDS = ("run", "host", "pid", "runner", "job", "renewed")
@@ -88,7 +90,6 @@ ELSEWHERE = {
     "a container of this machine": {"pid_namespace": "pid:[1]"},
     "a container of another machine, or this one before it was started again": {"boot": "0-0"},
     "another host": {"host": "elsewhere", "boot": "0-0"},
-    "an engine": {"pid": None},
     "a system that hides what it is": {"boot": "", "pid_namespace": ""},
 }
 
@@ -149,7 +150,7 @@ def test_a_lease_cut_short_is_nobodys(tmp_path: Path, content: bytes) -> None:
 
 def test_renewal_keeps_a_lease_alive_and_never_takes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
-    lease.acquire(str(tmp_path), holder(pid=None, host="x", boot="0-0"))
+    lease.acquire(str(tmp_path), holder(host="x", boot="0-0"))
     silent_for(tmp_path, 610)
     lease.Renewal(str(tmp_path), "other", leased=False)()
     assert not lease.is_alive(str(tmp_path), "run1")
@@ -171,3 +172,85 @@ def test_a_writer_that_lost_its_lease_is_told_at_the_next_renewal(
     with pytest.raises(SentenceBeamError, match="the lease was taken from this run"):
         renewal()
     lease.Renewal(str(tmp_path), "run1", leased=False)()
+
+
+STATES = {  # seconds of silence after which a job's lease is free, and those after which it is not yet
+    lease.JobState.ENDED: (0, None),
+    lease.JobState.UNLISTED: (610, 590),
+    lease.JobState.UNKNOWN: (6 * 3600 + 10, 6 * 3600 - 10),
+    lease.JobState.RUNNING: (None, 48 * 3600),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_job_on_an_engine_holds_its_lease_as_long_as_the_engine_has_it(tmp_path: Path, state: lease.JobState) -> None:
+    free, held = STATES[state]
+    lease.acquire(str(tmp_path), holder(pid=None))
+    if held is not None:
+        silent_for(tmp_path, held)
+        with pytest.raises(SentenceBeamError, match="until the engine says that it ended"):
+            lease.acquire(str(tmp_path), holder(run="run2"), lambda _: state)
+    if free is not None:
+        silent_for(tmp_path, free)
+        lease.acquire(str(tmp_path), holder(run="run2"), lambda _: state)
+
+
+class Clock:
+    """Both clocks of a process, turned by hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.now = 1_000_000.0
+        monkeypatch.setattr(time, "time", lambda: self.now)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+
+def test_two_hundred_processes_ask_for_the_lease_once_a_second_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[str] = []
+    for name in ("read_versioned", "replace_if"):
+        call = getattr(LocalStorage, name)
+        counted = lambda self, *args, name=name, call=call: (requests.append(name), call(self, *args))[1]  # noqa: E731
+        monkeypatch.setattr(LocalStorage, name, counted)
+    clock = Clock(monkeypatch)
+    lease.acquire(str(tmp_path), holder(pid=None))
+    processes = [lease.Renewal(str(tmp_path), "run1", leased=True) for _ in range(200)]
+    silent = []
+    for second in range(480 + 960):
+        clock.now += 1
+        if second == 480:  # by now each has found out that it is not alone
+            requests.clear()
+        for process_ in processes:
+            process_()
+        silent.append(clock.now - json.loads((tmp_path / "lease.json").read_bytes())["renewed"])
+    assert max(silent) < lease.STALE_SECONDS / 5
+    assert len(requests) / 960 <= 1
+    assert requests.count("replace_if") <= 960 / 30
+
+
+def test_work_goes_on_where_the_storage_refuses_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> bool:
+        raise OSError("429 rate limit exceeded")
+
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
+    lease.acquire(str(tmp_path), holder(pid=None))
+    renewal = lease.Renewal(str(tmp_path), "run1", leased=True)
+    monkeypatch.setattr(LocalStorage, "replace_if", refused)
+    renewal()
+    monkeypatch.undo()
+    renewal()
+    assert lease.is_alive(str(tmp_path), "run1")
+
+
+def test_work_does_not_wait_for_a_storage_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()
+    read = LocalStorage.read_versioned
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
+    monkeypatch.setattr(lease, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(LocalStorage, "read_versioned", lambda self, path: (answer.wait(60), read(self, path))[1])
+    renewal = lease.Renewal(str(tmp_path), "run1", leased=True)
+    renewal()
+    answer.set()
+    monkeypatch.setattr(lease, "ANSWER_SECONDS", 60)
+    with pytest.raises(SentenceBeamError, match="the lease was taken from this run"):
+        renewal()
