@@ -16,8 +16,10 @@ from transforms.steps import content
 from transforms.steps.content import ToCount, ToRead
 from transforms.steps.job import EmbedJob
 from transforms.store.lease import Renewal
-from transforms.store.plan import PlannedFile
+from transforms.store.plan import PlannedFile, Standing
 from transforms.store.records import Problem
+
+Passing = PlannedFile | Beside | Standing
 
 
 class CountFn(beam.DoFn):
@@ -29,7 +31,7 @@ class CountFn(beam.DoFn):
     def setup(self) -> None:
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
-    def process(self, item: PlannedFile | Beside | ToCount) -> Iterator[PlannedFile | Beside | Span | Problem]:
+    def process(self, item: Passing | ToCount) -> Iterator[Passing | Span | Problem]:
         if not isinstance(item, ToCount):
             yield item
             return

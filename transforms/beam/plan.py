@@ -15,9 +15,10 @@ from transforms.steps import content
 from transforms.steps.job import EmbedJob
 from transforms.steps.plan_files import FilePlanner, begin_by_content, list_files, record
 from transforms.store.lease import Renewal
-from transforms.store.plan import PlannedFile
+from transforms.store.plan import PlannedFile, Standing
 from transforms.store.records import Problem, UnitRecord
 
+Passing = Beside | Problem | Standing
 OUTPUTS = {Problem: PROBLEMS, UnitRecord: CARRIED}
 
 
@@ -78,7 +79,7 @@ class PlanFileFn(beam.DoFn):
         self._planner = FilePlanner(self._job)
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
-    def process(self, file: InputFile | Beside | Problem) -> Iterator[PlannedFile | Beside | Problem]:
+    def process(self, file: InputFile | Passing) -> Iterator[PlannedFile | Passing]:
         if not isinstance(file, InputFile):
             yield file
             return

@@ -15,6 +15,7 @@ from transforms.corpus.beside import Beside, merged
 from transforms.corpus.blocks import BLOCK_BYTES, PackedRows, Packer, cut, slices, unit_rows, unpack, without
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.counting import count_rows as count_rows_of
+from transforms.corpus.groups import spans_of
 from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.measures import with_waits
@@ -26,7 +27,7 @@ from transforms.store.carried import CarriedShards, Checked
 from transforms.store.carry import content_of
 from transforms.store.commit import last_snapshot
 from transforms.store.manifest import Manifest
-from transforms.store.plan import PlannedFile, rows_at_most, write_plan
+from transforms.store.plan import PlannedFile, Standing, read_work, rows_at_most, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
 
 READ_TOKENS = 16_000_000  # in one element at most, so that blocks become large
@@ -55,14 +56,16 @@ class ToRead:
 
 def begin(
     planned: list[PlannedFile], beside: Beside, job: EmbedJob
-) -> Iterator[UnitRecord | PlannedFile | Beside | ToCount]:
+) -> Iterator[UnitRecord | PlannedFile | Beside | ToCount | Standing]:
     """All units of the last snapshot where the corpus is unchanged; else the files and what to count in them."""
     shards = CarriedShards(job.root, job.run.check_from, job.run.check_carried)
     last, checked = unchanged(planned, job, shards)
     if last is not None:
         files = [replace(item, spans=()) for item in planned]
-        write_plan(job.root, job.run.id, with_checked(files, checked), last.buckets, beside)
-        yield from (carried(shards.current(unit)) for unit in last.units)
+        if write_plan(job.root, job.run.id, with_checked(files, checked), last.buckets, beside, unchanged=True):
+            yield from (carried(shards.current(unit)) for unit in last.units)
+        else:
+            yield from begin_again(job)
         return
     planned = with_checked(to_read(planned, job), checked)
     tokens = sum(span.tokens for item in planned for span in item.spans)
@@ -71,6 +74,15 @@ def begin(
     for item in planned:
         yield replace(item, spans=())
         yield from (ToCount(span, exact) for span in item.spans)
+
+
+def begin_again(job: EmbedJob) -> Iterator[UnitRecord | Standing]:
+    """What `begin` gave an attempt before this one, whose plan is on record."""
+    last = last_snapshot(job.run) if read_work(job.root, job.run.id).unchanged else None
+    if last is None:
+        yield Standing()
+    else:
+        yield from map(carried, last.units)
 
 
 def to_read(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
@@ -145,8 +157,14 @@ def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:
     return replace(span, rows=rows, tokens=tokens)
 
 
-def record(found: list[PlannedFile | Beside | Span | Problem], job: EmbedJob) -> Iterator[ToRead | Problem]:
-    """Choose the buckets, write the plan down and hand out what to read; or only the problems."""
+def record(found: list[PlannedFile | Beside | Span | Problem | Standing], job: EmbedJob) -> Iterator[ToRead | Problem]:
+    """Choose the buckets, write the plan down and hand out what to read; or only the problems.
+
+    Where a plan is on record, that is handed out.
+    """
+    if Standing() in found:
+        yield from recorded(job)
+        return
     problems = [item for item in found if isinstance(item, Problem)]
     if problems:
         yield from problems
@@ -166,9 +184,24 @@ def record(found: list[PlannedFile | Beside | Span | Problem], job: EmbedJob) ->
         yield Problem.of(error)
         return
     buckets = buckets_for(everything, job)
-    write_plan(job.root, job.run.id, files, buckets, merged(found))
+    if not write_plan(job.root, job.run.id, files, buckets, merged(found)):
+        yield from recorded(job)
+        return
     progress.planned(sum(span.tokens for span in everything))
     yield from readings(everything, buckets)
+
+
+def recorded(job: EmbedJob) -> Iterator[ToRead | Problem]:
+    """What to read as the plan on record has it, or why that is not as it was."""
+    try:
+        work = read_work(job.root, job.run.id, job.delimiter)
+    except SentenceBeamError as error:
+        yield Problem.of(error)
+        return
+    spans = [span for one in work.spans for span in spans_of(one)]
+    progress.planned(sum(span.tokens for span in spans))
+    if work.buckets is not None:
+        yield from readings(spans, work.buckets)
 
 
 def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:

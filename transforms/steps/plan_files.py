@@ -18,12 +18,13 @@ from transforms.steps.group_files import in_groups
 from transforms.steps.job import EmbedJob
 from transforms.steps.plan_rows import check_rows
 from transforms.store.carried import CarriedShards
-from transforms.store.carry import carry_renamed, of_files_read
+from transforms.store.carry import carry_renamed, of_files_read, under
 from transforms.store.commit import Run, last_snapshot
 from transforms.store.entries import InputEntry
 from transforms.store.lease import kept_alive
+from transforms.store.ledger import span_name
 from transforms.store.manifest import Manifest
-from transforms.store.plan import PlannedFile, file_of, rows_at_most, write_plan
+from transforms.store.plan import PlannedFile, Standing, file_of, has_plan, read_work, rows_at_most, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.shards import open_shard
 
@@ -32,8 +33,14 @@ ELEMENTS_WANTED = 64
 SPANS_FOR_ONE_PROCESS = 64
 
 
-def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Problem]:
-    """The files that a glob names and what lies beside them, or why it cannot be used."""
+def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Problem | Standing]:
+    """The files that a glob names and what lies beside them, or why it cannot be used.
+
+    Where an attempt before this one has made the run's plan, nothing is listed: it stands, whatever was added since.
+    """
+    if job.retried and has_plan(job.root, job.run.id):
+        yield Standing()
+        return
     try:
         with kept_alive(job.root, job.run.id), progress.stage("listing the input"):
             found = find_inputs(pattern, job.input_format, job.hidden, job.delimiter)
@@ -109,33 +116,67 @@ def carried_shards(run: Run) -> CarriedShards:
     return CarriedShards(run.root, run.check_from, run.check_carried)
 
 
-def begin_by_content(found: list[Any], job: EmbedJob) -> list[UnitRecord | PlannedFile | Beside | ToCount | Problem]:
+Begun = UnitRecord | PlannedFile | Beside | ToCount | Problem | Standing
+
+
+def begin_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
     """The files and what there is to count in them, or all units as carried; or the problems alone."""
     with kept_alive(job.root, job.run.id):
         return _begun_by_content(found, job)
 
 
-def _begun_by_content(found: list[Any], job: EmbedJob) -> list[UnitRecord | PlannedFile | Beside | ToCount | Problem]:
-    planned, problems = _whole_plan(found, job)
+def _begun_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
     try:
+        if Standing() in found:
+            return list(content.begin_again(job))
+        planned, problems = _whole_plan(found, job)
         return [*problems] if problems else list(content.begin(planned, merged(found), job))
     except SentenceBeamError as error:
         return [Problem.of(error)]
 
 
 def record(found: list[Any], job: EmbedJob, one_process: bool) -> Iterator[list[AnySpan] | UnitRecord | Problem]:
-    """The whole plan, checked, written down and handed out; or its problems, and nothing handed out."""
-    planned, problems = _whole_plan(found, job)
+    """The whole plan, checked, written down and handed out; or its problems, and nothing handed out.
+
+    Where one is on record, that is handed out: its units may be finished by now, and no others are to be.
+    """
+    planned, problems = ([], []) if Standing() in found else _whole_plan(found, job)
     if problems:
         yield from problems
         return
-    write_plan(job.root, job.run.id, planned, None, merged(found))
-    spans = [span for file in planned for span in file.work]
+    if Standing() in found or not write_plan(job.root, job.run.id, planned, None, merged(found)):
+        try:
+            spans, units = recorded(job)
+        except SentenceBeamError as error:
+            yield Problem.of(error)
+            return
+    else:
+        spans, units = [span for file in planned for span in file.work], [u for file in planned for u in file.carried]
     progress.planned(sum(span.tokens for span in spans))
-    yield from (carried(unit) for file in planned for unit in file.carried)
+    yield from map(carried, units)
     step = spans_per_element(len(spans), one_process)
     for start in range(0, len(spans), step):
         yield spans[start : start + step]
+
+
+def recorded(job: EmbedJob) -> tuple[list[AnySpan], list[UnitRecord]]:
+    """The spans to embed and the units to carry over as the plan on record has them.
+
+    Raises SentenceBeamError where it, or the last snapshot, is not as it was.
+    """
+    work = read_work(job.root, job.run.id, job.delimiter)
+    manifest = last_snapshot(job.run) if work.carried else None
+    if manifest is None:
+        return work.spans, []
+    by_span: dict[str, list[UnitRecord]] = {}
+    by_file: dict[str, list[UnitRecord]] = {}
+    for unit in manifest.units:
+        by_span.setdefault(span_name(unit.unit), []).append(unit)
+        by_file.setdefault(unit.file, []).append(unit)
+    units = [unit for span in work.carried if span.was is None for unit in by_span[span.name]]
+    renamed = {span.file: span.was for span in work.carried if span.was is not None}
+    units += [under(file, unit) for file, was in renamed.items() for unit in by_file[was]]
+    return work.spans, units
 
 
 def spans_per_element(spans: int, one_process: bool) -> int:

@@ -46,11 +46,12 @@ def _renamed(item: PlannedFile, free: dict[tuple[object, ...], list[Units]], sha
     if not known:
         return item
     units = known.pop(0)
-    carried = tuple(_under(file, shards.current(unit)) for unit in units)
-    return replace(item, spans=(), carried=carried, checked=item.checked.merge(shards.check(units)))
+    carried = tuple(under(file, shards.current(unit)) for unit in units)
+    checked = item.checked.merge(shards.check(units))
+    return replace(item, spans=(), carried=carried, checked=checked, was=units[0].file)
 
 
-def _under(file: InputFile, unit: UnitRecord) -> UnitRecord:
+def under(file: InputFile, unit: UnitRecord) -> UnitRecord:
     """The unit by the name it has in this file; its shard keeps its own."""
     return replace(unit, unit=file.key + unit.unit[len(file.key) :], file=file.relative)
 

@@ -1,9 +1,10 @@
 """The plan on record: every file and span of a run, written before anything is embedded."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -37,11 +38,19 @@ SCHEMA = pa.schema(
         ("rows", pa.int64()),
         ("tokens", pa.int64()),
         ("carried", pa.bool_()),
+        # What is needed to hand the plan out again; earlier versions did not write it.
+        ("number", pa.int64()),
+        ("row_groups", pa.list_(pa.int64())),
+        ("members", pa.string()),
+        ("was", pa.string()),
     ]
 )
+ADDED = ("number", "row_groups", "members", "was")
+_MEMBER = ("number", "start", "stop", "row_groups", "rows", "tokens")
+Plan = TypeVar("Plan")
 # in the file's metadata
 BUCKETS, CHECKED, BESIDE = b"buckets", b"checked", b"beside"
-MEASURES, WRITTEN = b"measures", b"written"
+MEASURES, WRITTEN, UNCHANGED = b"measures", b"written", b"unchanged"
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,8 @@ class PlannedFile:
 
     `kept` is the type of each kept column, None for a file that was not opened, since it has not changed; `keys` are
     those of them that it is seen to have, None where there was no row to tell. `checked` is what came of looking at the
-    shards that might be carried over. `figures` say what planning it took (`measures.STAGES`).
+    shards that might be carried over. `figures` say what planning it took (`measures.STAGES`). `was` is the relative
+    path under which the last snapshot has a file that was renamed.
     """
 
     file: InputFile
@@ -63,6 +73,7 @@ class PlannedFile:
     figures: dict[str, float] = field(default_factory=dict, compare=False)
     keys: tuple[str, ...] | None = None
     group: GroupSpan | None = None
+    was: str | None = None
 
     @property
     def work(self) -> list[AnySpan]:
@@ -126,19 +137,55 @@ class RecordedPlan:
         return None if None in rows else sum(r for r in rows if r is not None)
 
 
+@dataclass(frozen=True)
+class Standing:
+    """Says that a run has a plan on record: an attempt before this one made it, and it is to be handed out again."""
+
+
+@dataclass(frozen=True)
+class CarriedSpan:
+    """A span of the last snapshot that a plan carries over; `was` as for PlannedFile."""
+
+    name: str
+    file: InputFile
+    was: str | None
+
+
+@dataclass(frozen=True)
+class RecordedWork:
+    """What a plan on record hands out: spans to embed, and spans to carry over.
+
+    By content `unchanged` says that all units of the last snapshot are carried; else all spans fall into `buckets`.
+    """
+
+    spans: list[AnySpan]
+    carried: list[CarriedSpan]
+    buckets: Buckets | None
+    unchanged: bool
+
+
 def write_plan(
-    root: str, run: str, files: Iterable[PlannedFile], buckets: Buckets | None = None, beside: Beside | None = None
-) -> None:
-    """Record a run's plan in its folder; `buckets` where these are the units."""
+    root: str,
+    run: str,
+    files: Iterable[PlannedFile],
+    buckets: Buckets | None = None,
+    beside: Beside | None = None,
+    unchanged: bool = False,
+) -> bool:
+    """Record a run's plan in its folder, and say whether it is the run's first; `buckets` where these are the units.
+
+    `unchanged` says that by content all units of the last snapshot are carried over.
+    """
     listed = list(files)
     metadata = {CHECKED: json.dumps(asdict(Checked.sum(file.checked for file in listed)))}
     metadata |= {MEASURES: json.dumps(summed(file.figures for file in listed)), WRITTEN: now()}
     metadata |= {BUCKETS: json.dumps(asdict(buckets))} if buckets else {}
     metadata |= {BESIDE: json.dumps(beside.total())} if beside else {}
+    metadata |= {UNCHANGED: "true"} if unchanged else {}
     rows = [row for file in listed for row in _table_rows(file)]
     table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(metadata))
     path = storage.join(root, layout.plan(run))
-    storage.storage_of(path).put_if_absent(path, parquet_bytes(table, write_page_checksum=True))
+    return storage.storage_of(path).put_if_absent(path, parquet_bytes(table, write_page_checksum=True))
 
 
 def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:
@@ -146,10 +193,20 @@ def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:
     file = {"file": f.relative, "path": f.path, "format": f.format, "size": f.size}
     file |= {"checksum": f.checksum, "version": f.version}
     spans = [
-        {**file, "tokens": tokens, **{name: getattr(span, name) for name in PLAN_FIELDS}}
+        {**file, "tokens": tokens, "was": planned.was, **{name: getattr(span, name) for name in PLAN_FIELDS}}
         for span, tokens in planned.planned
     ]
+    for row, span in zip(spans, planned.work, strict=False):  # those that are carried come after them
+        row |= _work_of(span)
     return spans or [file]
+
+
+def _work_of(span: AnySpan) -> dict[str, Any]:
+    """The columns that say what to read of a span."""
+    if isinstance(span, Span):
+        return {"number": span.number, "row_groups": span.row_groups}
+    members = [{"file": one.file.relative, **{name: getattr(one, name) for name in _MEMBER}} for one in span.spans]
+    return {"members": json.dumps(members)}
 
 
 def has_plan(root: str, run: str) -> bool:
@@ -160,24 +217,61 @@ def has_plan(root: str, run: str) -> bool:
 
 def read_plan(root: str, run: str) -> RecordedPlan:
     """The plan of a run. Raises SentenceBeamError where it has none, or where that was changed."""
+    return _read(root, run, _plan_of)
+
+
+def read_work(root: str, run: str, delimiter: str | None = None) -> RecordedWork:
+    """What the plan of a run hands out; `delimiter` is that of its input. Raises as `read_plan` does."""
+    return _read(root, run, partial(_work, delimiter=delimiter))
+
+
+def _read(root: str, run: str, read: Callable[[pa.Table], Plan]) -> Plan:
     path = storage.join(root, layout.plan(run))
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
         raise SentenceBeamError(f"{path} is missing; run again")
     try:
-        return _plan_of(found[0])
+        table = table_of(found[0])
+        for name in ADDED:
+            if name not in table.column_names:
+                table = table.append_column(name, pa.nulls(len(table)))
+        return read(table.cast(SCHEMA.with_metadata(table.schema.metadata)))
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise SentenceBeamError(f"{path} is not the plan that was written ({first_line(error)}); run again") from error
 
 
-def _plan_of(data: bytes) -> RecordedPlan:
+def _work(table: pa.Table, delimiter: str | None) -> RecordedWork:
+    rows, metadata = table.to_pylist(), table.schema.metadata or {}
+    files = {row["file"]: replace(file_of(_entry_of(row)), delimiter=delimiter) for row in rows}
+    spans: list[AnySpan] = []
+    carried = []
+    for row in rows:
+        file = files[row["file"]]
+        if row["carried"]:
+            carried.append(CarriedSpan(row["name"], file, row["was"]))
+        elif row["members"] is not None:
+            members = json.loads(row["members"])
+            spans.append(GroupSpan(row["name"], tuple(_span_of(files[member["file"]], member) for member in members)))
+        elif row["name"] is not None:
+            spans.append(_span_of(file, row))
+    buckets = Buckets(**json.loads(metadata[BUCKETS])) if BUCKETS in metadata else None
+    return RecordedWork(spans, carried, buckets, UNCHANGED in metadata)
+
+
+def _span_of(file: InputFile, values: dict[str, Any]) -> Span:
+    return Span(file, **{name: values[name] for name in _MEMBER} | {"row_groups": tuple(values["row_groups"])})
+
+
+def _entry_of(row: dict[str, Any]) -> InputEntry:
+    kept = {name: row[name] for name in ("format", "size", "checksum", "version")}
+    return InputEntry(row["file"], row["path"], **kept)
+
+
+def _plan_of(table: pa.Table) -> RecordedPlan:
     files: dict[str, InputEntry] = {}
     spans, tokens = [], 0
-    table = table_of(data)
-    table = table.cast(SCHEMA.with_metadata(table.schema.metadata))
     for row in table.to_pylist():
-        kept = {name: row[name] for name in ("format", "size", "checksum", "version")}
-        files[row["file"]] = InputEntry(row["file"], row["path"], **kept)
+        files[row["file"]] = _entry_of(row)
         if row["name"] is not None:
             spans.append(PlannedSpan(**{name: row[name] for name in PLAN_FIELDS}))
             tokens += row["tokens"]

@@ -82,6 +82,52 @@ def test_by_content_all_files_are_read_or_none(store: Path, model: Path, files: 
     assert sum(unit.carried for unit in again["carried"]) == 20
 
 
+def handed_out(job: EmbedJob) -> list:
+    """What a plan gives to embed and to carry over."""
+    found = planned(job)
+    assert found["problems"] == []
+    return [found["spans"], sorted(found["carried"], key=lambda unit: unit.unit)]
+
+
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_an_attempt_after_the_first_hands_out_the_plan_that_stands(
+    store: Path, model: Path, files: Path, partition: str
+) -> None:
+    for n in range(100):  # in two groups
+        write_jsonl(files.parent / f"small{n}.jsonl", [{"id": f"s{n}", "text": "few words", "lang": "en"}])
+    committed(embed_job(store, model, files, partition=partition))
+    (files.parent / "a.parquet").rename(files.parent / "other.parquet")
+    write_jsonl(files.parent / "small3.jsonl", [{"id": "s3", "text": "other words", "lang": "en"}])
+    with open(files.parent / "b.jsonl", "a") as lines:
+        lines.write('{"id": "20", "text": "a new one", "lang": "en"}\n')
+    job = embed_job(store, model, files, "run2", partition=partition, retried=True)
+    first = handed_out(job)
+    assert first[0]
+    assert partition == "content" or {"other.parquet", None} <= {unit.file for unit in first[1]}
+    write_jsonl(files.parent / "late.jsonl", [{"id": "l", "text": "added meanwhile", "lang": "en"}])
+    (files.parent / "bad.parquet").write_bytes(b"PAR1")
+    assert handed_out(job) == first
+    committed(job)
+
+
+def test_an_unchanged_corpus_stays_so_for_later_attempts(store: Path, model: Path, files: Path) -> None:
+    committed(embed_job(store, model, files, partition="content"))
+    job = embed_job(store, model, files, "run2", partition="content", retried=True)
+    first = handed_out(job)
+    (files.parent / "b.jsonl").unlink()
+    assert handed_out(job) == first
+    committed(job)
+
+
+def test_of_two_attempts_that_plan_at_once_the_later_hands_out_the_plan_of_the_first(
+    store: Path, model: Path, files: Path
+) -> None:
+    job = embed_job(store, model, files)
+    first = handed_out(job)
+    write_jsonl(files.parent / "late.jsonl", [{"id": "l", "text": "added meanwhile", "lang": "en"}])
+    assert handed_out(job) == first  # this one did not look for a plan before it listed the files
+
+
 @pytest.mark.parametrize("partition", ["file", "content"])
 def test_a_file_that_cannot_be_read_ends_the_run(store: Path, model: Path, files: Path, partition: str) -> None:
     (files.parent / "bad.parquet").write_bytes(b"PAR1")
