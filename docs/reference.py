@@ -20,6 +20,7 @@ PAGES = {
     "recalibrate": "calibration.md#apply",
     "index": "search.md#build-an-index",
     "search": "search.md#search",
+    "neighbours": "joins.md#neighbours",
     "pairs": "search.md#most-similar-pairs",
     "files": "reading.md#paths-and-links",
     "diagnose": "diagnostics.md",

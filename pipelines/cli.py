@@ -21,6 +21,7 @@ COMMANDS = {
     "recalibrate": "apply a calibration to the vectors of a store",
     "index": "build the FAISS index of a store",
     "search": "find the rows nearest to a query",
+    "neighbours": "find the nearest rows of many queries, or of every row of a store",
     "pairs": "find the most similar pairs of texts in a collection",
     "files": "print or link a store's current shards",
     "diagnose": "figures of vectors, tokens and a model, mostly without labels",
@@ -42,6 +43,7 @@ MEANT = {
     "check": "verify", "fsck": "verify", "log": "history", "status": "history", "gc": "vacuum", "clean": "vacuum",
     "prune": "vacuum", "revert": "rollback", "undo": "rollback", "eval": "evaluate", "calibrate": "fit",
     "build-index": "index", "estimate": "plan", "finetune": "train", "fine-tune": "train",
+    "neighbors": "neighbours", "knn": "neighbours", "join": "neighbours", "batch-search": "neighbours",
 }  # fmt: skip
 SHELLS = ("bash", "zsh", "fish")
 INTERRUPTED = "interrupted; run the same command again to go on"

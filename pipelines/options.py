@@ -94,6 +94,7 @@ def value(kind: values.Kind) -> values.Kind:
 size, filled, duration, positive = map(value, (values.size, values.filled, values.duration, values.positive))
 fraction, distance, price, names = map(value, (values.fraction, values.distance, values.price, values.names))
 device, delimiter = map(value, (values.device, values.delimiter))
+cosine, score = map(value, (values.cosine, values.score))
 
 
 class _OneStore(argparse.Action):

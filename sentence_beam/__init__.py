@@ -11,7 +11,7 @@ check_packages()
 
 if TYPE_CHECKING:
     from pipelines.embed import embed
-    from transforms.beam import BuildIndex, Chunks, Commit, Embed, Plan
+    from transforms.beam import BuildIndex, Chunks, Commit, Embed, FindNeighbours, Plan
     from transforms.encoder import Encoder
     from transforms.errors import (
         DataGateError,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from transforms.evaluation.evaluate import Evaluation, evaluate
     from transforms.evaluation.options import EvaluateOptions
     from transforms.steps.job import EmbedJob
+    from transforms.steps.neighbours import NeighboursJob
     from transforms.steps.options import EmbedOptions
     from transforms.store import Store, open_store
     from transforms.store.entries import IndexRequest
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 else:  # a checker that saw this function would take every name for one of the package's
     _NAMES = {
         "pipelines.embed": ("embed",),
-        "transforms.beam": ("BuildIndex", "Chunks", "Commit", "Embed", "Plan"),
+        "transforms.beam": ("BuildIndex", "Chunks", "Commit", "Embed", "FindNeighbours", "Plan"),
         "transforms.encoder": ("Encoder",),
         "transforms.errors": (
             "DataGateError",
@@ -51,6 +52,7 @@ else:  # a checker that saw this function would take every name for one of the p
         "transforms.evaluation.evaluate": ("Evaluation", "evaluate"),
         "transforms.evaluation.options": ("EvaluateOptions",),
         "transforms.steps.job": ("EmbedJob",),
+        "transforms.steps.neighbours": ("NeighboursJob",),
         "transforms.store.entries": ("IndexRequest",),
         "transforms.steps.options": ("EmbedOptions",),
         "transforms.store": ("Store", "open_store"),
@@ -85,10 +87,12 @@ __all__ = [
     "Encoder",
     "EvaluateOptions",
     "Evaluation",
+    "FindNeighbours",
     "IndexRequest",
     "InputChangedError",
     "LedgerError",
     "MissingExtraError",
+    "NeighboursJob",
     "OptionError",
     "Plan",
     "SentenceBeamError",

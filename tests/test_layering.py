@@ -201,6 +201,7 @@ def test_arrow_reads_bytes_without_python_in_between() -> None:
         ("pipelines.export", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
         ("pipelines.files", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
         ("pipelines.history", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
+        ("pipelines.neighbours", ["torch", "faiss", "transformers"]),
         ("pipelines.pairs", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
         ("pipelines.report", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
         ("pipelines.search", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),

@@ -72,6 +72,16 @@ def distance(text: str) -> float:
     return _number(text, 2, "a cosine distance, a number from 0 to 2")
 
 
+def cosine(text: str) -> float:
+    """A cosine: a number from -1 to 1."""
+    return _number(text, 1, "a cosine, a number from -1 to 1", least=-1)
+
+
+def score(text: str) -> float:
+    """A score: any number."""
+    return _number(text, math.inf, "a number", least=-math.inf)
+
+
 def price(text: str) -> float:
     """An amount of money, zero or more."""
     return _number(text, math.inf, "an amount of money (as in 1.20)")
@@ -160,11 +170,11 @@ def _pair(a: str, b: str) -> frozenset[str]:
     return frozenset(parts ^ others)
 
 
-def _number(text: str, most: float, what: str) -> float:
+def _number(text: str, most: float, what: str, least: float = 0) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = -1.0
-    if not 0 <= value <= most or math.isinf(value):
+        value = math.nan
+    if not least <= value <= most or math.isinf(value):
         raise OptionError(f"{text} is not {what}")
     return value

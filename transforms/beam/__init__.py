@@ -4,8 +4,20 @@ from transforms.beam.chunks import Chunks
 from transforms.beam.commit import Commit
 from transforms.beam.embed import Embed
 from transforms.beam.index import BuildIndex
+from transforms.beam.neighbours import FindNeighbours
 from transforms.beam.plan import Plan
 from transforms.steps.job import EmbedJob
+from transforms.steps.neighbours import NeighboursJob
 from transforms.store.entries import IndexRequest
 
-__all__ = ["BuildIndex", "Chunks", "Commit", "Embed", "EmbedJob", "IndexRequest", "Plan"]
+__all__ = [
+    "BuildIndex",
+    "Chunks",
+    "Commit",
+    "Embed",
+    "EmbedJob",
+    "FindNeighbours",
+    "IndexRequest",
+    "NeighboursJob",
+    "Plan",
+]

@@ -113,7 +113,7 @@ def block_top_k(
 
     `longest`: a bound on the lengths of block's rows, where the caller knows one.
     """
-    slack = _rounding(queries, longest_row(block) if longest is None else longest, metric)
+    slack = rounding(queries, longest_row(block) if longest is None else longest, metric)
 
     def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         part = queries if len(which) == len(queries) else queries[which]
@@ -129,7 +129,7 @@ def longest_row(block: np.ndarray) -> float:
     return float(np.sqrt(squared_lengths(block).max(initial=0)))
 
 
-def _rounding(queries: np.ndarray, longest: float, metric: str) -> np.ndarray:
+def rounding(queries: np.ndarray, longest: float, metric: str) -> np.ndarray:
     """How far a float32 matrix product can be from the pairwise score, for each query: 2 d u |q| |x|."""
     lengths = np.sqrt(squared_lengths(queries))
     scale = lengths * longest if metric == "ip" else (lengths + longest) ** 2

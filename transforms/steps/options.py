@@ -47,6 +47,9 @@ KINDS: Mapping[str, values.Kind] = {
     "k": values.positive,
     "fold": values.one_of(*FOLDS),
     "target_recall": values.fraction,
+    "min_score": values.score,
+    "threshold": values.cosine,
+    "clusters": values.positive,
     "sample": values.positive,
 }
 
@@ -209,6 +212,62 @@ class SearchOptions:
         _check(self)
 
 
+@dataclass(frozen=True)
+class NeighboursOptions:
+    """The options of `neighbours`, under the names of its flags; one of `queries` and `of` is given."""
+
+    store: str
+    output: str
+    k: int
+    queries: tuple[str, ...] | None = None
+    of: str | None = None
+    min_score: float | None = None
+    format: str | None = None
+    delimiter: str | None = None
+    text_column: str | None = None
+    id_column: str | None = None
+    query_prompt: str | None = None
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.queries is not None:
+            object.__setattr__(self, "queries", _several(self.queries))
+        if (self.queries is None) == (self.of is None):
+            raise OptionError("one of the arguments --queries --of is required, and not both")
+        for name in ("format", "delimiter", "text_column", "id_column", "query_prompt", "model"):
+            if self.of is not None and getattr(self, name) is not None:
+                raise OptionError(f"--{name.replace('_', '-')} is for --queries; leave it out")
+        _read_delimiter(self)
+        _check(self)
+
+
+@dataclass(frozen=True)
+class DedupOptions:
+    """The options of `dedup`, under the names of its flags."""
+
+    store: str
+    threshold: float
+    output: str
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """The options of `cluster`, under the names of its flags; one of `clusters` and `threshold` is given."""
+
+    store: str
+    output: str
+    clusters: int | None = None
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.clusters is None) == (self.threshold is None):
+            raise OptionError("one of the arguments --clusters --threshold is required, and not both")
+        _check(self)
+
+
 def _check(options: object) -> None:
     values.check(options, {name: kind for name, kind in KINDS.items() if hasattr(options, name)})
 
@@ -219,7 +278,7 @@ def _read_calibration(options: EmbedOptions | PairsOptions) -> None:
         object.__setattr__(options, "calibration", "")
 
 
-def _read_delimiter(options: EmbedOptions | PairsOptions | FitOptions) -> None:
+def _read_delimiter(options: EmbedOptions | PairsOptions | FitOptions | NeighboursOptions) -> None:
     """`tab` as the character."""
     if options.delimiter is not None:
         values.check(options, {"delimiter": values.delimiter})

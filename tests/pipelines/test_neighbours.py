@@ -1,0 +1,122 @@
+"""`sentence-beam neighbours` as a person runs it."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from helpers.commands import FORKS, Run, in_child, runner
+from helpers.corpora import sentences, write_jsonl, write_lines, write_parquet
+from helpers.tiny_models import save_tiny_model
+
+pytest.importorskip("faiss")
+
+ASKED = [*sentences(4, start=200), "", "dog cat"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A store of 120 rows with an index, and in the same folder questions, with and without ids."""
+    folder = tmp_path_factory.mktemp("made")
+    corpus = write_parquet(folder / "corpus.parquet", sentences(120), key=[f"k{n}" for n in range(120)])
+    write_lines(folder / "questions.txt", ASKED)
+    write_jsonl(folder / "named.jsonl", [{"body": text, "key": f"q{n}"} for n, text in enumerate(ASKED)])
+    from pipelines.embed import main
+
+    how = ["--model", str(model), "--id-column", "key", "--index", "IVF8,SQ8", "--quiet"]
+    assert main(["--input", str(corpus), "--store", str(folder / "store"), *how]) == 0
+    return folder
+
+
+def rows_in(folder: Path) -> list[dict[str, Any]]:
+    return ds.dataset(str(folder)).to_table().to_pylist()
+
+
+@pytest.mark.usefixtures("cached_beam_options")
+def test_texts_find_what_a_search_finds_for_them(run: Run, made: Path, tmp_path: Path) -> None:
+    out, hits = tmp_path / "out", tmp_path / "hits.jsonl"
+    asked = ("neighbours", "--store", made / "store", "-k", 5)
+    said = run(*asked, "--queries", made / "questions.txt", "--output", out).ok().out
+    assert "5, 1 rejected" in said
+    (out / "_neighbours.json").rename(tmp_path / "said.json")
+    assert json.loads((tmp_path / "said.json").read_text())["rows"] == 25
+    run("search", "--store", made / "store", "-k", 5, "--queries", made / "questions.txt", "--output", hits).ok()
+    wanted = [json.loads(line) for line in hits.read_text().splitlines()]
+    found = rows_in(out)
+    assert [(row["query"], row["rank"], row["id"]) for row in found] == [
+        (row["query"], row["rank"], row["id"]) for row in wanted
+    ]
+    assert [row["score"] for row in found] == pytest.approx([row["score"] for row in wanted], abs=1e-5)
+
+
+@pytest.mark.usefixtures("cached_beam_options")
+def test_queries_are_named_by_their_ids_and_rows_of_a_store_by_theirs(run: Run, made: Path, tmp_path: Path) -> None:
+    asked = ("neighbours", "--store", made / "store", "-k", 3, "--output")
+    columns = ("--text-column", "body", "--id-column", "key")
+    run(*asked, tmp_path / "a", "--queries", made / "named.jsonl", *columns, "--min-score", 0.5, "--json").ok()
+    assert {row["query"] for row in rows_in(tmp_path / "a")} <= {f"q{n}" for n in (0, 1, 2, 3, 5)}
+    assert all(row["score"] >= 0.5 for row in rows_in(tmp_path / "a"))
+    run(*asked, tmp_path / "b", "--of", made / "store").ok()
+    found = rows_in(tmp_path / "b")
+    assert len(found) == 360
+    assert not [row for row in found if row["id"] == row["query"]]
+    schema = pq.read_schema(next((tmp_path / "b").glob("*.parquet")))
+    assert [(field.name, str(field.type)) for field in schema] == [
+        ("query", "string"), ("rank", "int32"), ("id", "string"), ("score", "float"),
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("cached_beam_options")
+def test_a_folder_is_one_jobs(run: Run, made: Path, tmp_path: Path) -> None:
+    asked = ("neighbours", "--store", made / "store", "--of", made / "store", "--output", tmp_path / "out")
+    run(*asked, "-k", 2).ok()
+    stood = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.parquet")}
+    assert "240 in 1 file" in run(*asked, "-k", 2).ok().out
+    assert stood == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.parquet")}
+    run(*asked, "-k", 3).failed(2, "--output", "(k differs)", "name a new folder")
+    run(*asked[:-1], made, "-k", 3).failed(2, "--output", "was not made by neighbours")
+
+
+def test_mistakes_are_one_line(run: Run, made: Path, tmp_path: Path, model: Path) -> None:
+    asked = ("neighbours", "--store", made / "store", "-k", 3, "--output", tmp_path / "out")
+    other = save_tiny_model("roberta", tmp_path / "other")
+    run("embed", "--input", made / "questions.txt", "--store", tmp_path / "s", "--model", other, "--max-rejects", 1)
+    run(*asked, "--of", tmp_path / "s").failed(2, f"--of {tmp_path}/s", "another space", "weights", "embed both alike")
+    run(*asked, "--of", tmp_path / "nowhere").failed(2, "holds no store")
+    run(*asked, "--queries", tmp_path / "no.txt").failed(2, "--queries", "no file matches")
+    run(*asked, "--queries", made / "named.jsonl").failed(2, "named.jsonl", "text")
+    run(*asked, "--of", made / "store", "--text-column", "body").failed(2, "--text-column is for --queries")
+    run(*asked[:4], 0, *asked[5:], "--of", made / "store").failed(2, "-k", "not a whole number above zero")
+    run(*asked).failed(2, "--queries --of", "required")
+    write_lines(tmp_path / "blank.txt", ["", " "])
+    run(*asked, "--queries", tmp_path / "blank.txt").failed(2, "--queries holds no query with text")
+
+
+@pytest.mark.slow
+def test_killed_and_run_again_it_is_the_same(made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run, queries = runner(capfd), tmp_path / "queries"
+    queries.mkdir()
+    for number in range(12):
+        write_lines(queries / f"{number}.txt", sentences(40, start=1000 + 40 * number))
+    asked = ["neighbours", "--store", str(made / "store"), "-k", "5", "--queries", f"{queries}/*.txt", "--output"]
+    run(*asked, tmp_path / "whole").ok()
+    whole = {path.name: path.read_bytes() for path in (tmp_path / "whole").glob("*.parquet")}
+    killed = 0
+    for wanted in (1, 6):
+        out = tmp_path / f"out{wanted}"
+        process = FORKS.Process(target=in_child, args=([*asked, str(out)],))
+        process.start()
+        while process.is_alive() and len(list(out.glob("*.parquet"))) < wanted:
+            time.sleep(0.001)
+        process.kill()
+        process.join()
+        killed += len(list(out.glob("*.parquet"))) < len(whole)
+        run(*asked, out).ok()
+        assert {path.name: path.read_bytes() for path in out.glob("*.parquet")} == whole
+        assert not list((out / "_work").glob("[!.]*"))
+        shutil.rmtree(out)
+    assert killed

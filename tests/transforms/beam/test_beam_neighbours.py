@@ -1,0 +1,156 @@
+"""Neighbours by list in and list out: those of a search, of groups and blocks of any size, and after a crash."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from helpers import eager
+from helpers.nights import DIM, Nights, vector_of
+
+from transforms.beam import IndexRequest
+from transforms.beam.neighbours import Conclude, FindNeighbours
+from transforms.search import Searcher
+from transforms.steps import compare, neighbours
+from transforms.steps.neighbours import BlockRecord, NeighboursJob, blocks_of
+from transforms.steps.neighbours_result import begin
+from transforms.store.records import Problem
+
+pytest.importorskip("faiss")
+
+ROWS = {f"f{i}": [(f"{i}-{j}", f"{'abcdefgh'[j % 8]} {i} {j}") for j in range(150)] for i in range(4)}
+ASKED = {"q": [(f"q{j}", f"{'abcdefgh'[j % 8]} asked {j}") for j in range(70)]}
+Found = dict[str, list[tuple[str, float]]]
+
+
+def store(folder: Path, index: str | None, rows: Any = ROWS) -> Nights:
+    """A store of rows of eight topics; with an index, most rows in one segment and some in a delta."""
+    nights = Nights(folder)
+    if index is None:
+        nights.commit_without_index(rows)
+    else:
+        nights.commit({name: found for name, found in rows.items() if name != "f3"}, IndexRequest(index))
+        nights.commit(rows)
+    return nights
+
+
+def job_of(nights: Nights, output: Path, k: int = 7, **values: Any) -> NeighboursJob:
+    manifest = nights.manifest
+    return NeighboursJob(str(nights.root), manifest.run, manifest.digest, str(output), k, **values)
+
+
+def table_of(output: Path) -> pa.Table:
+    """All rows of the files."""
+    return ds.dataset(str(output)).to_table().sort_by([("query", "ascending"), ("rank", "ascending")])
+
+
+def by_query(output: Path) -> Found:
+    found: Found = {}
+    for row in table_of(output).to_pylist():
+        assert row["rank"] == len(found.setdefault(row["query"], [])) + 1
+        found[row["query"]].append((row["id"], row["score"]))
+    return found
+
+
+def searched(nights: Nights, queries: list[tuple[str, str]], k: int) -> Found:
+    """What `search` finds for the same queries."""
+    searcher = Searcher(nights.manifest)
+    rows = searcher._described(searcher.nearest(np.array([vector_of(text, DIM) for _, text in queries]), k))
+    return {name: [(hit["id"], hit["score"]) for hit in hits] for (name, _), hits in zip(queries, rows, strict=True)}
+
+
+def check_same(found: Found, wanted: Found) -> None:
+    assert found.keys() == wanted.keys()
+    for name, hits in wanted.items():
+        assert [i for i, _ in found[name]] == [i for i, _ in hits]
+        np.testing.assert_allclose([s for _, s in found[name]], [s for _, s in hits], atol=1e-5)
+
+
+@pytest.mark.usefixtures("cached_beam_options")
+@pytest.mark.parametrize("index", [None, "Flat", "IVF8,SQ8", "IVF8,RaBitQ"])
+def test_they_are_those_of_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: str | None) -> None:
+    monkeypatch.setattr(compare, "GROUP_ROWS", 300)
+    monkeypatch.setattr(neighbours, "BLOCK_ROWS", 32)
+    nights, others = store(tmp_path / "s", index), store(tmp_path / "o", None, ASKED)
+    records = eager.run(FindNeighbours(job_of(nights, tmp_path / "out")), blocks_of(others.manifest))
+    assert sorted((record.queries, record.rows) for record in records) == [(6, 42), (32, 224), (32, 224)]
+    check_same(by_query(tmp_path / "out"), searched(nights, ASKED["q"], 7))
+    assert not list((tmp_path / "out" / "_work").glob("[!.]*"))
+
+
+@pytest.mark.usefixtures("cached_beam_options")
+@pytest.mark.parametrize("k", [3, 600])
+def test_more_lists_are_looked_into_where_these_hold_too_few(tmp_path: Path, k: int) -> None:
+    few = {"f0": [(f"{j}", f"{'abcdefgh'[j % 8]} {j}") for j in range(60)], "f3": [("x", "a x")]}
+    nights, others = store(tmp_path / "s", "IVF30,SQ8", few), store(tmp_path / "o", None, ASKED)
+    eager.run(FindNeighbours(job_of(nights, tmp_path / "out", k)), blocks_of(others.manifest))
+    check_same(by_query(tmp_path / "out"), searched(nights, ASKED["q"], k))
+
+
+@pytest.mark.usefixtures("cached_beam_options")
+def test_no_row_is_found_for_itself_and_none_below_the_least_score(tmp_path: Path) -> None:
+    nights = store(tmp_path / "s", "IVF8,SQ8", {"f0": [*ROWS["f0"], ("copy", ROWS["f0"][0][1])]})
+    job = job_of(nights, tmp_path / "out", 4, itself=True, min_score=0.8)
+    eager.run(FindNeighbours(job), blocks_of(nights.manifest))
+    found = by_query(tmp_path / "out")
+    assert found["0-0"][0] == ("copy", pytest.approx(1, abs=0.01))
+    assert found["copy"][0] == ("0-0", pytest.approx(1, abs=0.01))
+    everything = searched(nights, ROWS["f0"], 5)
+    for name, hits in everything.items():
+        assert [i for i, _ in found.get(name, [])] == [i for i, s in hits if i != name and s >= 0.8][:4]
+
+
+@pytest.mark.usefixtures("cached_beam_options")
+def test_what_is_finished_is_not_made_again_after_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "BLOCK_ROWS", 16)
+    nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
+    blocks = blocks_of(others.manifest)
+    eager.run(FindNeighbours(job_of(nights, tmp_path / "whole")), blocks)
+    finish, finished = neighbours.Neighbours.finish, list[str]()
+
+    def dying(self: Any, work: neighbours.Comparison) -> Any:
+        if len(finished) == 2:
+            raise RuntimeError("the power is gone")
+        finished.append(work.block)
+        return finish(self, work)
+
+    monkeypatch.setattr(neighbours.Neighbours, "finish", dying)
+    job = job_of(nights, tmp_path / "out")
+    with pytest.raises(RuntimeError, match="the power is gone"):
+        eager.run(FindNeighbours(job), blocks)
+    stood = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.parquet")}
+    assert len(stood) == 2
+    monkeypatch.setattr(neighbours.Neighbours, "finish", finish)
+    read = Searcher.located
+    counted: list[int] = []
+    monkeypatch.setattr(Searcher, "located", lambda self, *where: counted.append(1) or read(self, *where))
+    records = eager.run(FindNeighbours(job), blocks)
+    assert len(counted) == len(blocks) - 2
+    assert sum(record.queries for record in records) == len(ASKED["q"])
+    for path in (tmp_path / "whole").glob("*.parquet"):
+        assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
+    assert stood.items() <= {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}.items()
+
+
+@pytest.mark.usefixtures("cached_beam_options")
+def test_a_damaged_index_is_a_problem_and_no_file(tmp_path: Path) -> None:
+    nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
+    segment = tmp_path / "s" / nights.index["segments"][0]["path"]
+    segment.write_bytes(segment.read_bytes()[:-100])
+    (problem,) = eager.run(FindNeighbours(job_of(nights, tmp_path / "out")), blocks_of(others.manifest))
+    assert isinstance(problem, Problem)
+    assert segment.name in problem.message
+    assert not list((tmp_path / "out").glob("*.parquet"))
+
+
+@pytest.mark.usefixtures("cached_beam_options")
+def test_how_a_job_ended_stands_beside_its_files(tmp_path: Path) -> None:
+    begin(str(tmp_path), {"k": 3})
+    records = [BlockRecord(f"{tmp_path}/neighbours-{n}.parquet", 10, 30, n) for n in (2, 1)]
+    (said,) = eager.run(Conclude(str(tmp_path), "run1"), records)
+    assert (said["exit_code"], said["queries"], said["rows"], said["rejected"]) == (0, 20, 60, 3)
+    assert [file["path"] for file in said["files"]] == ["neighbours-1.parquet", "neighbours-2.parquet"]
+    (said,) = eager.run(Conclude(str(tmp_path), "run2"), [*records, Problem("a file is damaged", 1)])
+    assert (said["exit_code"], said["message"]) == (1, "a file is damaged")

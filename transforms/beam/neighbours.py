@@ -1,0 +1,101 @@
+"""FindNeighbours: blocks of queries -> files with the nearest rows of a store."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import TaggedOutput
+
+from transforms.beam.graph import PROBLEMS, Merge, MergeAll
+from transforms.corpus import Span
+from transforms.steps.compare import Group
+from transforms.steps.neighbours import BlockRecord, Comparison, Neighbours, NeighboursJob, StoredBlock
+from transforms.steps.neighbours_result import Ended, conclude
+from transforms.store.records import Problem
+
+DONE = "done"
+
+
+class FindNeighbours(beam.PTransform):
+    """Blocks of stored rows, and spans of files -> a BlockRecord for each block's file, or the Problem that ends it.
+
+    Groups of a store's rows are shared among the workers, and a block is put together where it is written.
+    """
+
+    def __init__(self, job: NeighboursJob):
+        super().__init__()
+        self._job = job
+
+    def expand(self, sources: beam.PCollection) -> beam.PCollection:
+        prepared = (
+            sources
+            | "SpreadQueries" >> beam.Reshuffle()
+            | "Prepare" >> beam.ParDo(PrepareFn(self._job)).with_outputs(DONE, PROBLEMS, main="groups")
+        )
+        compared = (
+            prepared.groups
+            | "SpreadGroups" >> beam.Reshuffle()
+            | "Compare" >> beam.ParDo(CompareFn(self._job)).with_outputs(PROBLEMS, main="compared")
+        )
+        finished = compared.compared | "Blocks" >> beam.GroupByKey() | "Finish" >> beam.ParDo(FinishFn(self._job))
+        everything = (prepared[DONE], prepared[PROBLEMS], compared[PROBLEMS], finished)
+        return everything | "Records" >> Merge()
+
+
+class NeighboursFn(beam.DoFn):
+    """A step of the job, with the store opened once."""
+
+    def __init__(self, job: NeighboursJob):
+        self._job = job
+
+    def setup(self) -> None:
+        self._steps = Neighbours(self._job)
+
+
+class PrepareFn(NeighboursFn):
+    """A source of queries -> (comparison, group) for each group of rows that a block is to be compared with."""
+
+    def process(self, source: StoredBlock | Span) -> Iterator[Any]:
+        for made in self._steps.prepare(source):
+            if isinstance(made, Problem):
+                yield TaggedOutput(PROBLEMS, made)
+            elif isinstance(made, BlockRecord):
+                yield TaggedOutput(DONE, made)
+            elif made.groups:
+                yield from ((made, group) for group in made.groups)
+            else:
+                yield TaggedOutput(DONE, self._steps.finish(made))
+
+
+class CompareFn(NeighboursFn):
+    """(comparison, group) -> the block's name and both, once what the group has is left in a file."""
+
+    def process(self, work: tuple[Comparison, Group]) -> Iterator[Any]:
+        problem = self._steps.compare(work[0].block, work[1])
+        yield (work[0].block, work) if problem is None else TaggedOutput(PROBLEMS, problem)
+
+
+class FinishFn(NeighboursFn):
+    """All of a block -> the BlockRecord of its file; nothing where a group is missing, which has a Problem."""
+
+    def process(self, grouped: tuple[str, Iterable[tuple[Comparison, Group]]]) -> Iterator[BlockRecord | Problem]:
+        works = list(grouped[1])
+        comparison = works[0][0]
+        if {group for _, group in works} == set(comparison.groups):
+            yield self._steps.finish(comparison)
+
+
+class Conclude(beam.PTransform):
+    """BlockRecords and Problems of a job -> how it ended, as the file beside the neighbours says it."""
+
+    def __init__(self, output: str, run: str):
+        super().__init__()
+        self._where = output, run
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        return (
+            records
+            | "Each" >> beam.Map(Ended.of)
+            | "All" >> beam.CombineGlobally(MergeAll(Ended()))
+            | "Write" >> beam.Map(conclude, *self._where)
+        )

@@ -1,0 +1,163 @@
+"""Many queries against segments, list by list: all queries that look into a list meet its rows in one matrix product.
+
+The results are those of `SegmentedIndex.search` for the same lists, scores up to their last digits. Codes from which
+faiss reads scores by itself as fast (RaBitQ, PQ) are left to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from transforms.index.exact import (
+    best_first,
+    complete_top_k,
+    gains_to_scores,
+    longest_row,
+    no_results,
+    pair_scores,
+    rounding,
+)
+from transforms.index.faiss_module import use_threads
+from transforms.index.parts import Coarse, Found, OpenSegment
+from transforms.index.segment import list_arrays, nearest_lists
+from transforms.index.trained import flat_rows
+from transforms.index.vectors import as_vectors, metric_name, squared_lengths
+
+MARGIN = 8  # candidates beyond k that nearly always settle rounding
+PAIRS = 1 << 14  # scored again at once
+
+
+def coarse_search(index: Any, queries: np.ndarray, nprobe: int) -> Coarse:
+    """The `nprobe` lists nearest to each query, float32 [q, d], by the quantizer of a trained index of faiss."""
+    with use_threads(None) as faiss:
+        return Coarse(*nearest_lists(faiss, index, as_vectors(queries, index.d, "queries"), min(nprobe, index.nlist)))
+
+
+def scan(parts: Sequence[OpenSegment], queries: np.ndarray, k: int, coarse: Coarse | None) -> Found:
+    """Gains float32 and positions int64 [q, k] of the best rows in these lists of some segments, and in flat ones."""
+    found = [no_results(len(queries), k)]
+    with use_threads(None) as faiss:
+        for part in parts:
+            queries = as_vectors(queries, part.index.d, "queries")
+            if coarse is not None and part.has_lists and _is_linear(part.index):
+                found.append(_top_k(faiss, part, queries, k, coarse))
+            else:
+                found.append(part.top_k(faiss, queries, k, coarse if part.has_lists else None))
+    gains, positions = zip(*found, strict=True)
+    return best_first(np.concatenate(gains, axis=1), np.concatenate(positions, axis=1), k)
+
+
+def _is_linear(index: Any) -> bool:
+    """Whether the score of a code is that of the one vector that it stands for."""
+    return hasattr(index, "sq") or type(index).__name__ == "IndexIVFFlat"
+
+
+def _top_k(faiss: Any, part: OpenSegment, queries: np.ndarray, k: int, coarse: Coarse) -> Found:
+    if not part.live:
+        return no_results(len(queries), k)
+    part.check_lists(faiss, coarse.lists)
+    codes = _Codes(faiss, part)
+    metric = metric_name(faiss, part.index.metric_type)
+
+    def look(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        some = queries if len(which) == len(queries) else queries[which]
+        rough, places, longest = _rough(faiss, codes, some, depth, coarse.of(which).lists, metric)
+        gains, rows = _exact(faiss, codes, some, places, metric)
+        return gains, rows, rough[:, -1] + rounding(some, longest, metric)
+
+    gains, rows = complete_top_k(look, len(queries), k, part.live, MARGIN)
+    return gains, np.where(rows >= 0, rows | part.number << 32, -1)
+
+
+class _Codes:
+    """The live rows of a segment, as vectors; a row's place counts the rows of all lists before its own, then those
+    of its own."""
+
+    def __init__(self, faiss: Any, part: OpenSegment):
+        self._faiss, self._index, self._keep = faiss, part.index, part.keep
+        sizes = [part.index.invlists.list_size(number) for number in range(part.index.nlist)]
+        self._starts = np.cumsum([0, *sizes])
+        quantizer = faiss.downcast_index(part.index.quantizer)
+        flat = faiss.downcast_index(quantizer.storage) if hasattr(quantizer, "hnsw") else quantizer
+        self._centroids = flat_rows(faiss, flat)
+
+    def of_list(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors float32 [n, d] and places int64 [n] of a list's live rows."""
+        codes, rows = list_arrays(self._faiss, self._index, number)
+        live = np.arange(len(rows)) if self._keep is None else np.flatnonzero(self._keep[rows])
+        return self._decoded(number, codes[live]), live + self._starts[number]
+
+    def vectors(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors float32 [m, d] and local rows int64 [m] at places, ascending."""
+        vectors, rows = np.empty((len(places), self._index.d), np.float32), np.empty(len(places), np.int64)
+        for number, here in _runs(np.searchsorted(self._starts, places, "right") - 1):
+            codes, local = list_arrays(self._faiss, self._index, number)
+            wanted = places[here] - self._starts[number]
+            vectors[here], rows[here] = self._decoded(number, codes[wanted]), local[wanted]
+        return vectors, rows
+
+    def _decoded(self, number: int, codes: np.ndarray) -> np.ndarray:
+        if not hasattr(self._index, "sq"):
+            return np.ascontiguousarray(codes).view(np.float32)
+        vectors = self._index.sq.decode(np.ascontiguousarray(codes))
+        return vectors + self._centroids[number] if self._index.by_residual else vectors
+
+
+def _runs(sorted_numbers: np.ndarray) -> Iterator[tuple[int, slice]]:
+    """Each number of an ascending array, with where it stands."""
+    numbers, starts = np.unique(sorted_numbers, return_index=True)
+    for number, start, stop in zip(numbers.tolist(), starts, [*starts[1:], len(sorted_numbers)], strict=True):
+        yield number, slice(start, stop)
+
+
+def _rough(
+    faiss: Any, codes: _Codes, queries: np.ndarray, depth: int, lists: np.ndarray, metric: str
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Gains by matrix products, float32, and places int64 [q, depth], best first; and the length of the longest row."""
+    heap = faiss.ResultHeap(len(queries), depth, keep_max=True)
+    order = np.argsort(lists, axis=None, kind="stable")
+    asking, longest = order // lists.shape[1], 0.0
+    for number, here in _runs(lists.reshape(-1)[order]):
+        vectors, places = codes.of_list(number) if number >= 0 else (queries[:0], asking[:0])
+        if not len(vectors):
+            continue
+        longest, members = max(longest, longest_row(vectors)), np.ascontiguousarray(asking[here])
+        gains = queries[members] @ vectors.T
+        if metric == "l2":
+            gains = 2 * gains - squared_lengths(vectors) - squared_lengths(queries[members])[:, None]
+        _offer(faiss, heap, members, gains, places)
+    heap.finalize()
+    return heap.D, heap.I, longest
+
+
+def _offer(faiss: Any, heap: Any, members: np.ndarray, gains: np.ndarray, places: np.ndarray) -> None:
+    """Put the gains [m, n] of rows at places [n] into the heaps of some queries."""
+    pointer, gains = faiss.swig_ptr, np.ascontiguousarray(gains, np.float32)
+    places = np.ascontiguousarray(places, np.int64)
+    heap.heaps.addn_query_subset_with_ids(
+        len(members), pointer(members), len(places), pointer(gains), pointer(places), 0
+    )
+
+
+def _exact(
+    faiss: Any, codes: _Codes, queries: np.ndarray, places: np.ndarray, metric: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gains float32 pair by pair, which no batch changes, and local rows int64 [q, depth], of rows at places; -1: none.
+
+    Pairs are taken in the order of their rows, so that each row is decoded once.
+    """
+    gains, rows = no_results(*places.shape)
+    flat = places.reshape(-1)
+    order = np.argsort(flat, kind="stable")
+    order = order[np.searchsorted(flat, -1, "right", sorter=order) :]
+    for start in range(0, len(order), PAIRS):
+        pairs = order[start : start + PAIRS]
+        wanted, place = np.unique(flat[pairs], return_inverse=True)
+        vectors, local = codes.vectors(wanted)
+        scores = pair_scores(faiss, queries[pairs // places.shape[1]], vectors, place[:, None], metric)
+        gains.reshape(-1)[pairs] = gains_to_scores(scores[:, 0], metric)
+        rows.reshape(-1)[pairs] = local[place]
+    return gains, rows

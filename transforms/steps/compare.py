@@ -1,0 +1,155 @@
+"""What queries are compared with: the rows of a snapshot, in groups that workers share among them.
+
+By its index, whose segments make the groups, or row by row, with shards for groups, where it has none.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, Protocol
+
+import numpy as np
+
+from transforms.arrow import as_matrix
+from transforms.errors import DamagedIndexError
+from transforms.index import SegmentedIndex, exact_search, rerank
+from transforms.index.by_lists import coarse_search, scan
+from transforms.index.choose import depth_for
+from transforms.index.exact import gains_to_scores
+from transforms.index.parts import Coarse, Found
+from transforms.index.search import SearchResult
+from transforms.index.vectors import prepared, scored_by
+from transforms.search import Hits, Searcher
+from transforms.steps.index_files import packed
+from transforms.store.entries import IndexEntry
+from transforms.store.manifest import Manifest
+from transforms.store.shards import read_shard
+
+GROUP_ROWS = 1_000_000
+Group = tuple[int, int]  # the first segment or shard, and the one behind the last
+
+
+class Rows(Protocol):
+    """The rows of a snapshot, as queries are compared with them."""
+
+    @property
+    def groups(self) -> list[Group]:
+        """The groups, in order; there is one at least."""
+
+    def coarse(self, queries: np.ndarray) -> Coarse | None:
+        """The lists to look into, once for all groups; None where there are none."""
+
+    def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
+        """Gains and positions of the best candidates of a group."""
+
+    def hits(self, queries: np.ndarray, found: Found) -> Hits:
+        """The k best rows of each query, from the best candidates of all groups."""
+
+
+def rows_of(manifest: Manifest, searcher: Searcher, k: int) -> Rows:
+    """The rows of a snapshot, as `search` would look at them for k hits."""
+    return ByIndex(manifest.index, searcher, k) if manifest.index else ByRow(manifest, k)
+
+
+class ByIndex:
+    """The rows of an index: each group's candidates are those that `search` would have from its segments."""
+
+    def __init__(self, index: IndexEntry, searcher: Searcher, k: int):
+        self._index, self._searcher, self._k = index, searcher, k
+        self._depth, self._metric = depth_for(k, index.rerank), scored_by(index.metric)
+        self._opened: tuple[Group, SegmentedIndex] | None = None
+
+    @property
+    def groups(self) -> list[Group]:
+        return _groups([segment.rows for segment in self._index.segments])
+
+    def coarse(self, queries: np.ndarray) -> Coarse | None:
+        """The lists to look into; all of them where k rows are all that there are."""
+        if self._lists is None:
+            return None
+        live = sum(segment.live for segment in self._index.segments)
+        nprobe = self._lists.nlist if self._k >= live else self._index.nprobe_for(self._k)
+        return coarse_search(self._lists, queries, nprobe)
+
+    @cached_property
+    def _lists(self) -> Any | None:
+        """The index of faiss whose quantizer knows the lists; None where there are none."""
+        trained = self._searcher.trained
+        if trained is None:  # segments of earlier versions have the quantizer themselves
+            parts = self._searcher.opened(*self._all).parts
+            return next((part.index for part in parts if part.has_lists), None)
+        return trained.index if hasattr(trained.index, "quantizer") else None
+
+    @property
+    def _all(self) -> Group:
+        return 0, len(self._index.segments)
+
+    def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
+        """Gains and positions of the best candidates of some segments."""
+        gains, positions = scan(self._open(group).parts, queries, self._depth, coarse)
+        return gains, np.where(positions >= 0, positions + (group[0] << 32), -1)
+
+    def _open(self, group: Group) -> SegmentedIndex:
+        if self._opened is None or self._opened[0] != group:
+            self._opened = group, self._searcher.opened(*group)
+        return self._opened[1]
+
+    def hits(self, queries: np.ndarray, found: Found) -> Hits:
+        """The k best rows, by exact score where codes are rough; of queries whose lists hold too few, by more lists."""
+        gains, positions = found
+        segment, row = (positions >> 32).astype(np.int32), np.where(positions >= 0, positions & 0xFFFFFFFF, -1)
+        result = SearchResult(gains_to_scores(gains, self._metric), segment, row)
+        short = np.flatnonzero(row[:, min(self._k, row.shape[1]) - 1] < 0)
+        if short.size and self._lists is not None:
+            nprobe = self._index.nprobe_for(self._k)
+            wider = self._open(self._all).search(queries[short], self._depth, nprobe=nprobe, least=self._k)
+            for mine, other in zip(result, wider, strict=True):
+                mine[short] = other
+        if self._index.rerank:
+            result = rerank(queries, result, self._k, self._searcher.vectors_of, self._metric)
+        shard, row = self._searcher.located(result.segment, result.row)
+        return Hits(result.scores[:, : self._k], shard[:, : self._k], row[:, : self._k])
+
+
+class ByRow:
+    """All rows of a snapshot without an index."""
+
+    def __init__(self, manifest: Manifest, k: int):
+        self._manifest, self._k, self._metric = manifest, k, scored_by(manifest.metric)
+
+    @property
+    def groups(self) -> list[Group]:
+        return _groups([unit.rows for unit in self._manifest.units if unit.path])
+
+    def coarse(self, queries: np.ndarray) -> Coarse | None:
+        """None: there are no lists."""
+
+    def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
+        """Gains and positions of the k best rows of some shards."""
+        scores, positions = exact_search(self._vectors(group), queries, self._k, self._metric)
+        return gains_to_scores(scores, self._metric), positions
+
+    def _vectors(self, group: Group) -> Iterator[tuple[np.ndarray, int]]:
+        for number in range(*group):
+            start = number << 32
+            for batch in read_shard(self._manifest.shard_paths[number], ["embedding"]):
+                yield prepared(as_matrix(batch.column(0)), self._manifest.metric), start
+                start += batch.num_rows
+
+    def hits(self, queries: np.ndarray, found: Found) -> Hits:
+        """The rows as they were found."""
+        gains, positions = found
+        shard = np.where(positions >= 0, positions >> 32, -1)
+        return Hits(gains_to_scores(gains, self._metric), shard, positions & 0xFFFFFFFF)
+
+
+def _groups(sizes: list[int]) -> list[Group]:
+    """Consecutive things of these sizes in groups of at most a million rows, or of one."""
+    counts = [len(group) for group in packed(sizes, int, GROUP_ROWS)]
+    ends = list(accumulate(counts))
+    return list(zip([0, *ends], ends, strict=False))
+
+
+def damaged(error: DamagedIndexError) -> DamagedIndexError:
+    """The error with what mends it."""
+    return DamagedIndexError(f"{error}; `sentence-beam index` makes it again")

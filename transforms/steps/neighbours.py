@@ -1,0 +1,302 @@
+"""The rows of a store nearest to many queries: blocks of queries, each compared with one group of rows after the other.
+
+A block's queries, and what each group has for them, are files in the folder `_work` of the output, so that only
+descriptions travel. A block's result is one file, named by the block and written once: what is there is not made again.
+"""
+
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transforms import progress, storage
+from transforms.arrow import as_matrix, parquet_bytes
+from transforms.corpus import Columns, Span, UnitRows, read_span
+from transforms.corpus.spans import UNIT_TOKENS
+from transforms.errors import DamagedIndexError, SentenceBeamError
+from transforms.index.exact import best_first
+from transforms.index.parts import Coarse, Found
+from transforms.index.vectors import prepared
+from transforms.search import Hits, Searcher
+from transforms.steps.compare import Group, Rows, damaged, rows_of
+from transforms.store.manifest import Manifest, read_resolved
+from transforms.store.records import Problem
+from transforms.store.shards import take_rows
+
+BLOCK_ROWS = 32_768
+BLOCK_BYTES = 128 << 20
+WORK = "_work"
+COUNTS = b"counts"
+
+
+@dataclass(frozen=True)
+class NeighboursJob:
+    """What to find: `k` rows of a snapshot (by its run and digest) for each query, scored `min_score` or more.
+
+    `itself` says that the queries are the snapshot's own rows, none of which is a neighbour of its own. `columns` are
+    those of files of queries, `model` and `query_prompt` what these are embedded by, where not as the store remembers.
+    """
+
+    store: str
+    snapshot: str
+    digest: str
+    output: str
+    k: int
+    min_score: float | None = None
+    itself: bool = False
+    columns: Columns = field(default_factory=Columns)
+    model: str | None = None
+    query_prompt: str | None = None
+
+    def path(self, block: str) -> str:
+        """The file with the neighbours of a block's queries."""
+        return storage.join(self.output, f"neighbours-{block}.parquet")
+
+    def work(self, name: str) -> str:
+        """A file that one step leaves for another."""
+        return storage.join(self.output, WORK, name)
+
+
+@dataclass(frozen=True)
+class StoredBlock:
+    """Rows of a store that are queries: of some shards (number and path), those from `start` up to `stop`."""
+
+    name: str
+    parts: tuple[tuple[int, str, int, int], ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A block of queries, left in a file, and the groups of rows that it is to be compared with."""
+
+    block: str
+    groups: tuple[Group, ...]
+    rejected: int = 0
+
+
+@dataclass(frozen=True)
+class BlockRecord:
+    """The file of a block: how many queries it is about, how many rows it has, and how many queries were none."""
+
+    path: str
+    queries: int
+    rows: int
+    rejected: int
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Queries by name, their vectors float32 [q, dim]; of stored rows, number of the shard and row in it, int64 [q]."""
+
+    names: list[str]
+    vectors: np.ndarray
+    shard: np.ndarray
+    row: np.ndarray
+
+
+def blocks_of(manifest: Manifest) -> list[StoredBlock]:
+    """The rows of a snapshot in blocks of even length, all shards in order."""
+    most = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (4 * manifest.space.dim)))
+    units = [unit for unit in manifest.units if unit.path]
+    parts: list[list[tuple[int, str, int, int]]] = [[]]
+    room = most
+    for number, (unit, path) in enumerate(zip(units, manifest.shard_paths, strict=True)):
+        start = 0
+        while start < unit.rows:
+            if not room:
+                parts.append([])
+                room = most
+            stop = min(unit.rows, start + room)
+            parts[-1].append((number, path, start, stop))
+            start, room = stop, room - (stop - start)
+    return [StoredBlock(f"{number:06d}", tuple(block)) for number, block in enumerate(parts) if block]
+
+
+class Neighbours:
+    """The steps of a job, as a worker does them; snapshot, model and index are opened when they are first needed."""
+
+    def __init__(self, job: NeighboursJob):
+        self._job = job
+        self._parts: tuple[Manifest, Searcher, Rows] | None = None
+
+    def _open(self) -> tuple[Manifest, Searcher, Rows]:
+        if self._parts is None:
+            job = self._job
+            manifest = read_resolved(job.store, job.snapshot, job.digest)
+            if manifest is None:
+                raise SentenceBeamError(f"{job.store}: the snapshot {job.snapshot} is missing; see verify")
+            searcher = Searcher(manifest, job.model, job.query_prompt)
+            self._parts = manifest, searcher, rows_of(manifest, searcher, job.k + job.itself)
+        return self._parts
+
+    def prepare(self, source: StoredBlock | Span) -> Iterator[Comparison | BlockRecord | Problem]:
+        """The comparisons that the queries of a source need, or the record of a block whose file is there."""
+        try:
+            if isinstance(source, StoredBlock):
+                yield self._known(source.name) or self._prepared(source.name, self._stored(source))
+                return
+            for unit in read_span(source, self._job.columns, UNIT_TOKENS):
+                known = self._known(unit.name)
+                yield known or self._prepared(unit.name, self._texts(unit), len(unit.rejects))
+        except SentenceBeamError as error:
+            yield Problem.of(_mended(error))
+
+    def _known(self, block: str) -> BlockRecord | None:
+        """The record of a block whose file is there."""
+        path = self._job.path(block)
+        place = storage.storage_of(path)
+        if place.stat(path) is None:
+            return None
+        with place.open(path) as file, pq.ParquetFile(pa.PythonFile(file)) as parquet:
+            counts = json.loads((parquet.schema_arrow.metadata or {})[COUNTS])
+            return BlockRecord(path, counts["queries"], parquet.metadata.num_rows, counts["rejected"])
+
+    def _stored(self, block: StoredBlock) -> Queries:
+        names: list[str] = []
+        vectors, shards, rows = [], [], []
+        for number, path, start, stop in progress.over(block.parts, "reading the queries", "parts of shards"):
+            here = np.arange(start, stop)
+            table = take_rows(path, here, ["id", "embedding"])
+            names += table.column("id").to_pylist()
+            vectors.append(as_matrix(table.column("embedding").combine_chunks()))
+            shards.append(np.full(len(here), number))
+            rows.append(here)
+        return Queries(names, np.concatenate(vectors), np.concatenate(shards), np.concatenate(rows))
+
+    def _texts(self, unit: UnitRows) -> Queries:
+        names = unit.ids if self._job.columns.id else unit.texts
+        _, searcher, _ = self._open()
+        vectors = searcher.embedded(unit.texts) if names else np.empty((0, 1), np.float32)
+        none = np.full(len(names), -1)
+        return Queries(names, vectors, none, none)
+
+    def _prepared(self, block: str, queries: Queries, rejected: int = 0) -> Comparison:
+        manifest, _, rows = self._open()
+        if not queries.names:
+            return Comparison(block, (), rejected)
+        vectors = prepared(np.asarray(queries.vectors, np.float32), manifest.metric)
+        with progress.stage("choosing lists"):
+            coarse = rows.coarse(vectors)
+        arrays = {} if coarse is None else {"lists": coarse.lists.astype(np.int32), "scores": coarse.scores}
+        names = np.frombuffer(json.dumps(queries.names).encode(), np.uint8)
+        own = {"names": names, "vectors": vectors, "shard": queries.shard, "row": queries.row}
+        _leave(self._job.work(f"{block}.npz"), **own, **arrays)
+        return Comparison(block, tuple(rows.groups), rejected)
+
+    def compare(self, block: str, group: Group) -> Problem | None:
+        """Leave the best candidates that a group of rows has for a block's queries."""
+        try:
+            queries, coarse = self._taken(block)
+            with progress.stage("comparing", len(queries.names), "queries"):
+                gains, positions = self._open()[2].scan(group, queries.vectors, coarse)
+            _leave(self._found(block, group), gains=gains, positions=positions)
+        except SentenceBeamError as error:
+            return Problem.of(_mended(error))
+        return None
+
+    def _found(self, block: str, group: Group) -> str:
+        return self._job.work(f"{block}-{group[0]}-{group[1]}.npz")
+
+    def _taken(self, block: str) -> tuple[Queries, Coarse | None]:
+        arrays = _take(self._job.work(f"{block}.npz"))
+        names = json.loads(arrays["names"].tobytes())
+        queries = Queries(names, arrays["vectors"], arrays["shard"], arrays["row"])
+        if "lists" not in arrays:
+            return queries, None
+        return queries, Coarse(arrays["scores"], np.ascontiguousarray(arrays["lists"], np.int64))
+
+    def finish(self, work: Comparison) -> BlockRecord | Problem:
+        """Write the file of a block that was compared with all groups; what was left for that is removed."""
+        try:
+            known = self._known(work.block)  # of an engine that does this again
+            return known or self._finished(work)
+        except SentenceBeamError as error:
+            return Problem.of(_mended(error))
+
+    def _finished(self, work: Comparison) -> BlockRecord:
+        manifest, _, rows = self._open()
+        names: list[str] = []
+        table = _table([], Hits(*(np.empty((0, 1), kind) for kind in (np.float32, np.int64, np.int64))), self._job, [])
+        if work.groups:
+            queries, _ = self._taken(work.block)
+            names = queries.names
+            with progress.stage("scoring again", len(names), "queries"):
+                hits = rows.hits(queries.vectors, _best(self._found(work.block, group) for group in work.groups))
+            hits = _without_itself(hits, queries) if self._job.itself else hits
+            table = _table(names, hits, self._job, manifest.shard_paths)
+        counts = {"queries": len(names), "rejected": work.rejected}
+        data = parquet_bytes(table.replace_schema_metadata({COUNTS: json.dumps(counts)}), compression="zstd")
+        path = self._job.path(work.block)
+        place = storage.storage_of(path)
+        place.put_if_absent(path, data)
+        left = [self._found(work.block, group) for group in work.groups]
+        place.delete(*left, *([self._job.work(f"{work.block}.npz")] if left else []))
+        return BlockRecord(path, len(names), len(table), work.rejected)
+
+
+def _mended(error: SentenceBeamError) -> SentenceBeamError:
+    return damaged(error) if isinstance(error, DamagedIndexError) else error
+
+
+def _leave(path: str, **arrays: Any) -> None:
+    sink = io.BytesIO()
+    np.savez(sink, **arrays)
+    storage.storage_of(path).put_if_absent(path, sink.getvalue())
+
+
+def _take(path: str) -> dict[str, np.ndarray]:
+    with np.load(io.BytesIO(storage.read_bytes(path)), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def _best(paths: Iterator[str]) -> Found:
+    """The best candidates of all groups, as many as one group has."""
+    gains, positions = (np.empty((0, 0)),) * 2
+    for place, path in enumerate(paths):
+        arrays = _take(path)
+        found = [(gains, positions)] if place else []
+        both = [*found, (arrays["gains"], arrays["positions"])]
+        gains, positions = (np.concatenate(columns, axis=1) for columns in zip(*both, strict=True))
+        gains, positions = best_first(gains, positions, arrays["gains"].shape[1])
+    return gains, positions
+
+
+def _without_itself(hits: Hits, queries: Queries) -> Hits:
+    """The hits with none in place of each query's own row."""
+    own = (hits.shard == queries.shard[:, None]) & (hits.row == queries.row[:, None])
+    return Hits(hits.scores, np.where(own, -1, hits.shard), hits.row)
+
+
+def _table(names: list[str], hits: Hits, job: NeighboursJob, shards: list[str]) -> pa.Table:
+    """The rows of a file, query by query, best first."""
+    there = hits.shard >= 0
+    if job.min_score is not None:
+        there &= hits.scores >= job.min_score
+    rank = np.cumsum(there, axis=1)
+    there &= rank <= job.k
+    query, place = np.nonzero(there)
+    ids = _ids(hits.shard[there], hits.row[there], shards)
+    columns = {
+        "query": pa.array(names, pa.string()).take(pa.array(query)),
+        "rank": pa.array(rank[query, place].astype(np.int32)),
+        "id": ids,
+        "score": pa.array(hits.scores[there]),
+    }
+    return pa.table(columns)
+
+
+def _ids(shard: np.ndarray, row: np.ndarray, paths: list[str]) -> pa.Array:
+    """The ids of rows, shard by shard read."""
+    found, order = [pa.array([], pa.string())], np.lexsort((row, shard))
+    for number in np.unique(shard).tolist():
+        rows, place = np.unique(row[shard == number], return_inverse=True)
+        column = take_rows(paths[number], rows, ["id"]).column("id").combine_chunks()
+        found.append(column.cast(pa.string()).take(pa.array(np.sort(place))))
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return pa.concat_arrays(found).take(pa.array(back))
