@@ -25,7 +25,7 @@ from transforms.steps.job import EmbedJob
 from transforms.steps.plan_rows import check_rows
 from transforms.store.carried import CarriedShards, Checked
 from transforms.store.carry import content_of
-from transforms.store.commit import last_snapshot
+from transforms.store.commit import carried_shards, last_snapshot
 from transforms.store.manifest import Manifest
 from transforms.store.plan import PlannedFile, Standing, read_work, rows_at_most, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
@@ -58,7 +58,7 @@ def begin(
     planned: list[PlannedFile], beside: Beside, job: EmbedJob
 ) -> Iterator[UnitRecord | PlannedFile | Beside | ToCount | Standing]:
     """All units of the last snapshot where the corpus is unchanged; else the files and what to count in them."""
-    shards = CarriedShards(job.root, job.run.check_from, job.run.check_carried)
+    shards = carried_shards(job.run)
     last, checked = unchanged(planned, job, shards)
     if last is not None:
         files = [replace(item, spans=()) for item in planned]

@@ -7,7 +7,6 @@ from transforms.errors import SentenceBeamError
 from transforms.steps.footers import read_footers
 from transforms.steps.job import EmbedJob
 from transforms.store.carried import CarriedShards
-from transforms.store.commit import last_snapshot
 from transforms.store.entries import InputEntry
 from transforms.store.ledger import span_name
 from transforms.store.manifest import Manifest
@@ -42,12 +41,14 @@ class Groups:
         return groups
 
 
-def in_groups(files: list[PlannedFile], job: EmbedJob, shards: CarriedShards) -> list[PlannedFile]:
+def in_groups(
+    files: list[PlannedFile], manifest: Manifest | None, job: EmbedJob, shards: CarriedShards
+) -> list[PlannedFile]:
     """The plan with its small files in groups; the first file of each has the group's span, or its units if unchanged.
 
     A run with `--limit` reads files one by one. One that appends carries all groups over, and new files stay alone.
     """
-    last = Groups.of(last_snapshot(job.run))
+    last = Groups.of(manifest)
     if job.append:
         return _all_carried(files, last, shards)
     small = [item for item in files if is_small(item.file, job.run.unit_tokens)]

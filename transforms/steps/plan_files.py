@@ -19,7 +19,7 @@ from transforms.steps.job import EmbedJob
 from transforms.steps.plan_rows import check_rows
 from transforms.store.carried import CarriedShards
 from transforms.store.carry import carry_renamed, of_files_read, under
-from transforms.store.commit import Run, last_snapshot
+from transforms.store.commit import carried_shards, last_snapshot
 from transforms.store.entries import InputEntry
 from transforms.store.lease import kept_alive
 from transforms.store.ledger import span_name
@@ -51,16 +51,14 @@ def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Pro
         yield Problem.of(error)
 
 
-FileUnits = tuple[InputEntry, list[UnitRecord]]  # an input file of a snapshot, with its units
-
-
 class FilePlanner:
     """What to do with each file of a run: carried over where it has not changed, cut into spans where it has."""
 
     def __init__(self, job: EmbedJob):
         self._job = job
         self._shards = carried_shards(job.run)
-        self._known: dict[str, FileUnits] | None = None
+        self._known: Manifest | None = None
+        self._is_known = not job.carry
 
     def plan(self, file: InputFile) -> PlannedFile:
         """The file's units to carry over, or its spans. Raises OptionError where it cannot be read."""
@@ -79,16 +77,16 @@ class FilePlanner:
 
     def _unchanged(self, file: InputFile) -> tuple[InputFile, list[UnitRecord] | None]:
         """The file with its checksum, and the last snapshot's units of it where the bytes are the same."""
-        old, units = self._last_snapshot().get(file.relative, (None, []))
+        last = self._last_snapshot()
+        old, units = last.by_file.get(file.relative, (None, [])) if last else (None, [])
         if old and old.version == file.version:
             return replace(file, checksum=old.checksum), units
         file = replace(file, checksum=checksum_of(file))
         return file, units if old and _same_content(file, old) else None
 
-    def _last_snapshot(self) -> dict[str, FileUnits]:
-        if self._known is None:
-            manifest = last_snapshot(self._job.run) if self._job.carry else None
-            self._known = units_by_file(manifest) if manifest else {}
+    def _last_snapshot(self) -> Manifest | None:
+        if not self._is_known:
+            self._known, self._is_known = last_snapshot(self._job.run), True
         return self._known
 
 
@@ -100,20 +98,6 @@ def checksum_of(file: InputFile) -> str:
         raise SentenceBeamError(
             f"{file.path} cannot be read ({error.strerror}); mend that or leave it out of --input"
         ) from error
-
-
-def units_by_file(manifest: Manifest) -> dict[str, FileUnits]:
-    """Input files of a snapshot with their units, by relative path; buckets are of no file."""
-    files: dict[str, FileUnits] = {f.path: (f, []) for f in manifest.files}
-    for unit in manifest.units if manifest.buckets is None else ():
-        if unit.file in files:
-            files[unit.file][1].append(unit)
-    return files
-
-
-def carried_shards(run: Run) -> CarriedShards:
-    """The shards that a run may carry over."""
-    return CarriedShards(run.root, run.check_from, run.check_carried)
 
 
 Begun = UnitRecord | PlannedFile | Beside | ToCount | Problem | Standing
@@ -204,41 +188,36 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
     too few after the last snapshot.
     """
     check_distinct([item.file for item in planned])
+    last, shards = None if job.by_content else last_snapshot(job.run), carried_shards(job.run)
     once = {item.file.path: item for item in sorted(planned, key=lambda item: (item.file.relative, item.file.path))}
     files = list(once.values())
-    if job.append:
-        files = with_earlier(files, job)
-    if job.carry and job.columns.id is not None and not job.by_content:
-        files = with_renamed(files, job)
+    if job.append and last is not None:
+        files = with_earlier(files, last, job, shards)
+    if job.carry and job.columns.id is not None and last is not None and any(item.spans for item in files):
+        files = with_renamed(files, last, job, shards)
     if not job.by_content:
-        files = in_groups(files, job, carried_shards(job.run))
+        files = in_groups(files, last, job, shards)
     check_types(files, job)
     if not job.by_content and (rows := rows_at_most(files)) is not None:
         check_rows(job, rows)
     return _limited(files, job.limit) if job.limit is not None else files
 
 
-def with_renamed(files: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+def with_renamed(files: list[PlannedFile], last: Manifest, job: EmbedJob, shards: CarriedShards) -> list[PlannedFile]:
     """The plan with renamed files carried, and those read whose shards could be written again by others."""
-    manifest = last_snapshot(job.run) if any(item.spans for item in files) else None
-    if manifest is None:
-        return files
-    files = carry_renamed(files, manifest, carried_shards(job.run))
+    files = carry_renamed(files, last, shards)
     while moving := of_files_read(files):
         paths = {item.file.path for item in moving}
         files = [read_footer(item, job) if item.file.path in paths else item for item in files]
     return files
 
 
-def with_earlier(named: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+def with_earlier(named: list[PlannedFile], last: Manifest, job: EmbedJob, shards: CarriedShards) -> list[PlannedFile]:
     """The plan with the last snapshot's files that are not named now, all of their units carried over.
 
     Raises OptionError for a file whose name stands for other content there, SentenceBeamError where a shard is gone.
     """
-    manifest = last_snapshot(job.run)
-    if manifest is None:
-        return named
-    earlier, shards, kept_types = units_by_file(manifest), carried_shards(job.run), _kept_types(manifest, job)
+    earlier, kept_types = dict(last.by_file), _kept_types(last, job)
     for item in named:
         if item.file.relative in earlier:
             _check_same_content(item.file, earlier.pop(item.file.relative)[0])

@@ -14,15 +14,16 @@ from transforms.measures import Measures, Stopwatch, Summary, limit_of, summed
 from transforms.space import Space
 from transforms.store import calibrations, layout, lease
 from transforms.store.canary import CanaryFile
-from transforms.store.carried import ROUND, step
+from transforms.store.carried import ROUND, CarriedShards, step
 from transforms.store.changes import Changes
 from transforms.store.entries import CanaryEntry, IndexEntry, Input, Options, RangesEntry, Rows, Tokens, Work
+from transforms.store.kept import Kept
 from transforms.store.ledger import Ledger, check_buckets, check_pieces, check_plan
 from transforms.store.manifest import (
     Manifest,
     mend_copy,
     read_manifest,
-    read_resolved,
+    read_shared,
     sealed,
     to_bytes,
     with_units,
@@ -91,7 +92,16 @@ def last_snapshot(run: Run) -> Manifest | None:
 
     Raises SentenceBeamError where that one is not there any more.
     """
-    return read_resolved(run.root, run.previous, run.previous_digest)
+    return read_shared(run.root, run.previous, run.previous_digest)
+
+
+_SHARED: Kept[CarriedShards] = Kept()
+
+
+def carried_shards(run: Run) -> CarriedShards:
+    """The shards that a run may carry over: one for all steps of it in a process, so that the store is listed once."""
+    what = run.root, run.check_from, run.check_carried
+    return _SHARED.get((run.id, *what), lambda: CarriedShards(*what))
 
 
 def settle(run: Run, units: list[UnitRecord], problems: list[Problem]) -> tuple[RecordedPlan, list[UnitRecord], Ledger]:

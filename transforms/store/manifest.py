@@ -31,6 +31,7 @@ from transforms.store.entries import (
     Tokens,
     Work,
 )  # fmt: skip
+from transforms.store.kept import Kept
 from transforms.store.records import UnitRecord
 
 FORMAT = 1
@@ -105,6 +106,15 @@ class Manifest(Entry):
     def files(self) -> list[InputEntry]:
         """The entries of all input files, with size and checksum."""
         return [*self.input.files] or [file for part in self._parts for file in part.files]
+
+    @cached_property
+    def by_file(self) -> dict[str, tuple[InputEntry, list[UnitRecord]]]:
+        """The input files by relative path, each with its units; buckets are of no file."""
+        found: dict[str, tuple[InputEntry, list[UnitRecord]]] = {file.path: (file, []) for file in self.files}
+        for unit in self.units if self.buckets is None else ():
+            if unit.file in found:
+                found[unit.file][1].append(unit)
+        return found
 
     @property
     def content(self) -> list[dict[str, Any]]:
@@ -191,6 +201,23 @@ def read_resolved(root: str, run: str | None, digest: str | None) -> Manifest | 
     raise SentenceBeamError(
         f"{root}: the snapshot {run}, with which this run began, is missing or was changed; see verify, and run again"
     )
+
+
+_SHARED: Kept[Manifest] = Kept()
+
+
+def read_shared(root: str, run: str | None, digest: str | None) -> Manifest | None:
+    """As `read_resolved`; one that is held in this process already is not read again, where the digest is known."""
+    if run is None:
+        return None
+    if digest is None:
+        return read_resolved(root, run, digest)
+    return _SHARED.get((root, run, digest), lambda: _there(read_resolved(root, run, digest)))
+
+
+def _there(manifest: Manifest | None) -> Manifest:
+    assert manifest is not None, "a run that is named is read or raises"
+    return manifest
 
 
 def mend_copy(current: Manifest) -> None:

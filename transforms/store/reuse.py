@@ -14,8 +14,9 @@ from transforms.corpus.buckets import Bucket, parse_name
 from transforms.corpus.groups import bits_of, group_name
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
+from transforms.store.kept import Kept
 from transforms.store.ledger import span_name
-from transforms.store.manifest import Manifest, read_resolved
+from transforms.store.manifest import Manifest, read_shared
 from transforms.store.records import UnitRecord
 from transforms.store.runs import has_committed
 from transforms.store.shards import Vectors, pooled_vectors, read_checked, read_shard
@@ -42,38 +43,31 @@ class Found:
 NOTHING = Found(np.empty(0, np.int64))
 
 
-class LastSnapshot:
-    """The vectors that a run in `space` may take from the snapshot of `run`; none where that is None.
+class Known:
+    """The units of the snapshot of `run` by what they are of; none where that is None. Threads of a process share one.
 
     `digest` is that snapshot's, None where it is not known.
     """
 
-    def __init__(self, root: str, run: str | None, space: Space, digest: str | None = None):
-        self._root, self._run, self._wanted, self._digest = root, run, space, digest
-        self._last: tuple[str, OldShards] | None = None
+    def __init__(self, root: str, run: str | None, digest: str | None = None):
+        self._root, self._run, self._digest = root, run, digest
         self._committed: dict[str, bool] = {}
 
     @cached_property
-    def _manifest(self) -> Manifest | None:
-        return read_resolved(self._root, self._run, self._digest)
-
-    @cached_property
-    def is_final(self) -> bool:
-        """Whether its final vectors are taken unchanged; else its pooled ones are taken."""
-        if self._manifest is None:
-            return True
-        return self._manifest.space.id == self._wanted.id and self._wanted.precision == "float32"
+    def manifest(self) -> Manifest | None:
+        """The snapshot."""
+        return read_shared(self._root, self._run, self._digest)
 
     @cached_property
     def _paths(self) -> frozenset[str | None]:
         """The shards of the snapshot, by path in the store."""
-        return frozenset(unit.path for unit in self._manifest.units) if self._manifest else frozenset()
+        return frozenset(unit.path for unit in self.manifest.units) if self.manifest else frozenset()
 
     def had(self, unit: UnitRecord) -> bool:
         """Whether a unit in the store is of this snapshot or of one before it, not of an interrupted run."""
         if unit.path in self._paths:
             return True
-        if self._manifest is not None and unit.run not in self._committed:
+        if self.manifest is not None and unit.run not in self._committed:
             self._committed[unit.run] = has_committed(self._root, unit.run)
         return self._committed.get(unit.run, False)
 
@@ -81,7 +75,7 @@ class LastSnapshot:
     def _by_source(self) -> dict[str | int, list[UnitRecord]]:
         """The units by their file, the number of their bucket or the name of their group."""
         units: dict[str | int, list[UnitRecord]] = {}
-        for unit in self._manifest.units if self._manifest else ():
+        for unit in self.manifest.units if self.manifest else ():
             bucket, group = parse_name(unit.unit), span_name(unit.unit) if bits_of(unit.unit) is not None else None
             units.setdefault(bucket.number if bucket else group or unit.file, []).append(unit)
         return units
@@ -96,11 +90,11 @@ class LastSnapshot:
         own = self._by_source.get(relative, [])
         return own or ([] if self._bits is None else self._by_source.get(group_name(relative, self._bits), []))
 
-    def _of_file(self, file: InputFile) -> list[UnitRecord]:
+    def of_file(self, file: InputFile) -> list[UnitRecord]:
         """The units of a file as it was then, and those of a file that had the same bytes by another name."""
         return _distinct([*self._by_checksum.get(file.checksum, []), *self._named(file.relative)])
 
-    def _of_group(self, unit: UnitRows) -> list[UnitRecord]:
+    def of_group(self, unit: UnitRows) -> list[UnitRecord]:
         """The units of the files of a group, and of so many that had the same bytes by other names."""
         same = _distinct([old for file in unit.sources for old in self._named(file.relative)])
         others = _distinct([old for file in unit.sources for old in self._by_checksum.get(file.checksum, [])])
@@ -109,13 +103,38 @@ class LastSnapshot:
     @cached_property
     def _by_checksum(self) -> dict[str, list[UnitRecord]]:
         """The units by the checksum of their file; of files that are equal the units of one."""
-        files = self._manifest.files if self._manifest else []
+        files = self.manifest.files if self.manifest else []
         return {file.checksum: self._named(file.path) for file in files}
 
-    def _of_bucket(self, bucket: Bucket) -> list[UnitRecord]:
+    def of_bucket(self, bucket: Bucket) -> list[UnitRecord]:
         """The units of a bucket, or of those that it was part of or is made of."""
-        buckets = self._manifest.buckets if self._manifest else None
+        buckets = self.manifest.buckets if self.manifest else None
         return [unit for number in bucket.at(buckets.bits) for unit in self._by_source[number]] if buckets else []
+
+
+_SHARED: Kept[Known] = Kept()
+
+
+class LastSnapshot:
+    """The vectors that a run in `space` may take from the snapshot of `run`; none where that is None.
+
+    `digest` is that snapshot's, None where it is not known.
+    """
+
+    def __init__(self, root: str, run: str | None, space: Space, digest: str | None = None):
+        self._root, self._wanted = root, space
+        self._known = _SHARED.get((root, run, digest), lambda: Known(root, run, digest))
+        self._last: tuple[str, OldShards] | None = None
+
+    @cached_property
+    def is_final(self) -> bool:
+        """Whether its final vectors are taken unchanged; else its pooled ones are taken."""
+        manifest = self._known.manifest
+        return manifest is None or (manifest.space.id == self._wanted.id and self._wanted.precision == "float32")
+
+    def had(self, unit: UnitRecord) -> bool:
+        """Whether a unit in the store is of this snapshot or of one before it, not of an interrupted run."""
+        return self._known.had(unit)
 
     def of_unit(self, unit: UnitRows) -> "OldShards":
         """The shards that may hold the texts of a unit. The last ones are kept: units of one file follow each other."""
@@ -123,15 +142,15 @@ class LastSnapshot:
         key = unit.file.relative if unit.file else unit.name.partition(".")[0]
         if self._last is None or self._last[0] != key:
             if unit.file:
-                units = self._of_file(unit.file)
+                units = self._known.of_file(unit.file)
             else:
-                units = self._of_bucket(bucket) if bucket else self._of_group(unit)
+                units = self._known.of_bucket(bucket) if bucket else self._known.of_group(unit)
             self._last = key, self.shards(units)
         return self._last[1]
 
     def shards(self, units: list[UnitRecord]) -> "OldShards":
         """The shards of some of its units."""
-        space = self._manifest.space if self._manifest else self._wanted
+        space = self._known.manifest.space if self._known.manifest else self._wanted
         return OldShards(self._root, space, units, self.is_final)
 
 

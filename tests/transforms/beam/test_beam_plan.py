@@ -1,5 +1,6 @@
 """The plan of a run, by list in and list out."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,8 +10,14 @@ from helpers.corpora import sentences, write_jsonl, write_parquet
 from helpers.jobs import embed_job
 
 from transforms.beam import Commit, Embed, Plan
+from transforms.beam.plan import PlanFileFn
 from transforms.corpus import Span
+from transforms.corpus.files import find_inputs
+from transforms.steps.embed_units import UnitEmbedder
 from transforms.steps.job import EmbedJob
+from transforms.steps.plan_files import record
+from transforms.storage.local import LocalStorage
+from transforms.store.manifest import read_manifest
 from transforms.store.plan import read_plan
 
 OUTPUTS = ("spans", "carried", "problems")
@@ -108,6 +115,30 @@ def test_an_attempt_after_the_first_hands_out_the_plan_that_stands(
     (files.parent / "bad.parquet").write_bytes(b"PAR1")
     assert handed_out(job) == first
     committed(job)
+
+
+def test_a_process_reads_the_last_snapshot_and_lists_the_store_once(
+    store: Path, model: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed(embed_job(store, model, files))
+    job = embed_job(store, model, files, "run2")
+    job = replace(job, run=replace(job.run, previous_digest=read_manifest(str(store)).digest))
+    asked: list[str] = []
+    for name in ("read_versioned", "below"):
+        call = getattr(LocalStorage, name)
+        noted = lambda self, path, call=call: (asked.append(path), call(self, path))[1]  # noqa: E731
+        monkeypatch.setattr(LocalStorage, name, noted)
+    found = find_inputs(str(files), "auto", False).files
+    threads = [PlanFileFn(job) for _ in range(8)]
+    for thread in threads:
+        thread.setup()
+        assert [item.carried[0].rows for file in found for item in thread.process(file)] == [16, 4]
+    embedders = [UnitEmbedder.of_job(job, None, None) for _ in range(8)]
+    assert all(embedder.last.is_final for embedder in embedders)
+    result = list(record([item for file in found for item in threads[0].process(file)], job, False))
+    assert sum(unit.carried for unit in result) == 20
+    assert [path for path in asked if "manifest" in path] == [str(store / "manifests" / "run1.json")]
+    assert asked.count(str(store / "embeddings")) == 1
 
 
 def test_an_unchanged_corpus_stays_so_for_later_attempts(store: Path, model: Path, files: Path) -> None:
