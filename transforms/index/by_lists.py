@@ -23,29 +23,39 @@ from transforms.index.exact import (
 from transforms.index.faiss_module import use_threads
 from transforms.index.parts import Coarse, Found, OpenSegment
 from transforms.index.segment import list_arrays, nearest_lists
-from transforms.index.trained import flat_rows
+from transforms.index.trained import TrainedIndex, centroids
 from transforms.index.vectors import as_vectors, metric_name, squared_lengths
 
 MARGIN = 8  # candidates beyond k that nearly always settle rounding
 PAIRS = 1 << 14  # scored again at once
 
 
-def coarse_search(index: Any, queries: np.ndarray, nprobe: int) -> Coarse:
-    """The `nprobe` lists nearest to each query, float32 [q, d], by the quantizer of a trained index of faiss."""
+def coarse_search(trained: TrainedIndex, queries: np.ndarray, nprobe: int) -> Coarse:
+    """The `nprobe` lists nearest to each query, float32 [q, d], by the quantizer of a trained index."""
+    index = trained.index
     with use_threads(None) as faiss:
-        return Coarse(*nearest_lists(faiss, index, as_vectors(queries, index.d, "queries"), min(nprobe, index.nlist)))
+        turned = trained.turned(as_vectors(queries, index.d, "queries"))
+        return Coarse(*nearest_lists(faiss, index, turned, min(nprobe, index.nlist)))
 
 
-def scan(parts: Sequence[OpenSegment], queries: np.ndarray, k: int, coarse: Coarse | None) -> Found:
-    """Gains float32 and positions int64 [q, k] of the best rows in these lists of some segments, and in flat ones."""
+def scan(
+    parts: Sequence[OpenSegment], queries: np.ndarray, k: int, coarse: Coarse | None, trained: TrainedIndex | None
+) -> Found:
+    """Gains float32 and positions int64 [q, k] of the best rows in these lists of some segments, and in flat ones.
+
+    `trained` is what the segments with lists were built from; None where there are none.
+    """
     found = [no_results(len(queries), k)]
+    queries = as_vectors(queries, queries.shape[1], "queries")
     with use_threads(None) as faiss:
+        turned = queries if coarse is None or trained is None else trained.turned(queries)
         for part in parts:
-            queries = as_vectors(queries, part.index.d, "queries")
-            if coarse is not None and part.has_lists and _is_linear(part.index):
-                found.append(_top_k(faiss, part, queries, k, coarse))
+            if coarse is None or not part.has_lists:
+                found.append(part.top_k(faiss, queries, k, None))
+            elif _is_linear(part.index):
+                found.append(_top_k(faiss, part, turned, k, coarse))
             else:
-                found.append(part.top_k(faiss, queries, k, coarse if part.has_lists else None))
+                found.append(part.top_k(faiss, turned, k, coarse))
     gains, positions = zip(*found, strict=True)
     return best_first(np.concatenate(gains, axis=1), np.concatenate(positions, axis=1), k)
 
@@ -80,9 +90,7 @@ class _Codes:
         self._faiss, self._index, self._keep = faiss, part.index, part.keep
         sizes = [part.index.invlists.list_size(number) for number in range(part.index.nlist)]
         self._starts = np.cumsum([0, *sizes])
-        quantizer = faiss.downcast_index(part.index.quantizer)
-        flat = faiss.downcast_index(quantizer.storage) if hasattr(quantizer, "hnsw") else quantizer
-        self._centroids = flat_rows(faiss, flat)
+        self._centroids = centroids(faiss, part.index)
 
     def of_list(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Vectors float32 [n, d] and places int64 [n] of a list's live rows."""

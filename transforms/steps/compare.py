@@ -6,16 +6,17 @@ By its index, whose segments make the groups, or row by row, with shards for gro
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from transforms.arrow import as_matrix
 from transforms.errors import DamagedIndexError
-from transforms.index import SegmentedIndex, exact_search, rerank
+from transforms.index import SegmentedIndex, TrainedIndex, exact_search, rerank
 from transforms.index.by_lists import coarse_search, scan
 from transforms.index.choose import depth_for
 from transforms.index.exact import gains_to_scores
+from transforms.index.faiss_module import load_faiss
 from transforms.index.parts import Coarse, Found
 from transforms.index.search import SearchResult
 from transforms.index.vectors import prepared, scored_by
@@ -65,20 +66,20 @@ class ByIndex:
 
     def coarse(self, queries: np.ndarray) -> Coarse | None:
         """The lists to look into; all of them where k rows are all that there are."""
-        if self._lists is None:
+        if self._trained is None:
             return None
         live = sum(segment.live for segment in self._index.segments)
-        nprobe = self._lists.nlist if self._k >= live else self._index.nprobe_for(self._k)
-        return coarse_search(self._lists, queries, nprobe)
+        nprobe = self._trained.index.nlist if self._k >= live else self._index.nprobe_for(self._k)
+        return coarse_search(self._trained, queries, nprobe)
 
     @cached_property
-    def _lists(self) -> Any | None:
-        """The index of faiss whose quantizer knows the lists; None where there are none."""
+    def _trained(self) -> TrainedIndex | None:
+        """What the lists were built from; None where there are none."""
         trained = self._searcher.trained
         if trained is None:  # segments of earlier versions have the quantizer themselves
-            parts = self._searcher.opened(*self._all).parts
-            return next((part.index for part in parts if part.has_lists), None)
-        return trained.index if hasattr(trained.index, "quantizer") else None
+            lists = [part.index for part in self._searcher.opened(*self._all).parts if part.has_lists]
+            return TrainedIndex(load_faiss(), lists[0]) if lists else None
+        return trained if hasattr(trained.index, "quantizer") else None
 
     @property
     def _all(self) -> Group:
@@ -86,7 +87,7 @@ class ByIndex:
 
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
         """Gains and positions of the best candidates of some segments."""
-        gains, positions = scan(self._open(group).parts, queries, self._depth, coarse)
+        gains, positions = scan(self._open(group).parts, queries, self._depth, coarse, self._trained)
         return gains, np.where(positions >= 0, positions + (group[0] << 32), -1)
 
     def _open(self, group: Group) -> SegmentedIndex:
@@ -100,7 +101,7 @@ class ByIndex:
         segment, row = (positions >> 32).astype(np.int32), np.where(positions >= 0, positions & 0xFFFFFFFF, -1)
         result = SearchResult(gains_to_scores(gains, self._metric), segment, row)
         short = np.flatnonzero(row[:, min(self._k, row.shape[1]) - 1] < 0)
-        if short.size and self._lists is not None:
+        if short.size and self._trained is not None:
             nprobe = self._index.nprobe_for(self._k)
             wider = self._open(self._all).search(queries[short], self._depth, nprobe=nprobe, least=self._k)
             for mine, other in zip(result, wider, strict=True):

@@ -69,7 +69,10 @@ def check_same(found: Found, wanted: Found) -> None:
 
 
 @pytest.mark.usefixtures("cached_beam_options")
-@pytest.mark.parametrize("index", [None, "Flat", "IVF8,SQ8", "IVF8,RaBitQ"])
+@pytest.mark.parametrize(
+    "index",
+    [None, "IVF8,SQ8", *(pytest.param(index, marks=pytest.mark.slow) for index in ("Flat", "IVF8,RaBitQ"))],
+)
 def test_they_are_those_of_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: str | None) -> None:
     monkeypatch.setattr(compare, "GROUP_ROWS", 300)
     monkeypatch.setattr(neighbours, "BLOCK_ROWS", 32)
@@ -81,7 +84,7 @@ def test_they_are_those_of_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("cached_beam_options")
-@pytest.mark.parametrize("k", [3, 600])
+@pytest.mark.parametrize("k", [3, pytest.param(600, marks=pytest.mark.slow)])
 def test_more_lists_are_looked_into_where_these_hold_too_few(tmp_path: Path, k: int) -> None:
     few = {"f0": [(f"{j}", f"{'abcdefgh'[j % 8]} {j}") for j in range(60)], "f3": [("x", "a x")]}
     nights, others = store(tmp_path / "s", "IVF30,SQ8", few), store(tmp_path / "o", None, ASKED)
