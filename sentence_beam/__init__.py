@@ -11,7 +11,7 @@ check_packages()
 
 if TYPE_CHECKING:
     from pipelines.embed import embed
-    from transforms.beam import BuildIndex, Chunks, Commit, Embed, FindNeighbours, Plan
+    from transforms.beam import BuildIndex, Chunks, Commit, Embed, EmbedRows, FindNeighbours, Plan
     from transforms.encoder import Encoder
     from transforms.errors import (
         DataGateError,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 else:  # a checker that saw this function would take every name for one of the package's
     _NAMES = {
         "pipelines.embed": ("embed",),
-        "transforms.beam": ("BuildIndex", "Chunks", "Commit", "Embed", "FindNeighbours", "Plan"),
+        "transforms.beam": ("BuildIndex", "Chunks", "Commit", "Embed", "EmbedRows", "FindNeighbours", "Plan"),
         "transforms.encoder": ("Encoder",),
         "transforms.errors": (
             "DataGateError",
@@ -84,6 +84,7 @@ __all__ = [
     "Embed",
     "EmbedJob",
     "EmbedOptions",
+    "EmbedRows",
     "Encoder",
     "EvaluateOptions",
     "Evaluation",

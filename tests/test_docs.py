@@ -47,7 +47,6 @@ PRINTS = {
     ("docs/api.md", "Rows in memory"): "interest rates were raised again",
     ("docs/api.md", "The encoder alone"): "(3, 128) 128 ",
     ("docs/api.md", "A store"): "384 1 300",
-    ("docs/api.md", "In a Beam pipeline of your own"): "",
     ("docs/reading.md", "pyarrow"): "(300, 384)",
     ("docs/reading.md", "pandas"): "300.0",
     ("docs/reading.md", "DuckDB"): "shop.goods",
@@ -58,6 +57,10 @@ PRINTS = {
     ("docs/documents.md", "In a Beam pipeline"): "a 1 And another one.",
     ("docs/diagnostics.md", "From Python"): "0.",
     ("docs/search.md", "Search"): " shop.compress\n",
+    ("docs/recipes/store.md", "Recipe: a store made by your own pipeline"): "shop.compress\n",
+    ("docs/recipes/embed-rows.md", "A batch"): "1 (384,) 8\n",
+    ("docs/recipes/embed-rows.md", "A stream"): "40 (384,) 1970-01-01T00:00:30Z",
+    ("docs/recipes/embed-rows.md", "Pieces of documents"): "('a', 1) (384,)",
 }
 
 
@@ -153,7 +156,7 @@ def test_the_blocks_of_a_page_run_one_after_the_other(
         printed = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()}
         expected = {line.split()[0] for line in block.printed if line.strip()}
         assert expected <= printed, f"{where}: nothing printed begins with {expected - printed}"
-    if page.name == "docs/api.md":
+    if page.name == "docs/recipes/store.md":
         check_made_by_the_beam_example()
 
 

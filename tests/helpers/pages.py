@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+DOCS = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("recipes/*.md")])
 BESIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")]
 DEPLOY = sorted((ROOT / "deploy").glob("*/README.md"))
 

@@ -3,6 +3,7 @@
 from transforms.beam.chunks import Chunks
 from transforms.beam.commit import Commit
 from transforms.beam.embed import Embed
+from transforms.beam.embed_rows import EmbedRows
 from transforms.beam.index import BuildIndex
 from transforms.beam.neighbours import FindNeighbours
 from transforms.beam.plan import Plan
@@ -16,6 +17,7 @@ __all__ = [
     "Commit",
     "Embed",
     "EmbedJob",
+    "EmbedRows",
     "FindNeighbours",
     "IndexRequest",
     "NeighboursJob",

@@ -46,15 +46,30 @@ def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:
     if not chunks.cuts:
         return rows
     found = cut_texts(rows, cutter_of(job))
+    text_column = job.columns.text if job.columns.of_text is None else None
+    return with_inputs(rows, found, chunks, tokenizer_with(job.recipe, job.run.space), text_column)
+
+
+def with_inputs(
+    rows: UnitRows,
+    found: "list[Pieces]",
+    chunks: ChunksSpec,
+    tokenizer: "TextTokenizer",
+    text_column: str | None = None,
+) -> UnitRows:
+    """The pieces that were found of the rows, or the rows with what goes into the model for them.
+
+    A kept column of that name gets each piece's text.
+    """
     if chunks.combine == "mean":
         return replace(rows, parts=_parts(rows, found))
-    cut = as_pieces(rows, found, job.columns.text if job.columns.of_text is None else None)
+    cut = as_pieces(rows, found, text_column)
     if chunks.kind != "late" or not rows.ids:
         return cut
     from transforms.encoder.late import make_windows
 
     spans = [pieces.spans for pieces in found]
-    return replace(cut, windows=make_windows(_tokenizer_of(job), rows.texts, spans, chunks.window, chunks.overlap))
+    return replace(cut, windows=make_windows(tokenizer, rows.texts, spans, chunks.window, chunks.overlap))
 
 
 def _parts(rows: UnitRows, found: "list[Pieces]") -> Parts:
@@ -67,23 +82,21 @@ def _parts(rows: UnitRows, found: "list[Pieces]") -> Parts:
 
 def cutter_of(job: EmbedJob) -> "Cutter":
     """What cuts the documents of a run."""
-    return _cutter(job.recipe, job.run.space, job.chunks)
-
-
-def _tokenizer_of(job: EmbedJob) -> "TextTokenizer":
-    return _tokenizer(job.recipe, job.run.space)
+    return cutter_with(job.recipe, job.run.space, job.chunks)
 
 
 @functools.lru_cache(2)
-def _cutter(recipe: Recipe, space: Space, chunks: str) -> "Cutter":
+def cutter_with(recipe: Recipe, space: Space, chunks: str) -> "Cutter":
+    """What cuts documents as a SPEC says, by the tokenizer of a recipe's model."""
     from transforms.corpus.chunks.cut import Cutter
 
-    tokenizer = _tokenizer(recipe, space)
+    tokenizer = tokenizer_with(recipe, space)
     return Cutter(ChunksSpec.parse(chunks), tokenizer.whole, tokenizer.room, space.prompt)
 
 
 @functools.lru_cache(2)
-def _tokenizer(recipe: Recipe, space: Space) -> "TextTokenizer":
+def tokenizer_with(recipe: Recipe, space: Space) -> "TextTokenizer":
+    """The tokenizer of a recipe's model, without the model."""
     from transforms.encoder.tokenize import TextTokenizer
 
     return TextTokenizer(recipe.files(), space.prompt, space.max_tokens, space.pooler["parts"][0])

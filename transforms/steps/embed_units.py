@@ -248,17 +248,23 @@ def no_vectors(dim: int) -> Vectors:
     )
 
 
-def split_by_status(rows: UnitRows, status: np.ndarray) -> tuple[np.ndarray, list[Rejected]]:
-    """Positions of the rows whose vectors can be stored, and the others as rejected rows."""
+def reasons_of(status: np.ndarray) -> dict[int, str]:
+    """The places of vectors that are no use, ascending, and what is wrong with each."""
     from transforms.pooling import Status
 
-    reasons = {int(Status.ZERO): "zero vector", int(Status.NONFINITE): "non-finite vector"}
-    bad = np.isin(status, list(reasons))
-    first = np.flatnonzero(bad)
+    names = {int(Status.ZERO): "zero vector", int(Status.NONFINITE): "non-finite vector"}
+    return {int(place): names[int(status[place])] for place in np.flatnonzero(np.isin(status, list(names)))}
+
+
+def split_by_status(rows: UnitRows, status: np.ndarray) -> tuple[np.ndarray, list[Rejected]]:
+    """Positions of the rows whose vectors can be stored, and the others as rejected rows."""
+    reasons = reasons_of(status)
+    first = np.array(list(reasons), np.int64)
+    bad = np.isin(np.arange(len(status)), first)
     if rows.pieces is not None:
         first, bad = _of_whole_documents(rows, bad)
     late = [
-        Rejected(rows.ids[i], rows.positions[i], reasons[int(status[i])], rows.texts[i][:EXCERPT], rows.file_of(i))
+        Rejected(rows.ids[i], rows.positions[i], reasons[i], rows.texts[i][:EXCERPT], rows.file_of(i))
         for i in first.tolist()
     ]
     return np.flatnonzero(~bad), late

@@ -4,7 +4,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from transforms import progress
+from transforms.calibration import Calibration
 from transforms.errors import DataGateError
+from transforms.space import Machine, Recipe, Space
 from transforms.space.chunks import ChunksSpec
 from transforms.steps.embed_units import calibration_of
 from transforms.steps.inputs import encoded
@@ -46,12 +48,22 @@ def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
 
 def load_encoder(job: EmbedJob) -> "Encoder":
     """The run's encoder. Raises SpaceMismatchError where the files here make another space than the run's."""
+    encoder = encoder_of(job.recipe, job.machine, calibration_of(job), of_floats(job.run.space))
+    check_chunks(encoder, ChunksSpec.parse(job.chunks))
+    return encoder
+
+
+def encoder_of(recipe: Recipe, machine: Machine, calibration: Calibration | None, space: Space) -> "Encoder":
+    """A recipe's encoder, with this calibration. Raises SpaceMismatchError where its space is not the one given."""
     from transforms.encoder import Encoder
 
-    encoder = Encoder.of(replace(job.recipe, calibration=""), job.machine, calibration_of(job))
-    what = f"{job.recipe.model} on this worker makes another space than the run's"
-    of_floats(job.run.space).check(encoder.space, what, "install the same files")
-    chunks = ChunksSpec.parse(job.chunks)
-    if chunks.kind == "late":
-        encoder.windows(["a"], [[(0, 1)]], chunks.window, chunks.overlap)  # a model that it does not go with says so
+    encoder = Encoder.of(replace(recipe, calibration=""), machine, calibration)
+    what = f"{recipe.model} on this worker makes another space than the run's"
+    space.check(encoder.space, what, "install the same files")
     return encoder
+
+
+def check_chunks(encoder: "Encoder", chunks: ChunksSpec) -> None:
+    """Raise OptionError for a model that late chunking does not go with, where that is asked for."""
+    if chunks.kind == "late":
+        encoder.windows(["a"], [[(0, 1)]], chunks.window, chunks.overlap)

@@ -1,0 +1,166 @@
+"""EmbedRows: rows of any pipeline -> the same with their vectors."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.typehints import typehints
+from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.utils.shared import Shared
+
+from transforms.beam.metrics import StageMetrics
+from transforms.errors import OptionError
+from transforms.space import Machine, Recipe, Space
+from transforms.space.model_files import DEFAULT_MODEL
+from transforms.steps.embed_rows import Result, RowEmbedder, RowsJob
+from transforms.steps.row_shapes import REASON
+
+if TYPE_CHECKING:
+    from transforms.encoder import Encoder
+
+REJECTED = "rejected"
+COUNTED = (
+    "rows", "rejected", "tokens", "truncated", "lost", "embedded", "duplicates",
+    "real", "padded", "fallbacks", "oom_splits",
+)  # fmt: skip
+
+
+class EmbeddedRows(dict[str, beam.PCollection]):
+    """The two outputs, by name as Beam YAML wants them and as attributes."""
+
+    @property
+    def rows(self) -> beam.PCollection:
+        """The rows with their vectors."""
+        return self["rows"]
+
+    @property
+    def rejected(self) -> beam.PCollection:
+        """The rows that are not embedded, with the reason."""
+        return self[REJECTED]
+
+
+class EmbedRows(beam.PTransform):
+    """Rows -> `rows`, the same with their vectors, and `rejected`, those that cannot have one, with a `reason`.
+
+    A row is a dict or a `beam.Row` (or NamedTuple) whose field `text` has the text, an (id, text) pair, or many in an
+    Arrow batch. Dicts and rows get `embedding` (float32 [d]), `norm`, `tokens` and `truncated`, batches the same as
+    columns; pairs become (id, embedding), rejected ones (id, text, reason).
+
+    With `chunks` rows are documents: each becomes a row for each piece, with the piece as its text, and `piece`,
+    `pieces`, `start`, `end`, `headings`; pairs become ((id, piece), embedding).
+
+    `model`, `pooler` and what follows them mean what the flags of `embed` mean. Rows are held until they have the
+    tokens of a unit or their bundle ends. Where another machine does the work its files must make the same `space`, or
+    it fails. Raises OptionError, when the graph is made, for options or a model that do not work.
+    """
+
+    def __init__(
+        self,
+        model: str = DEFAULT_MODEL,
+        *,
+        text: str = "text",
+        pooler: str = "auto",
+        dtype: str = "auto",
+        calibration: str | None = None,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        max_tokens: int | None = None,
+        normalize: bool | None = None,
+        truncate_dim: int | None = None,
+        revision: str | None = None,
+        chunks: str = "none",
+        device: str = "auto",
+        tokens_per_batch: int | None = None,
+        deterministic: bool = False,
+    ):
+        super().__init__()
+        said: dict[str, Any] = {"pooler": pooler, "dtype": dtype, "calibration": calibration, "prompt": prompt}
+        said |= {"prompt_name": prompt_name, "max_tokens": max_tokens, "normalize": normalize}
+        recipe = Recipe(model, revision, **said, truncate_dim=truncate_dim, chunks=chunks)
+        self._job = RowsJob.of(recipe, Machine(device, tokens_per_batch, deterministic), text)
+
+    @property
+    def space(self) -> Space:
+        """The identity of the vectors; `.id` is its hash."""
+        return self._job.space
+
+    def expand(self, rows: beam.PCollection) -> Any:
+        embedded, rejected = types_of(rows.element_type, self._job)
+        made = rows | "Embed" >> beam.ParDo(EmbedRowsFn(self._job, Shared())).with_outputs(REJECTED, main="rows")
+        made.rows.element_type, made[REJECTED].element_type = embedded, rejected
+        return EmbeddedRows(rows=made.rows, rejected=made[REJECTED])
+
+
+class EmbedRowsFn(beam.DoFn):
+    """Elements of a bundle -> elements with vectors, each in its own window; one model a process."""
+
+    def __init__(self, job: RowsJob, shared: Shared):
+        self._job, self._shared = job, shared
+        self._metrics = StageMetrics("embed", COUNTED)
+
+    def setup(self) -> None:
+        self._lock = threading.Lock()
+        self._encoder: Encoder | None = None
+
+    def start_bundle(self) -> None:
+        self._rows = RowEmbedder(self._job, self._load, beam.Row, self._measured)
+
+    # Beam gives an element of several windows once for each where a window is asked for.
+    def process(
+        self, element: Any, window: Any = beam.DoFn.WindowParam, whole: Any = beam.DoFn.WindowedValueParam
+    ) -> Iterator[Any]:
+        yield from map(_sent, self._rows.add(element, whole))
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from map(_sent, self._rows.finish())
+
+    def _load(self) -> "Encoder":
+        # Held on self too: Shared keeps only the last model acquired.
+        with self._lock:
+            if self._encoder is None:
+                self._encoder = self._shared.acquire(self._job.load)
+            return self._encoder
+
+    def _measured(self, counts: Mapping[str, int], figures: Mapping[str, float]) -> None:
+        self._metrics.count(counts)
+        self._metrics.update(figures)
+
+
+def _sent(result: Result) -> Any:
+    """A result where it belongs, with the window and time of what it was made of."""
+    value = result.place.with_value(result.value)
+    return TaggedOutput(REJECTED, value) if result.rejected else value
+
+
+def types_of(given: Any, job: RowsJob) -> tuple[Any, Any]:
+    """The types of embedded and rejected elements, by the type of those that are given.
+
+    Raises OptionError where that is a row without the text, or with a field that is to be added.
+    """
+    row = given if isinstance(given, RowTypeConstraint) else RowTypeConstraint.from_user_type(given)
+    if row is not None:
+        return _types_of_rows(dict(row._fields), job)
+    if isinstance(given, typehints.TupleHint.TupleConstraint) and len(given.tuple_types) == 2:
+        name, text = given.tuple_types
+        name_of_vector = typehints.Tuple[name, int] if job.adds_pieces else name
+        return typehints.Tuple[name_of_vector, np.ndarray], typehints.Tuple[name, text, str]
+    if isinstance(given, typehints.DictHint.DictConstraint):
+        return typehints.Dict[str, typehints.Any], typehints.Dict[str, typehints.Any]
+    if given in (pa.RecordBatch, pa.Table):
+        return given, given
+    return typehints.Any, typehints.Any
+
+
+def _types_of_rows(fields: dict[str, Any], job: RowsJob) -> tuple[Any, Any]:
+    if job.text not in fields:
+        raise OptionError(f"rows have no field {job.text!r}, but {', '.join(fields)}; say text='...'")
+    job.check_names(list(fields))
+    added: dict[str, Any] = {"piece": int, "pieces": int, "start": int, "end": int, "headings": str}
+    added = added if job.adds_pieces else {}
+    added |= {"norm": float, "tokens": int, "truncated": bool, "embedding": typehints.Sequence[np.float32]}
+    embedded = RowTypeConstraint.from_fields([*(fields | added).items()])
+    return embedded, RowTypeConstraint.from_fields([*(fields | {REASON: str}).items()])

@@ -1,0 +1,278 @@
+"""Rows of other people's pipelines to rows with vectors: many elements' texts at once, no files, no store."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from transforms.corpus import UnitRows
+from transforms.corpus.pieces import own_texts
+from transforms.corpus.row_blocks import EMPTY_TEXT, NOT_UTF8, NULL_TEXT, TEXT_NOT_STRING
+from transforms.corpus.spans import UNIT_TOKENS
+from transforms.errors import OptionError
+from transforms.measures import Stopwatch
+from transforms.space import Machine, Recipe, Space, resolve_dtype
+from transforms.space.chunks import ChunksSpec
+from transforms.steps.cutting import cutter_with, tokenizer_with, with_inputs
+from transforms.steps.embed_units import collapse, fallbacks, reasons_of
+from transforms.steps.inputs import Inputs, hashes_of, inputs_of
+from transforms.steps.load_encoder import check_chunks, encoder_of
+from transforms.steps.row_shapes import (
+    OF_PIECES,
+    OF_VECTORS,
+    REASON,
+    Columns,
+    Element,
+    MakeRow,
+    NoField,
+    elements_of,
+    text_tokens,
+)
+from transforms.store.calibrations import read_calibration
+from transforms.store.shards import Vectors
+
+if TYPE_CHECKING:
+    from transforms.encoder import Encoder
+
+
+@dataclass(frozen=True)
+class RowsJob:
+    """What is to be made of rows: `text` names the field, `recipe` says how their vectors are made, `space` which."""
+
+    recipe: Recipe
+    machine: Machine
+    text: str
+    space: Space
+
+    @classmethod
+    def of(cls, recipe: Recipe, machine: Machine, text: str) -> "RowsJob":
+        """The job of a recipe, whose model has to be here too. Raises OptionError for what does not work."""
+        folder = os.path.isdir(recipe.model)
+        recipe = replace(recipe, model=os.path.abspath(recipe.model) if folder else recipe.model)
+        files = recipe.files()
+        said = recipe.as_exported(files)
+        said = replace(said, dtype=resolve_dtype(said.dtype, machine.device, files.family))
+        fitted = read_calibration(said.calibration) if said.calibration else None
+        space = said.space(files, *((fitted.digest, fitted.dim) if fitted else ()))
+        return cls(said, machine, text, space)
+
+    @property
+    def chunks(self) -> ChunksSpec:
+        """How documents are cut."""
+        return ChunksSpec.parse(self.recipe.chunks)
+
+    @property
+    def adds_pieces(self) -> bool:
+        """Whether rows become rows of their pieces."""
+        return self.chunks.cuts and self.chunks.combine == "none"
+
+    @property
+    def added(self) -> frozenset[str]:
+        """The names of the fields that rows get."""
+        return frozenset((*OF_VECTORS, *(OF_PIECES if self.adds_pieces else ()), REASON))
+
+    def load(self) -> "Encoder":
+        """The encoder. Raises SpaceMismatchError where this machine's files make another space than the job's."""
+        calibration = read_calibration(self.recipe.calibration) if self.recipe.calibration else None
+        encoder = encoder_of(self.recipe, self.machine, calibration, self.space)
+        check_chunks(encoder, self.chunks)
+        return encoder
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raise OptionError for a field that has the name of one that is added."""
+        taken = next((name for name in names if name in self.added), None)
+        if taken is not None:
+            raise OptionError(f"rows have a field {taken!r} already, which EmbedRows would replace; rename it before")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of (a part of) an element that was given with `place`: `value`, embedded or rejected."""
+
+    place: Any
+    value: Any
+    rejected: bool = False
+
+
+@dataclass(frozen=True)
+class Window:
+    """Elements that are embedded together: `elements` with their places and the bounds of their rows among all.
+
+    `reasons` by row against those that are not embedded. Of the others, `owners` [n] have the row of each text or
+    piece, `inverse` [n] where it is among the distinct ones, of which `inputs` is what goes into the model (None where
+    there is none); `others` [n each] what rows get beside vectors.
+    """
+
+    elements: list[tuple[Element, Any]]
+    bounds: list[int]
+    reasons: dict[int, str]
+    owners: np.ndarray
+    inverse: np.ndarray
+    inputs: Inputs | None
+    others: dict[str, list[Any]]
+    watch: Stopwatch
+
+
+@dataclass(frozen=True)
+class Made:
+    """What came of a window: `columns` of those that are embedded, the row of each of these, and reasons by row."""
+
+    columns: Columns
+    owners: np.ndarray
+    reasons: dict[int, str]
+
+
+@dataclass
+class RowEmbedder:
+    """Embeds the elements of one bundle, which it holds until they have the tokens of a unit, or all are there.
+
+    So batches have texts of about one length, whatever the bundle's order is. While one window of elements is in the
+    model, the next is tokenized. `encoder` loads the model when it is first needed, `make` makes a named row of fields;
+    `measured` is given the counts and figures of each window.
+    """
+
+    job: RowsJob
+    encoder: Callable[[], "Encoder"]
+    make: MakeRow
+    measured: Callable[[Mapping[str, int], Mapping[str, float]], None]
+    window_tokens: int = UNIT_TOKENS
+    _held: list[tuple[Element, Any, list[Any]]] = field(default_factory=list)
+    _tokens: int = 0
+    _ahead: "Future[Window] | None" = None
+    _preparer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+
+    def add(self, given: Any, place: Any) -> Iterator[Result]:
+        """Take an element; the results of earlier ones, where enough are held now."""
+        for element, texts in elements_of(given, self.job.text, self.window_tokens, self.make):
+            self.job.check_names(element.names())
+            self._held.append((element, place, texts))
+            self._tokens += sum(map(text_tokens, texts))
+            if self._tokens >= self.window_tokens:
+                yield from self._turn()
+
+    def finish(self) -> Iterator[Result]:
+        """The results of all elements that are still held."""
+        yield from self._turn()
+        if self._ahead is not None:
+            yield from self._embedded(self._ahead.result())
+        self._preparer.shutdown()
+
+    def _turn(self) -> Iterator[Result]:
+        """Begin to prepare what is held, and embed what was prepared before."""
+        held, self._held, self._tokens = self._held, [], 0
+        before, self._ahead = self._ahead, self._preparer.submit(self._prepared, held) if held else None
+        if before is not None:
+            yield from self._embedded(before.result())
+
+    def _prepared(self, held: list[tuple[Element, Any, list[Any]]]) -> Window:
+        watch = Stopwatch()
+        texts = list(chain.from_iterable(texts for _, _, texts in held))
+        bounds = [0, *accumulate(len(texts) for _, _, texts in held)]
+        reasons = faults(texts, self.job.text)
+        good = [place for place in range(len(texts)) if place not in reasons]
+        none = [""] * len(good)
+        rows = UnitRows("", None, 0, None, none, [texts[place] for place in good], good, None, [])
+        with watch.time("tokenise_ms"):
+            rows, others = self._cut(rows)
+        with watch.time("reuse_ms"):
+            first, inverse = collapse(hashes_of(rows))
+        inputs = None
+        if first:
+            with watch.time("load_ms"):
+                encoder = self.encoder()
+            with watch.time("tokenise_ms"):
+                inputs = inputs_of(rows, first, encoder)
+        elements = [(element, place) for element, place, _ in held]
+        return Window(elements, bounds, reasons, np.array(rows.positions, np.int64), inverse, inputs, others, watch)
+
+    def _cut(self, rows: UnitRows) -> tuple[UnitRows, dict[str, list[Any]]]:
+        """What goes into the model for the rows, and the places of pieces in them."""
+        job, chunks = self.job, self.job.chunks
+        if not chunks.cuts:
+            return rows, {}
+        found = cutter_with(job.recipe, job.space, job.recipe.chunks).cut(rows.texts)
+        cut = with_inputs(rows, found, chunks, tokenizer_with(job.recipe, job.space))
+        if cut.pieces is None:
+            return cut, {}
+        places = {name: cut.pieces.column(name).to_pylist() for name in OF_PIECES if name != "headings"}
+        headings = list(chain.from_iterable(pieces.headings for pieces in found))
+        return cut, {job.text: own_texts(cut), **places, "headings": headings}
+
+    def _embedded(self, window: Window) -> Iterator[Result]:
+        """The results of a window's elements, in order."""
+        made = self._forward(window)
+        firsts = np.searchsorted(made.owners, window.bounds).tolist()
+        rows = zip(pairwise(window.bounds), pairwise(firsts), strict=True)
+        for (element, place), ((start, stop), (first, end)) in zip(window.elements, rows, strict=True):
+            own = (made.owners[first:end] - start).tolist()
+            for value in element.embedded(own, made.columns, first):
+                yield Result(place, value)
+            against = {row - start: made.reasons[row] for row in range(start, stop) if row in made.reasons}
+            if against:
+                yield Result(place, element.rejected(against), rejected=True)
+
+    def _forward(self, window: Window) -> Made:
+        if window.inputs is None:
+            self.measured({"rejected": len(window.reasons)}, window.watch.figures)
+            return Made(Columns(np.empty((0, self.job.space.dim), np.float32), {}), window.owners, window.reasons)
+        with window.watch.time("forward_ms"):
+            embedded = window.inputs.embed(self.encoder(), _nothing)
+        vectors, status = window.inputs.vectors(embedded).take(window.inverse), embedded.status[window.inverse]
+        # A document of which one piece has no vector has none: half of it would be lost without a word.
+        bad = {int(window.owners[place]): reason for place, reason in reasons_of(status).items()}
+        kept = np.flatnonzero(~np.isin(window.owners, list(bad)))
+        vectors, reasons = vectors.take(kept), {**window.reasons, **bad}
+        self._measure(window, vectors, status, embedded.stats, len(reasons))
+        others = {name: [column[place] for place in kept] for name, column in window.others.items()}
+        others |= {name: getattr(vectors, name).tolist() for name in ("norm", "tokens", "truncated")}
+        text = self.job.text if window.others else None
+        return Made(Columns(vectors.embedding, others, text), window.owners[kept], reasons)
+
+    def _measure(self, window: Window, vectors: Vectors, status: np.ndarray, stats: Any, rejected: int) -> None:
+        distinct = int(window.inverse.max(initial=-1)) + 1
+        counts = {
+            "rows": len(vectors.norm),
+            "rejected": rejected,
+            "tokens": int(vectors.tokens.sum()),
+            "truncated": int(vectors.truncated.sum()),
+            "lost": int(vectors.lost.sum()),
+            "embedded": distinct,
+            "duplicates": len(window.inverse) - distinct,
+            "real": stats.real,
+            "padded": stats.padded,
+            "fallbacks": fallbacks(status),
+            "oom_splits": stats.oom_splits,
+        }
+        figures = {**window.watch.figures, "unit_rows": counts["rows"], "unit_tokens": stats.real}
+        self.measured(counts, figures)
+
+
+def faults(texts: list[Any], name: str) -> dict[int, str]:
+    """What is wrong with texts that cannot be embedded, by place, ascending; `name` is that of their field."""
+    found = {}
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            missing = f"no field {name!r}" if text is NoField else TEXT_NOT_STRING
+            found[place] = NULL_TEXT if text is None else missing
+        elif not text or text.isspace():
+            found[place] = EMPTY_TEXT
+        elif not text.isascii() and not _is_unicode(text):
+            found[place] = NOT_UTF8
+    return found
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether no character is half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _nothing(rows: int, tokens: int) -> None:
+    """What is done after a batch."""

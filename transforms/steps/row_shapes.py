@@ -1,0 +1,202 @@
+"""The shapes in which other people's pipelines have their rows: their texts taken, their vectors given back.
+
+A dict, a named row (`beam.Row`, a NamedTuple), a pair of id and text, an Arrow batch of many rows.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.corpus.spans import estimated_tokens
+from transforms.errors import OptionError
+
+OF_VECTORS = ("embedding", "norm", "tokens", "truncated")
+OF_PIECES = ("piece", "pieces", "start", "end", "headings")
+REASON = "reason"
+_TYPES = {"norm": pa.float32(), "truncated": pa.bool_(), "headings": pa.string(), REASON: pa.string()}
+
+MakeRow = Callable[..., Any]  # a named row from its fields
+
+
+class NoField:
+    """What stands for the text of a row that lacks the field."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is added to rows: `vectors` [n, d] float32, and beside them lists of n values, by name.
+
+    Where documents are cut, the field `text` is the piece's, and `others` has its place.
+    """
+
+    vectors: np.ndarray
+    others: Mapping[str, Sequence[Any]]
+    text: str | None = None
+
+    def fields(self, place: int) -> dict[str, Any]:
+        """What one row gets."""
+        values = {name: column[place] for name, column in self.others.items()}
+        return values | {"embedding": self.vectors[place].copy()}  # not a part of all the vectors, which it would keep
+
+
+@dataclass(frozen=True)
+class DictRow:
+    """A row that is a mapping."""
+
+    row: Mapping[str, Any]
+
+    def names(self) -> Sequence[str]:
+        """The fields there are."""
+        return list(self.row)
+
+    def texts(self, field: str) -> list[Any]:
+        """The texts of the element's rows, in order: here one."""
+        return [self.row.get(field, NoField)]
+
+    def embedded(self, owners: Sequence[int], columns: Columns, first: int) -> Iterator[Any]:
+        """What its rows become: those at `first` and after it in the columns, of the rows `owners`."""
+        for place in range(first, first + len(owners)):
+            yield {**self.row, **columns.fields(place)}
+
+    def rejected(self, reasons: Mapping[int, str]) -> Any:
+        """Its rows that are not embedded, each with its reason."""
+        return {**self.row, REASON: reasons[0]}
+
+
+@dataclass(frozen=True)
+class NamedRow:
+    """A row that has named fields; `make` makes another of them."""
+
+    row: Any
+    make: MakeRow
+
+    def names(self) -> Sequence[str]:
+        """The fields there are."""
+        return list(self.row._asdict())
+
+    def texts(self, field: str) -> list[Any]:
+        """As of a dict."""
+        return DictRow(self.row._asdict()).texts(field)
+
+    def embedded(self, owners: Sequence[int], columns: Columns, first: int) -> Iterator[Any]:
+        """As of a dict, as rows."""
+        for made in DictRow(self.row._asdict()).embedded(owners, columns, first):
+            yield self.make(**made)
+
+    def rejected(self, reasons: Mapping[int, str]) -> Any:
+        """As of a dict, as a row."""
+        return self.make(**DictRow(self.row._asdict()).rejected(reasons))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A row that is (id, text)."""
+
+    row: tuple[Any, Any]
+
+    def names(self) -> Sequence[str]:
+        """None: a pair has no fields."""
+        return []
+
+    def texts(self, field: str) -> list[Any]:
+        """The text, whatever the field is called."""
+        return [self.row[1]]
+
+    def embedded(self, owners: Sequence[int], columns: Columns, first: int) -> Iterator[Any]:
+        """(id, vector); of a piece ((id, piece), vector)."""
+        for place in range(first, first + len(owners)):
+            found = columns.fields(place)
+            name = (self.row[0], found["piece"]) if "piece" in found else self.row[0]
+            yield name, found["embedding"]
+
+    def rejected(self, reasons: Mapping[int, str]) -> Any:
+        """(id, text, reason)."""
+        return (*self.row, reasons[0])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows that are an Arrow batch or table."""
+
+    rows: pa.RecordBatch | pa.Table
+
+    def names(self) -> Sequence[str]:
+        """The columns there are."""
+        return list(self.rows.schema.names)
+
+    def texts(self, field: str) -> list[Any]:
+        """The texts of its rows. Raises OptionError where it has no such column."""
+        if field not in self.rows.schema.names:
+            named = ", ".join(self.rows.schema.names)
+            raise OptionError(f"an Arrow batch has no column {field!r}, but {named}; say text='...'")
+        found: list[Any] = self.rows.column(field).to_pylist()
+        return found
+
+    def embedded(self, owners: Sequence[int], columns: Columns, first: int) -> Iterator[Any]:
+        """One batch of all its rows that are embedded, with columns more; none where none is."""
+        if not owners:
+            return
+        stop = first + len(owners)
+        made = self.rows.take(pa.array(owners, pa.int64()))
+        for name, column in columns.others.items():
+            values = column[first:stop]
+            if name == columns.text:
+                place = made.schema.get_field_index(name)
+                made = made.set_column(place, name, pa.array(values, made.schema.field(place).type))
+            else:
+                made = made.append_column(name, pa.array(values, _TYPES.get(name, pa.int32())))
+        width = columns.vectors.shape[1]
+        flat = pa.array(columns.vectors[first:stop].ravel(), pa.float32())
+        yield made.append_column("embedding", pa.FixedSizeListArray.from_arrays(flat, width))
+
+    def rejected(self, reasons: Mapping[int, str]) -> Any:
+        """One batch of its rows that are not."""
+        rows = self.rows.take(pa.array(list(reasons), pa.int64()))
+        return rows.append_column(REASON, pa.array(list(reasons.values()), pa.string()))
+
+
+Element = DictRow | NamedRow | Pair | Batch
+
+
+def elements_of(given: Any, field: str, most_tokens: int, make: MakeRow) -> Iterator[tuple[Element, list[Any]]]:
+    """The element with the texts of its rows; an Arrow batch of far more than `most_tokens` in parts.
+
+    Raises OptionError for what is no row.
+    """
+    if isinstance(given, pa.RecordBatch | pa.Table):
+        texts = Batch(given).texts(field)
+        for start, stop in _parts([text_tokens(text) for text in texts], most_tokens):
+            yield Batch(given.slice(start, stop - start)), texts[start:stop]
+        return
+    element: Element
+    if isinstance(given, Mapping):
+        element = DictRow(given)
+    elif hasattr(given, "_asdict"):
+        element = NamedRow(given, make)
+    elif isinstance(given, tuple) and len(given) == 2:
+        element = Pair(given)
+    else:
+        raise OptionError(
+            f"an element of type {type(given).__name__} is no row; give dicts, beam.Rows, (id, text) pairs or Arrow "
+            "batches"
+        )
+    yield element, element.texts(field)
+
+
+def text_tokens(text: Any) -> int:
+    """The tokens that a text should have."""
+    return estimated_tokens(len(text) if isinstance(text, str) else 0, 1)
+
+
+def _parts(tokens: list[int], most: int) -> Iterator[tuple[int, int]]:
+    """Bounds of parts of about `most` tokens; one part at least."""
+    start, held = 0, 0
+    for place, ends in enumerate(accumulate(tokens)):
+        if ends - held >= most and place + 1 < len(tokens):
+            yield start, place + 1
+            start, held = place + 1, ends
+    yield start, len(tokens)
