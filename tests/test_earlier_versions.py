@@ -148,6 +148,48 @@ def test_a_damaged_file_of_its_index_is_not_searched_and_made_again(run: Run, st
     run("verify", "--store", store).ok()
 
 
+def test_reading_it_leaves_its_format_and_a_run_brings_it_to_the_present_one(run: Run, store: Path) -> None:
+    before = open_store(str(store)).manifest
+    run("verify", "--store", store).ok()
+    run("history", "--store", store).ok()
+    run("search", "--store", store, "--query", ONE_MORE).ok()
+    assert open_store(str(store)).manifest.data["format"] == 1
+    embed(run, store)
+    assert open_store(str(store)).manifest.data["format"] == 2
+    then = json.loads((store / "manifests" / f"{before.run}.json").read_text())
+    (store / "manifest.json").write_text(json.dumps(then))  # the way back
+    run("verify", "--store", store).ok()
+    assert open_store(str(store)).manifest.run == before.run
+
+
+def test_its_index_keeps_its_metric_until_another_is_asked_for(run: Run, store: Path) -> None:
+    embed(run, store)
+    assert open_store(str(store)).manifest.data["index"]["metric"] == "ip"
+    run("index", "--store", store, "--metric", "cosine").ok()
+    index = open_store(str(store)).manifest.data["index"]
+    assert (index["metric"], index["request"]["metric"]) == ("cosine", "cosine")
+    embed(run, store)
+    assert open_store(str(store)).manifest.data["index"]["metric"] == "cosine"
+
+
+def test_its_options_stay_and_kept_text_runs_no_model(run: Run, store: Path) -> None:
+    embed(run, store)
+    options = open_store(str(store)).manifest.data["options"]
+    assert (options["keep_columns"], options["prompt"]) == (["text", "lang"], "")
+    assert not options["keep_text"]
+    embed(run, store, "--keep-text")
+    assert open_store(str(store)).manifest.data["work"]["embedded"] == 0
+    check_ledger(store, 86, 1, reused=86)
+
+
+def test_a_run_that_would_delete_most_of_it_ends_and_changes_nothing(run: Run, store: Path) -> None:
+    rows = (store.parent / "input" / "b.jsonl").read_text().splitlines()
+    (store.parent / "one.jsonl").write_text(rows[0] + "\n")
+    before = open_store(str(store)).manifest.run
+    run("embed", "--input", store.parent / "one.jsonl", "--store", store).failed(3, "--max-deletes 1")
+    assert open_store(str(store)).manifest.run == before
+
+
 def _change(folder: Path, deleted: int, added: dict[str, str]) -> list[dict[str, str]]:
     """Delete a row of the small file and add another; the rows that it had."""
     path = folder / "input" / "c.jsonl"

@@ -34,7 +34,8 @@ from transforms.store.entries import (
 from transforms.store.kept import Kept
 from transforms.store.records import UnitRecord
 
-FORMAT = 1
+FORMAT = 2
+FORMATS = (1, FORMAT)  # 1: version 0.1.0, whose segments hold the quantizer each and whose manifests have no digest
 FENCE = "fence"  # in manifest.json alone: what vacuum writes there to move its version
 UNITS_IN_ONE_FILE = 20_000
 UNSEALED = ("digest", FENCE)  # what a manifest's digest does not cover: itself, and what is in manifest.json alone
@@ -163,9 +164,10 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
         return None
     try:
         data = json.loads(found[0])
-        if data["format"] != FORMAT:
+        if data["format"] not in FORMATS:
             raise SentenceBeamError(
-                f"{path} has format {str(data['format'])[:40]!r}, this version reads {FORMAT}; update sentence-beam"
+                f"{path} has format {str(data['format'])[:40]!r}, this version reads {FORMATS[0]} and {FORMAT}; "
+                "update sentence-beam"
             )
         _check_digest(data)
         return Manifest.of(root, data, found[1])

@@ -48,10 +48,10 @@ def test_what_a_later_version_adds_is_kept_beside_what_is_changed() -> None:
     assert moved == {**data, "index": {**data["index"], "nprobe": 3}, "rows": {**data["rows"], "read": 9}}
 
 
-@pytest.mark.parametrize("later", [2, "2", None])
+@pytest.mark.parametrize("later", [3, "2", None])
 def test_a_format_of_a_later_version_is_refused_in_one_line(root: Path, later: object) -> None:
     edit_manifest(root / "manifest.json", {**current(root), "format": later})
-    with pytest.raises(SentenceBeamError, match=f"has format '{later}', this version reads 1; update") as raised:
+    with pytest.raises(SentenceBeamError, match=f"has format '{later}', this version reads 1 and 2; update") as raised:
         open_store(str(root))
     assert "\n" not in str(raised.value)
 
