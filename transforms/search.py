@@ -2,22 +2,25 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transforms import progress, storage
 from transforms.arrow import as_matrix
 from transforms.cores import one_core
-from transforms.corpus.passages import passage
+from transforms.corpus.passages import Piece, in_context, passage
 from transforms.errors import DamagedIndexError, OptionError, SentenceBeamError
 from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, TrainedIndex, exact_search, rerank
 from transforms.index.choose import depth_for
-from transforms.index.vectors import prepared, scored_by
+from transforms.index.exact import gains_to_scores
+from transforms.index.filtered import FilteredIndex
+from transforms.index.vectors import as_vectors, prepared, scored_by
 from transforms.space import Recipe
 from transforms.space.st_modules import QUERY
 from transforms.storage.cache import cached
@@ -26,8 +29,10 @@ from transforms.store.calibrations import kept_calibration
 from transforms.store.entries import IndexEntry, SegmentEntry
 from transforms.store.locator_file import LocatorFile
 from transforms.store.manifest import Manifest
+from transforms.store.matches import Matches, matches
 from transforms.store.refine_file import RefineFile
-from transforms.store.shards import open_shard, read_shard, take_rows
+from transforms.store.shards import open_shard, read_shard, read_wanted, take_rows
+from transforms.store.where import checked
 
 if TYPE_CHECKING:
     from transforms.encoder import Encoder  # torch, which a search by vectors needs not
@@ -42,6 +47,7 @@ FEW_CHARACTERS = 2000
 OWN_COLUMNS = {"embedding", "norm", "row_hash", "tokens", "truncated", "pooled"}
 PIECES_FOR_ONE = 4  # hits looked at for each document wanted, before more are asked for
 PASSAGE = 400  # characters
+Where: TypeAlias = str | pc.Expression | None
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,24 @@ class Hits:
     scores: np.ndarray
     shard: np.ndarray
     row: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """So many rows, found by comparing all or by the index, of those that a filter wants."""
+
+    k: int
+    exact: bool
+    where: Where
+
+
+@dataclass(frozen=True)
+class _Own:
+    """The rows that have an id: shard and row int64 [r], vectors float32 [r, dim]."""
+
+    shard: np.ndarray
+    row: np.ndarray
+    vectors: np.ndarray
 
 
 class Searcher:
@@ -69,7 +93,8 @@ class Searcher:
         self._model = model
         self._query_prompt = query_prompt
         self._units = [unit for unit in manifest.units if unit.path]
-        self._numbers = {unit.path: number for number, unit in enumerate(self._units)}
+        self._numbers = {str(unit.path): number for number, unit in enumerate(self._units)}
+        self._filter: tuple[Matches, FilteredIndex | None] | None = None
 
     @cached_property
     def _encoder(self) -> "Encoder":
@@ -103,52 +128,123 @@ class Searcher:
         return bool(self._manifest.space.prompt) and self.query_prompt is None
 
     def search(
-        self, texts: list[str], k: int = 10, *, exact: bool = False, fold: str = "best", width: int = PASSAGE
+        self,
+        texts: Sequence[str] | None = None,
+        k: int = 10,
+        *,
+        ids: Sequence[str] | None = None,
+        vectors: np.ndarray | None = None,
+        exact: bool = False,
+        fold: str = "best",
+        width: int = PASSAGE,
+        where: Where = None,
+        min_score: float | None = None,
     ) -> list[list[dict[str, Any]]]:
         """The k rows nearest to each text, best first: dicts of rank, score, id and kept columns.
+
+        Instead of texts: `ids` of stored rows, which are not among their own hits, or `vectors` float32 [q, dim].
+        `where` is a filter of rows, as text or as an expression of pyarrow, and hits have `min_score` or more.
 
         Where rows are pieces of documents, `fold` best gives the k documents whose best pieces these are, none the k
         pieces; a hit has `piece`, `pieces`, `start`, `end` too and, where text is kept, its `passage`: whole sentences
         around the piece, of at most `width` characters; no passages, which are slow to find, where that is 0.
 
-        Raises OptionError for a text that is empty.
+        Raises OptionError for a text that is empty, an id that no row has, vectors of another width or not finite, and
+        a filter that is none or names a column that there is not.
         """
+        given = [asked for asked in (texts, ids, vectors) if asked is not None]
+        if len(given) != 1:
+            raise OptionError("search: give texts, ids or vectors, and one of these alone")
+        if min_score is not None and self._manifest.metric == "l2":
+            raise OptionError("--min-score: scores of this store are squared distances (l2), of which less is nearer")
+        folds, asked = fold == "best" and self._has_pieces, _Asked(k, exact, where)
+        if ids is not None:
+            hits = self._like(ids, asked, folds)
+        else:
+            queries = self.embedded(list(texts)) if texts is not None else self._checked(vectors)
+            hits = self._best(lambda rows: self._nearest(queries, replace(asked, k=rows)), asked, folds)
+        if min_score is not None:
+            hits = Hits(hits.scores, np.where(hits.scores >= min_score, hits.shard, -1), hits.row)
+        found = self._described(hits)
+        if width and self._has_pieces and self._text is not None:
+            self._add_passages([""] * len(found) if texts is None else texts, hits, found, width)
+        return found
+
+    def embedded(self, texts: list[str]) -> np.ndarray:
+        """The vectors of queries, float32 [q, dim]; of none, and where there is no row to find, without the model."""
         for number, text in enumerate(texts, 1):
             if not text.strip():
                 raise OptionError(f"query {number} of {len(texts)} is empty; say what to look for")
         if not texts or not self._units:
-            return [[] for _ in texts]
+            return np.zeros((len(texts), self._manifest.space.dim), np.float32)
         if self.lacks_query_prompt:
             _LOGGER.warning("%s: %s", self._manifest.root, NO_QUERY_PROMPT)
-        queries = self.embedded(texts)
-        folds = fold == "best" and self._has_pieces
-        hits = self._documents(queries, k, exact) if folds else self.nearest(queries, k, exact=exact)
-        found = self._described(hits)
-        if width and self._has_pieces and self._text is not None:
-            self._add_passages(texts, hits, found, width)
-        return found
-
-    def embedded(self, texts: list[str]) -> np.ndarray:
-        """The vectors of queries, float32 [q, dim]."""
         with one_core() if self._alone and self._is_little(texts) else contextlib.nullcontext():
             encoder = self._encoder
             with progress.stage("embedding the queries"):
                 return encoder.encode(texts, route=QUERY)
+
+    def _checked(self, vectors: np.ndarray | None) -> np.ndarray:
+        """Queries that are vectors. Raises OptionError for what are none of this space."""
+        return as_vectors(np.atleast_2d(np.asarray(vectors)), self._manifest.space.dim, "vectors of queries")
 
     def _is_little(self, texts: list[str]) -> bool:
         """Whether a core loads the model and embeds the texts about as fast as several do."""
         weights = sum(path.stat().st_size for path in self._recipe.files().weights)
         return weights < SMALL_MODEL and sum(map(len, texts)) < FEW_CHARACTERS
 
-    def _documents(self, queries: np.ndarray, k: int, exact: bool) -> Hits:
-        """The best pieces of the k documents that have the best ones."""
-        rows, asked = self._manifest.rows.stored, PIECES_FOR_ONE * k
+    def _best(self, find: Callable[[int], Hits], asked: "_Asked", folds: bool) -> Hits:
+        """The best k of what `find` gives for a number of rows, each document once where it `folds`."""
+        if not self._units:
+            return find(asked.k)
+        wanted = self.matches(asked.where)
+        rows = self._manifest.rows.stored if wanted is None else wanted.count
+        looked = (PIECES_FOR_ONE if folds else 1) * asked.k
         while True:
-            hits = self.nearest(queries, min(asked, rows), exact=exact)
-            best = [self._firsts(shard, row)[:k] for shard, row in zip(hits.shard, hits.row, strict=True)]
-            if asked >= rows or all(len(places) == k for places in best):
-                return _taken(hits, best, k)
-            asked *= PIECES_FOR_ONE
+            hits = find(min(looked, rows))
+            best = [
+                (self._firsts(shard, row) if folds else np.flatnonzero(shard >= 0).tolist())[: asked.k]
+                for shard, row in zip(hits.shard, hits.row, strict=True)
+            ]
+            if looked >= rows or all(len(places) == asked.k for places in best):
+                return _taken(hits, best, asked.k)
+            looked *= PIECES_FOR_ONE
+
+    def _like(self, ids: Sequence[str], asked: "_Asked", folds: bool) -> Hits:
+        """The rows nearest to those that have an id, [ids, k]; of several with one id, to any of them."""
+        found = [self._best(self._others(rows, asked), asked, folds) for rows in self._rows_of(ids)]
+        return Hits(*(np.concatenate(column) for column in zip(*map(_columns, found), strict=True)))
+
+    def _others(self, own: "_Own", asked: "_Asked") -> Callable[[int], Hits]:
+        """What finds some number of the nearest rows that are not these."""
+
+        def find(rows: int) -> Hits:
+            hits = self._nearest(own.vectors, replace(asked, k=rows + len(own.row)))
+            order = np.argsort(
+                gains_to_scores(-hits.scores.reshape(-1), scored_by(self._manifest.metric)), kind="stable"
+            )
+            shard, row = hits.shard.reshape(-1)[order], hits.row.reshape(-1)[order]
+            _, firsts = np.unique(shard << 32 | row, return_index=True)
+            firsts = np.sort(firsts[~np.isin((shard << 32 | row)[firsts], own.shard << 32 | own.row)])
+            firsts = firsts[shard[firsts] >= 0][:rows]
+            return Hits(hits.scores.reshape(-1)[order][None, firsts], shard[None, firsts], row[None, firsts])
+
+        return find
+
+    def _rows_of(self, ids: Sequence[str]) -> list["_Own"]:
+        """The rows that have each of the ids. Raises OptionError for an id that no row has."""
+        found = matches(self._manifest, pc.field("id").isin(pa.array(ids, pa.string()))).shards
+        places = [(number, np.flatnonzero(wanted)) for number, wanted in enumerate(found) if wanted.any()]
+        tables = [self._rows(number, rows, ["id", "embedding"]).select(["id", "embedding"]) for number, rows in places]
+        names = np.concatenate([np.empty(0, object), *(table.column("id").to_numpy() for table in tables)])
+        vectors = [as_matrix(table.column("embedding").combine_chunks()) for table in tables]
+        every = np.concatenate([np.empty((0, self._manifest.space.dim), np.float32), *vectors])
+        shard = np.concatenate([np.empty(0, np.int64), *(np.full(len(rows), number) for number, rows in places)])
+        row = np.concatenate([np.empty(0, np.int64), *(rows for _, rows in places)])
+        for name in ids:
+            if name not in names:
+                raise OptionError(f"--id: {self._manifest.root} has no row with the id {name!r}")
+        return [_Own(shard[here], row[here], every[here]) for name in ids for here in [names == name]]
 
     def _firsts(self, shard: np.ndarray, row: np.ndarray) -> list[int]:
         """The places of the first piece of each document among the pieces of a query, in order."""
@@ -166,30 +262,31 @@ class Searcher:
                 documents.setdefault(name, place)
         return list(documents.values())
 
-    def _add_passages(self, texts: list[str], hits: Hits, found: list[list[dict[str, Any]]], width: int) -> None:
+    def _add_passages(self, texts: Sequence[str], hits: Hits, found: list[list[dict[str, Any]]], width: int) -> None:
         """Put the passage into every hit; sentences of the pieces beside it are known where they stand beside it."""
+        near = self._beside(hits)
         for query, shards, rows, described in zip(texts, hits.shard, hits.row, found, strict=True):
-            for shard, row, hit in zip(shards.tolist(), rows.tolist(), described, strict=False):
-                text, start, end = self._context(shard, row)
-                hit["passage"] = passage(text, start, end, query, width)
+            places = [place for place in zip(shards.tolist(), rows.tolist(), strict=True) if place[0] >= 0]
+            for (shard, row), hit in zip(places, described, strict=True):
+                pieces = (near.get((shard, other)) for other in (row - 1, row, row + 1))
+                hit["passage"] = passage(*in_context(*pieces), query, width)
 
-    def _context(self, shard: int, row: int) -> tuple[str, int, int]:
-        """The text of a piece and of those of its document that its shard has beside it, and where in it it is."""
-        near = np.arange(max(0, row - 1), min(row + 2, self._units[shard].rows))
-        rows = self._rows(shard, near, ["id", "doc_hash", "piece", "start", "end", str(self._text)]).to_pylist()
-        here = rows[row - int(near[0])]
-        text, start = here[str(self._text)] or "", 0
-        for other in rows:
-            if (other["id"], other["doc_hash"]) != (here["id"], here["doc_hash"]):
-                continue
-            own, gap = other[str(self._text)] or "", max(here["start"] - other["end"], other["start"] - here["end"])
-            between = "\n\n" if gap > 1 else " " * max(gap, 0)
-            if other["piece"] == here["piece"] - 1:
-                own = own[: max(0, here["start"] - other["start"])]
-                text, start = own + between + text, len(own) + len(between)
-            elif other["piece"] == here["piece"] + 1:
-                text += between + own[max(0, here["end"] - other["start"]) :]
-        return text, start, start + here["end"] - here["start"]
+    def _beside(self, hits: Hits) -> dict[tuple[int, int], Piece]:
+        """The pieces of hits and those that stand beside them in their shards, by shard and row."""
+        found: dict[tuple[int, int], Piece] = {}
+        for shard in np.unique(hits.shard[hits.shard >= 0]).tolist():
+            rows = hits.row[hits.shard == shard]
+            near = np.unique(np.concatenate([rows - 1, rows, rows + 1]))
+            near = near[(near >= 0) & (near < self._units[shard].rows)]
+            table = self._rows(shard, near, ["id", "doc_hash", "piece", "start", "end", str(self._text)])
+            named = zip(*(table.column(name).to_pylist() for name in table.column_names), strict=True)
+            columns = table.column_names
+            for row, values in zip(near.tolist(), named, strict=True):
+                said = dict(zip(columns, values, strict=True))
+                document = said["id"], said["doc_hash"]
+                text = said[str(self._text)] or ""
+                found[shard, row] = Piece(document, said["piece"], said["start"], said["end"], text)
+        return found
 
     @property
     def _text(self) -> str | None:
@@ -201,18 +298,49 @@ class Searcher:
         """Whether rows are pieces of documents."""
         return self._manifest.rows.pieces is not None
 
-    def nearest(self, queries: np.ndarray, k: int, *, exact: bool = False) -> Hits:
-        """The k rows nearest to each query vector, float32 [q, dim].
+    def nearest(self, queries: np.ndarray, k: int, *, exact: bool = False, where: Where = None) -> Hits:
+        """The k rows nearest to each query vector, float32 [q, dim], of those that a filter wants (None: of all).
 
-        Raises DamagedIndexError where a file of the index is not what was written.
+        Raises DamagedIndexError where a file of the index is not what was written, OptionError for another filter than
+        `search` takes.
         """
-        queries = prepared(np.asarray(queries, np.float32), self._manifest.metric)
-        if exact or not self._manifest.index:
-            return self._exact(queries, k)
+        return self._nearest(np.asarray(queries, np.float32), _Asked(k, exact, where))
+
+    def _nearest(self, queries: np.ndarray, asked: "_Asked") -> Hits:
+        queries, wanted = prepared(queries, self._manifest.metric), self.matches(asked.where)
+        if not self._units or (wanted is not None and not wanted.count):
+            return _none(len(queries), asked.k)
+        if asked.exact or not self._manifest.index:
+            return self._exact(queries, asked.k, wanted)
         try:
-            return self._indexed(self._manifest.index, queries, k)
+            return self._indexed(self._manifest.index, queries, asked.k, wanted)
         except DamagedIndexError as error:
             raise DamagedIndexError(f"{error}; {self._mend(str(error))}") from error
+
+    def matches(self, where: Where) -> Matches | None:
+        """The rows that a filter wants; None without one. Raises OptionError as `search` does.
+
+        Those of the last filter are remembered.
+        """
+        if where is None or not self._units:
+            return None
+        with open_shard(self._manifest.shard_paths[0]) as parquet:
+            schema = pa.schema([parquet.schema_arrow.field(name) for name in self._kept])
+        filter_ = checked(where, schema)
+        if self._filter is None or not self._filter[0].where.equals(filter_):
+            with progress.stage("filtering the rows"):
+                self._filter = matches(self._manifest, filter_), None
+        return self._filter[0]
+
+    def _filtered(self, wanted: Matches, reranks: bool) -> FilteredIndex:
+        """The index of the rows that the last filter wants."""
+        if self._filter is None or self._filter[0] is not wanted or self._filter[1] is None:
+            rows = {path: wanted.shards[number] for path, number in self._numbers.items()}
+            kept = [locator.wanted(rows) for locator in self._locators]
+            index = FilteredIndex(self._index, kept, self.vectors_of if reranks else None)
+            self._filter = wanted, index
+            return index
+        return self._filter[1]
 
     def _mend(self, error: str) -> str:
         """What to do about a file of the index that an error names: one of the store, or a copy of it."""
@@ -220,17 +348,32 @@ class Searcher:
             return "`sentence-beam index` makes it again, search --exact does without it"
         return "it is a copy: remove it, and it is fetched again"
 
-    def _exact(self, queries: np.ndarray, k: int) -> Hits:
-        scores, positions = exact_search(self._vectors(), queries, k, scored_by(self._manifest.metric))
+    def _exact(self, queries: np.ndarray, k: int, wanted: Matches | None) -> Hits:
+        metric = scored_by(self._manifest.metric)
+        if wanted is None:
+            scores, positions = exact_search(self._vectors(), queries, k, metric)
+        else:
+            scores, found = exact_search(self._wanted_vectors(wanted), queries, k, metric)
+            every = [np.flatnonzero(rows) | number << 32 for number, rows in enumerate(wanted.shards)]
+            positions = np.where(found >= 0, np.concatenate(every)[found], -1)
         return Hits(scores, np.where(positions >= 0, positions >> 32, -1), positions & 0xFFFFFFFF)
 
     def _vectors(self) -> Iterator[tuple[np.ndarray, int]]:
+        """All vectors in blocks, each with the position of its first: number of the shard << 32 and row."""
         paths = self._manifest.shard_paths
         for number, path in enumerate(progress.over(paths, "comparing with every row", "shards")):
             start = number << 32
             for batch in read_shard(path, ["embedding"]):
                 yield prepared(as_matrix(batch.column(0)), self._manifest.metric), start
                 start += batch.num_rows
+
+    def _wanted_vectors(self, wanted: Matches) -> Iterator[tuple[np.ndarray, int]]:
+        """The vectors of wanted rows in blocks, each with the number of its first among these."""
+        shards, start = list(zip(self._manifest.shard_paths, wanted.shards, strict=True)), 0
+        for path, rows in progress.over(shards, "comparing with every row", "shards"):
+            for table in read_wanted(path, rows, ["embedding"]):
+                yield prepared(as_matrix(table.column(0).combine_chunks()), self._manifest.metric), start
+                start += len(table)
 
     @property
     def _segments(self) -> tuple[SegmentEntry, ...]:
@@ -270,13 +413,18 @@ class Searcher:
     def _path(self, relative: str) -> str:
         return storage.join(self._manifest.root, relative)
 
-    def _indexed(self, index: IndexEntry, queries: np.ndarray, k: int) -> Hits:
+    def _indexed(self, index: IndexEntry, queries: np.ndarray, k: int, wanted: Matches | None) -> Hits:
         with progress.stage("opening the index"):
             opened = self._index
+        depth, nprobe = depth_for(k, index.rerank), index.nprobe_for(k) or None
         with progress.stage("searching the index"):
-            depth = depth_for(k, index.rerank)
-            found = opened.search(queries, depth, nprobe=index.nprobe_for(k) or None, least=k)
-        if index.rerank:
+            if wanted is None:
+                found, ranked = opened.search(queries, depth, nprobe=nprobe, least=k), not index.rerank
+            else:
+                some = self._filtered(wanted, bool(index.rerank))
+                ranked = some.is_exact or not index.rerank
+                found = some.search(queries, k if ranked else depth, nprobe=nprobe)
+        if not ranked:
             found = rerank(queries, found, k, self.vectors_of, scored_by(self._manifest.metric))
         shard, row = self.located(found.segment, found.row)
         return Hits(found.scores[:, :k], shard[:, :k], row[:, :k])
@@ -343,11 +491,19 @@ class Searcher:
         ]
 
 
+def _none(queries: int, k: int) -> Hits:
+    """The hits of queries that find nothing."""
+    missing = np.full((queries, k), -1, np.int64)
+    return Hits(np.full((queries, k), -np.inf, np.float32), missing, missing)
+
+
+def _columns(hits: Hits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return hits.scores, hits.shard, hits.row
+
+
 def _taken(hits: Hits, places: list[list[int]], k: int) -> Hits:
     """The hits at these places of each query, with nothing behind them up to k."""
-    columns = [
-        [column[query][which] for query, which in enumerate(places)] for column in (hits.scores, hits.shard, hits.row)
-    ]
+    columns = [[column[query][which] for query, which in enumerate(places)] for column in _columns(hits)]
     empty = [
         np.full((len(places), k), fill, column.dtype)
         for fill, column in ((-np.inf, hits.scores), (-1, hits.shard), (-1, hits.row))

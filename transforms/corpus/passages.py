@@ -2,8 +2,38 @@
 
 import re
 from itertools import pairwise
+from typing import NamedTuple
 
 _WORDS = re.compile(r"\w{3,}")
+
+
+class Piece(NamedTuple):
+    """A piece of a document: what names the document, its number, its place in characters, and its text."""
+
+    document: tuple[str, bytes]
+    number: int
+    start: int
+    end: int
+    text: str
+
+
+def in_context(before: Piece | None, here: Piece | None, after: Piece | None) -> tuple[str, int, int]:
+    """The text of a piece and of those beside it that are its document's next ones, and where in it the piece is."""
+    if here is None:
+        return "", 0, 0
+    text, start = here.text, 0
+    if before is not None and (before.document, before.number) == (here.document, here.number - 1):
+        own = before.text[: max(0, here.start - before.start)] + _between(before, here)
+        text, start = own + text, len(own)
+    if after is not None and (after.document, after.number) == (here.document, here.number + 1):
+        text += _between(here, after) + after.text[max(0, here.end - after.start) :]
+    return text, start, start + here.end - here.start
+
+
+def _between(first: Piece, second: Piece) -> str:
+    """What stands for the characters between two pieces, which no piece has."""
+    gap = second.start - first.end
+    return "\n\n" if gap > 1 else " " * max(gap, 0)
 
 
 def passage(text: str, start: int, end: int, query: str, width: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from transforms.errors import DamagedIndexError
 from transforms.index.exact import block_top_k, complete_top_k, gains_to_scores, longest_row, merge_top_k, no_results
 from transforms.index.faiss_module import load_faiss
-from transforms.index.segment import SegmentFile, list_arrays, read_segment
+from transforms.index.segment import SegmentFile, flat_codes, list_arrays, read_segment
 from transforms.index.trained import TrainedIndex, fingerprint, flat_rows, lacks_quantizer
 from transforms.index.vectors import metric_name
 
@@ -82,6 +82,53 @@ class OpenSegment:
         else:
             gains, rows = self._flat_top_k(faiss, queries, k, metric)
         return gains, np.where(rows >= 0, rows | self.number << 32, -1)
+
+    def only(self, wanted: np.ndarray) -> OpenSegment:
+        """The segment with no other rows than those of bool [n] that are not deleted either; the file stays open."""
+        part = replace(self, keep=wanted if self.keep is None else self.keep & wanted)
+        if self.has_lists:
+            part.__dict__["_unchecked"] = self._unchecked  # lists that one has compared, the other need not
+        return part
+
+    def matches_of_lists(self, faiss: Any) -> np.ndarray:
+        """How many rows that are not deleted each list has, int64 [nlist]."""
+        counts = np.zeros(self.index.nlist, np.int64)
+        for number in range(self.index.nlist):
+            counts[number] = np.count_nonzero(self.is_live[list_arrays(faiss, self.index, number)[1]])
+        return counts
+
+    @cached_property
+    def is_live(self) -> np.ndarray:
+        """bool [n], False where a row is deleted."""
+        return np.ones(self.index.ntotal, bool) if self.keep is None else self.keep
+
+    def decoded(self, faiss: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """The rows that are not deleted, int64 [m] ascending, and what vectors their codes stand for, float32 [m, d].
+
+        None where scores by the codes are not those of such vectors, as of RaBitQ.
+        """
+        if hasattr(self.index, "rabitq"):
+            return None
+        if not self.has_lists:
+            rows = np.flatnonzero(self.is_live)
+            if not hasattr(self.index, "sq"):
+                return rows, flat_rows(faiss, self.index)[rows]
+            return rows, self.index.sa_decode(np.ascontiguousarray(flat_codes(faiss, self.index)[rows]))
+        lists = np.flatnonzero(self.matches_of_lists(faiss))
+        self.check_lists(faiss, lists)
+        found = [self._decoded_list(faiss, number) for number in lists.tolist()]
+        rows = np.concatenate([np.empty(0, np.int64), *(part[0] for part in found)])
+        vectors = np.concatenate([np.empty((0, self.index.d), np.float32), *(part[1] for part in found)])
+        order = np.argsort(rows)
+        return rows[order], vectors[order]
+
+    def _decoded_list(self, faiss: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
+        codes, rows = list_arrays(faiss, self.index, number)
+        live = self.is_live[rows]
+        codes, rows = np.ascontiguousarray(codes[live]), rows[live]
+        vectors, lists = np.empty((len(rows), self.index.d), np.float32), np.full(len(rows), number, np.int64)
+        self.index.decode_vectors(len(rows), *map(faiss.swig_ptr, (codes, lists, vectors)))
+        return rows, vectors
 
     @cached_property
     def _unchecked(self) -> np.ndarray:

@@ -66,6 +66,10 @@ class SegmentedIndex:
         """The metric, `ip` or `l2`; `ip` where there are no segments."""
         return metric_name(load_faiss(), self._parts[0].index.metric_type) if self._parts else "ip"
 
+    def turned(self, queries: np.ndarray) -> np.ndarray:
+        """Queries float32 [q, d] as the lists have vectors; the same ones where these were built without rotation."""
+        return self._trained.turned(queries) if self._trained and self._lists is not None else queries
+
     @property
     def nlist(self) -> int:
         """The number of coarse lists; 0 where all segments are flat."""
@@ -99,7 +103,7 @@ class SegmentedIndex:
         self, queries: np.ndarray, k: int, nprobes: Sequence[int], *, threads: int | None = None
     ) -> list[SearchResult]:
         """The results of a search at each of several nprobe, ascending; every list is scanned once."""
-        return [_result(*best, self.metric) for _, best in self.steps(queries, k, nprobes, threads=threads)]
+        return [result(*best, self.metric) for _, best in self.steps(queries, k, nprobes, threads=threads)]
 
     def steps(
         self, queries: np.ndarray, k: int, nprobes: Sequence[int], *, threads: int | None = None
@@ -116,10 +120,10 @@ class SegmentedIndex:
         with use_threads(threads) as faiss:
             queries = as_vectors(queries, self._parts[0].index.d, "queries")
             flat, best = self._scan_flat(faiss, queries, k), no_results(len(queries), k)
-            queries = self._trained.turned(queries) if self._trained and self._lists is not None else queries
+            queries = self.turned(queries)
             for step, coarse in enumerate(self._coarse_steps(faiss, queries, nprobes)):
                 new = self._scan_lists(faiss, queries, k, coarse, flat if step == 0 else no_results(len(queries), k))
-                best = _merge([best, new], k) if step else new
+                best = merge([best, new], k) if step else new
                 yield new, best
 
     def _coarse_steps(self, faiss: Any, queries: np.ndarray, nprobes: Sequence[int]) -> list[Coarse | None]:
@@ -133,12 +137,12 @@ class SegmentedIndex:
 
     def _scan_flat(self, faiss: Any, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         found = [part.top_k(faiss, queries, k, None) for part in self._parts if not part.has_lists]
-        return _merge([no_results(len(queries), k), *found], k)
+        return merge([no_results(len(queries), k), *found], k)
 
     def _scan_lists(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None, others: Found) -> Found:
         if coarse is None:
             return others
-        return _merge([others, *(part.top_k(faiss, queries, k, coarse) for part in self._parts if part.has_lists)], k)
+        return merge([others, *(part.top_k(faiss, queries, k, coarse) for part in self._parts if part.has_lists)], k)
 
 
 def rerank(
@@ -161,14 +165,15 @@ def rerank(
     rows = np.full(positions.shape, -1, np.int64)
     rows[positions >= 0] = place
     if not wanted.size:
-        return _result(*no_results(len(queries), k), metric)
-    block = as_vectors(vectors(*_split(wanted)), queries.shape[1], "rerank")
+        return result(*no_results(len(queries), k), metric)
+    block = as_vectors(vectors(*split(wanted)), queries.shape[1], "rerank")
     with use_threads(threads) as faiss:
         gains = gains_to_scores(pair_scores(faiss, queries, block, rows, metric), metric)
-    return _result(*_merge([(gains, positions), no_results(len(queries), k)], k), metric)
+    return result(*merge([(gains, positions), no_results(len(queries), k)], k), metric)
 
 
-def _merge(found: Sequence[tuple[np.ndarray, np.ndarray]], k: int) -> tuple[np.ndarray, np.ndarray]:
+def merge(found: Sequence[Found], k: int) -> Found:
+    """The best k of several gains and positions [q, any], ties by position."""
     gains, positions = zip(*found, strict=True)
     return best_first(np.concatenate(gains, axis=1), np.concatenate(positions, axis=1), k)
 
@@ -178,12 +183,14 @@ def positions_of(found: SearchResult) -> np.ndarray:
     return np.where(found.row >= 0, found.segment.astype(np.int64) << 32 | found.row, -1)
 
 
-def _split(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def split(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Segment int32 and row int64 of positions, -1 for missing."""
     return (positions >> 32).astype(np.int32), np.where(positions >= 0, positions & 0xFFFFFFFF, -1)
 
 
-def _result(gains: np.ndarray, positions: np.ndarray, metric: str) -> SearchResult:
-    return SearchResult(gains_to_scores(gains, metric), *_split(positions))
+def result(gains: np.ndarray, positions: np.ndarray, metric: str) -> SearchResult:
+    """What a search gives for gains and positions [q, k]."""
+    return SearchResult(gains_to_scores(gains, metric), *split(positions))
 
 
 def _open_one(faiss: Any, number: int, segment: SegmentFile, trained: TrainedIndex | None) -> OpenSegment:

@@ -87,7 +87,7 @@ class SegmentWriter:
             if hasattr(source, "quantizer"):
                 _copy_lists(faiss, source, self._index, keep)
             elif keep.any():
-                self._index.add_sa_codes(np.ascontiguousarray(_flat_codes(faiss, source)[keep]))
+                self._index.add_sa_codes(np.ascontiguousarray(flat_codes(faiss, source)[keep]))
         self._scores += (closeness or 0.0) * int(np.count_nonzero(keep))
 
     def add(self, block: np.ndarray) -> None:
@@ -189,7 +189,7 @@ def _copy_lists(faiss: Any, source: Any, target: Any, keep: np.ndarray) -> None:
     target.ntotal += int(np.count_nonzero(keep))
 
 
-def _flat_codes(faiss: Any, index: Any) -> np.ndarray:
+def flat_codes(faiss: Any, index: Any) -> np.ndarray:
     """The codes of a segment without lists, uint8 [n, code size], as a view that lives no longer than the index."""
     if not index.ntotal:
         return np.empty((0, index.code_size), np.uint8)

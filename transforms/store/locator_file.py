@@ -5,7 +5,7 @@ import hashlib
 import io
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -79,6 +79,18 @@ class LocatorFile:
     def keep(self) -> np.ndarray:
         """bool [n], False where a row is deleted."""
         return np.concatenate([self._group(number).shard >= 0 for number in range(len(self._starts))])
+
+    def wanted(self, rows: Mapping[str, np.ndarray]) -> np.ndarray:
+        """bool [n], True for those not deleted that are wanted: `rows` says it, bool by row, for each shard's name."""
+        found = []
+        for number in range(len(self._starts)):
+            group = self._group(number)
+            here = np.zeros(len(group.row), bool)
+            for shard in np.unique(group.shard[group.shard >= 0]).tolist():
+                at = np.flatnonzero(group.shard == shard)
+                here[at] = rows[group.shards[shard]][group.row[at]]
+            found.append(here)
+        return np.concatenate(found)
 
 
 def rows_in(root: str, segment: SegmentEntry, shards: set[str]) -> pa.Table:

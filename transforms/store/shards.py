@@ -334,6 +334,18 @@ def read_shard(path: str, columns: list[str], size: int | None = None) -> Iterat
                 yield decode(batch)
 
 
+def read_wanted(path: str, wanted: np.ndarray, columns: list[str]) -> Iterator[pa.Table]:
+    """As `read_shard`, with the rows alone that bool [rows] says are wanted; row groups without any are not read."""
+    with open_shard(path) as parquet:
+        decode, start = decoder(parquet.schema_arrow, path, columns), 0
+        for group in range(parquet.num_row_groups):
+            here = wanted[start : start + parquet.metadata.row_group(group).num_rows]
+            start += len(here)
+            if here.any():
+                table = parquet.read_row_group(group, columns, use_threads=storage.threads_may_read(path))
+                yield decode(table.filter(pa.array(here)))
+
+
 def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[Rows], Rows]:
     """The function that decodes the column `embedding` of rows of a shard of this schema into float32 vectors."""
     kind = schema.field("embedding").type.value_type if "embedding" in columns else pa.float32()

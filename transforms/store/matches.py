@@ -1,0 +1,62 @@
+"""Which rows of a snapshot a filter wants, found by reading the columns alone that it names."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms import storage
+from transforms.errors import SentenceBeamError, first_line
+from transforms.store.manifest import Manifest
+from transforms.store.open import Store
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+REQUESTS = 16  # shards of a remote store that are read at once
+
+
+@dataclass(frozen=True)
+class Matches:
+    """The rows that a filter wants: for each shard, in the manifest's order, bool [rows]."""
+
+    where: pc.Expression
+    shards: tuple[np.ndarray, ...]
+
+    @cached_property
+    def count(self) -> int:
+        """The number of rows that are wanted."""
+        return sum(int(np.count_nonzero(shard)) for shard in self.shards)
+
+
+def matches(manifest: Manifest, where: pc.Expression) -> Matches:
+    """The rows of a snapshot for which a filter, which `where.checked` has passed, is true.
+
+    Raises SentenceBeamError naming a shard that cannot be read.
+    """
+    dataset = Store(manifest).dataset()
+    fragments = list(dataset.get_fragments()) if manifest.shard_paths else []
+    local = storage.is_local(manifest.root)
+
+    def read(fragment: "ds.Fragment") -> np.ndarray:
+        return _matching(fragment, dataset.schema, where, threads=local)
+
+    if local:
+        return Matches(where, tuple(map(read, fragments)))
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        return Matches(where, tuple(pool.map(read, fragments)))
+
+
+def _matching(fragment: "ds.Fragment", schema: pa.Schema, where: pc.Expression, threads: bool) -> np.ndarray:
+    """bool [rows of a shard], True where the filter is."""
+    try:
+        table = fragment.to_table(schema=schema, columns={"wanted": where}, use_threads=threads)
+    except (pa.ArrowException, OSError) as error:
+        raise SentenceBeamError(
+            f"{fragment.path} cannot be filtered ({first_line(error)}); sentence-beam verify lists damage"
+        ) from error
+    return np.asarray(table.column(0).fill_null(False).to_numpy(), bool)

@@ -1,0 +1,286 @@
+"""Filters of rows, as `lang = 'en' AND year >= 2020`: read, checked against the columns there are, and evaluated.
+
+As in SQL a comparison with a null is neither true nor false, and a row is wanted only where the whole is true.
+"""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from datetime import time
+from decimal import Decimal
+from functools import reduce
+from operator import and_, eq, ge, gt, le, lt, ne, or_
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.errors import OptionError, first_line
+
+EXAMPLE = "write it as in lang = 'en' AND (year >= 2020 OR NOT tag IN ('a', 'b'))"
+DEEPEST = 100  # parentheses and NOTs in each other
+MOST = 1000  # conditions; Arrow walks them on the stack
+_TOKEN = re.compile(
+    r"\s*(?:(?P<text>'(?:[^']|'')*')"
+    r"|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))"
+    r'|(?P<column>[^\W\d][\w.]*|"(?:[^"]|"")+")'
+    r"|(?P<sign>!=|<>|<=|>=|==|[=<>(),])"
+    r"|(?P<end>$))"
+)
+_KEYWORDS = {"AND", "OR", "NOT", "IN", "IS", "NULL", "TRUE", "FALSE"}
+_COMPARE: dict[str, Callable[[pc.Expression, pa.Scalar], pc.Expression]] = {
+    "=": eq, "==": eq, "!=": ne, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge,
+}  # fmt: skip
+
+
+class _Token(NamedTuple):
+    """A word of a filter: its kind (text, number, column, keyword, sign or end), what it says, and where it begins."""
+
+    kind: str
+    said: str
+    start: int
+
+
+def checked(where: str | pc.Expression, schema: pa.Schema) -> pc.Expression:
+    """A filter as an expression over the columns of `schema`, which are all that it may name.
+
+    Raises OptionError, naming the columns, for a filter that cannot be read, names another column or compares a column
+    with a value of another type.
+    """
+    expression = _Reader(where, schema).read() if isinstance(where, str) else where
+    try:
+        kind = evaluated(expression, schema.empty_table()).type
+    except (pa.ArrowException, TypeError) as error:
+        raise OptionError(f"--where: {first_line(error)}; {_columns(schema)}") from error
+    if not pa.types.is_boolean(kind):
+        raise OptionError(f"--where: it gives {kind} and not true or false; {EXAMPLE}")
+    return expression
+
+
+def evaluated(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
+    """What an expression gives for each row of a table."""
+    import pyarrow.dataset as ds  # brings pandas along where it is installed
+
+    return ds.dataset(table).to_table(columns={"wanted": expression}).column(0)
+
+
+def _columns(schema: pa.Schema) -> str:
+    return "the store keeps " + ", ".join(f"{field.name} ({field.type})" for field in schema)
+
+
+class _Reader:
+    """A filter being read from left to right: `either` reads all up to a closing parenthesis or the end."""
+
+    def __init__(self, text: str, schema: pa.Schema):
+        self._text, self._schema = text, schema
+        self._tokens = list(self._cut())
+        self._next = self._depth = self._conditions = 0
+
+    def _cut(self) -> Iterator[_Token]:
+        at = 0
+        while at < len(self._text):
+            found = _TOKEN.match(self._text, at)
+            if found is None:
+                raise self._unread(at, "")
+            kind = str(found.lastgroup)
+            said = found[kind]
+            start, at = found.start(kind), found.end()
+            if kind == "column" and said.upper() in _KEYWORDS:
+                kind, said = "keyword", said.upper()
+            if kind != "end":
+                yield _Token(kind, said, start)
+        yield _Token("end", "", len(self._text))
+
+    def read(self) -> pc.Expression:
+        """The whole filter."""
+        found = self._either()
+        if self._here.kind != "end":
+            raise self._unread(self._here.start, "AND, OR or the end has to come here")
+        return found
+
+    def _unread(self, start: int, why: str) -> OptionError:
+        rest = self._text[start:].strip()
+        place = f"at {rest[:40]!r}" if rest else "at its end"
+        return OptionError(f"--where cannot be read {place}{f' ({why})' if why else ''}; {EXAMPLE}")
+
+    @property
+    def _here(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _take(self, *said: str) -> bool:
+        """Whether the next word is one of these keywords or signs, which is then behind."""
+        found = self._here.kind in ("keyword", "sign") and self._here.said in said
+        self._next += found
+        return found
+
+    def _expect(self, said: str) -> None:
+        if not self._take(said):
+            raise self._unread(self._here.start, f"{said!r} has to come here")
+
+    def _either(self) -> pc.Expression:
+        parts = [self._both()]
+        while self._take("OR"):
+            parts.append(self._both())
+        return _joined(or_, parts)
+
+    def _both(self) -> pc.Expression:
+        parts = [self._one()]
+        while self._take("AND"):
+            parts.append(self._one())
+        return _joined(and_, parts)
+
+    def _one(self) -> pc.Expression:
+        """What NOT stands before, what is in parentheses, or a condition."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise OptionError(f"--where: more than {DEEPEST} parentheses and NOTs are in each other; make it shorter")
+        if self._take("NOT"):
+            found = ~self._one()
+        elif self._take("("):
+            found = self._either()
+            self._expect(")")
+        else:
+            found = self._condition()
+        self._depth -= 1
+        return found
+
+    def _condition(self) -> pc.Expression:
+        """A comparison, IN, IS NULL, or a column that is true or false by itself."""
+        token = self._here
+        if token.kind != "column":
+            raise self._unread(token.start, "a column has to come here")
+        self._next += 1
+        self._conditions += 1
+        if self._conditions > MOST:
+            raise OptionError(f"--where: more than {MOST:,} conditions; say column IN (...) instead of many ORs")
+        name = token.said[1:-1].replace('""', '"') if token.said.startswith('"') else token.said
+        column = _Column.of(name, self._schema)
+        if self._take("IS"):
+            absent = not self._take("NOT")
+            self._expect("NULL")
+            return column.value.is_null() if absent else column.value.is_valid()
+        if self._take("NOT"):
+            self._expect("IN")
+            return ~self._among(column)
+        if self._take("IN"):
+            return self._among(column)
+        sign = self._here.said
+        if self._take(*_COMPARE):
+            return column.compare(_COMPARE[sign], self._literal(column))
+        return column.as_condition(lambda: self._unread(self._here.start, "=, <, IN or IS has to come here"))
+
+    def _among(self, column: "_Column") -> pc.Expression:
+        self._expect("(")
+        values = [self._literal(column)]
+        while self._take(","):
+            values.append(self._literal(column))
+        self._expect(")")
+        return column.among(values)
+
+    def _literal(self, column: "_Column") -> pa.Scalar:
+        token = self._here
+        if token.kind not in ("text", "number") and token.said not in ("TRUE", "FALSE"):
+            raise self._unread(token.start, "a number, a text in single quotes, true or false has to come here")
+        self._next += 1
+        return column.literal(token)
+
+
+def _joined(how: Callable[[pc.Expression, pc.Expression], pc.Expression], parts: list[pc.Expression]) -> pc.Expression:
+    """The parts joined two by two, so that thousands of them are not thousands of steps deep."""
+    while len(parts) > 1:
+        parts = [reduce(how, parts[at : at + 2]) for at in range(0, len(parts), 2)]
+    return parts[0]
+
+
+class _Column(NamedTuple):
+    """A column: its name, type, value, and the value as it is compared (of codes what they stand for)."""
+
+    name: str
+    kind: pa.DataType
+    value: pc.Expression
+    compared: pc.Expression
+    schema: pa.Schema
+
+    @classmethod
+    def of(cls, name: str, schema: pa.Schema) -> "_Column":
+        """The column of a name. Raises OptionError where there is none."""
+        if schema.get_field_index(name) < 0:
+            raise OptionError(f"--where: there is no column {name}; {_columns(schema)}")
+        kind, value = schema.field(name).type, pc.field(name)
+        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+        plain = {pa.string_view(): pa.string(), pa.float16(): pa.float32()}.get(plain, plain)
+        return cls(name, plain, value, value if plain == kind else value.cast(plain), schema)
+
+    def compare(self, how: Callable[[pc.Expression, pa.Scalar], pc.Expression], value: pa.Scalar) -> pc.Expression:
+        """The column compared with a value that `literal` gave: whole numbers with one that is none, as floats."""
+        rounds = pa.types.is_integer(self.kind) and pa.types.is_floating(value.type)
+        return how(self.compared.cast(pa.float64(), safe=False) if rounds else self.compared, value)
+
+    def among(self, values: list[pa.Scalar]) -> pc.Expression:
+        """Whether the column is one of some values that `literal` gave, null where it is null."""
+        same = [found for value in values if (found := _as(value, self.kind)) is not None]
+        return self.compare(eq, values[0]) | self.compared.isin(pa.array(same, self.kind))
+
+    def as_condition(self, other: Callable[[], OptionError]) -> pc.Expression:
+        """The column itself where it holds true and false; else raises the other error."""
+        if pa.types.is_boolean(self.kind):
+            return self.compared
+        raise other()
+
+    def literal(self, token: _Token) -> pa.Scalar:
+        """A value to compare the column with. Raises OptionError for one of another type."""
+        kind, given = self.kind, token.said
+        reads = _reads(kind)
+        if reads is None:
+            raise OptionError(f"--where: {self.name} is {kind}, which IS NULL or is not; {_columns(self.schema)}")
+        if token.kind == reads[0]:
+            with contextlib.suppress(pa.ArrowException, ValueError, OverflowError):
+                return reads[1](given, kind)
+        raise OptionError(f"--where: {self.name} is {kind}, which {given} is not; {_columns(self.schema)}")
+
+
+def _reads(kind: pa.DataType) -> tuple[str, Callable[[str, pa.DataType], pa.Scalar]] | None:
+    """The kind of word that a column's values are written as, and what reads it; None where nothing compares."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "text", lambda said, kind: pa.scalar(_text(said), kind)
+    if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind):
+        return "text", lambda said, kind: _time(_text(said), kind)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "number", _number
+    return ("keyword", lambda said, _: pa.scalar(said == "TRUE")) if pa.types.is_boolean(kind) else None
+
+
+def _as(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
+    """The same value in a column's type; None where the column cannot hold it."""
+    try:
+        return value.cast(kind)
+    except pa.ArrowException:
+        return None
+
+
+def _text(quoted: str) -> str:
+    return quoted[1:-1].replace("''", "'")
+
+
+def _number(said: str, kind: pa.DataType) -> pa.Scalar:
+    """A number of the column's type where it has that one, else the nearest of its own."""
+    if pa.types.is_decimal(kind):
+        return pa.scalar(Decimal(said))
+    if pa.types.is_integer(kind):
+        try:
+            return pa.scalar(int(said), kind)
+        except (ValueError, OverflowError, pa.ArrowException):  # with a fraction, or beyond the type
+            return pa.scalar(float(said))
+    return pa.scalar(float(said), kind)
+
+
+def _time(said: str, kind: pa.DataType) -> pa.Scalar:
+    """A date, time or moment written as a text; a moment without a zone is one in UTC where the column has a zone."""
+    if pa.types.is_time(kind):
+        return pa.scalar(time.fromisoformat(said), kind)
+    try:
+        return pa.scalar(said).cast(kind)
+    except pa.ArrowException:
+        if not pa.types.is_timestamp(kind) or kind.tz is None:
+            raise
+    return pa.scalar(said).cast(pa.timestamp(kind.unit)).cast(kind)
