@@ -57,6 +57,7 @@ OPTIONS = {
     "--index": "search.md#build-an-index",
     "--metric": "search.md#metric",
     "--query-prompt": "search.md#prompts-of-queries",
+    "--where": "search.md#filters",
     "--max-rejects": "inputs.md#rejected-rows",
     "--append": "embedding.md#files-that-are-added",
     "--max-deletes": "nightly.md#deleted-rows",

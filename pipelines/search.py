@@ -3,7 +3,6 @@
 import argparse
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 from pipelines import command, options
@@ -12,9 +11,12 @@ from pipelines.progress import aside
 from pipelines.said import Said
 from pipelines.stdin import STDIN
 from pipelines.tables import Column, end, excerpt, id_column, one_line, table, terminal_width, text_column
+from transforms import storage
 from transforms.errors import OptionError
+from transforms.space import Space
 from transforms.steps.options import FOLDS, SearchOptions
 from transforms.store import open_store
+from transforms.store.vector_files import read_vectors
 
 
 def parser() -> argparse.ArgumentParser:
@@ -24,6 +26,8 @@ def parser() -> argparse.ArgumentParser:
         "Find the rows nearest to a query.",
         "sentence-beam search --store store --query 'a man is eating' -k 5",
         "sentence-beam search --store store --queries questions.txt --output hits.jsonl",
+        "sentence-beam search --store store --query 'a man is eating' --where \"lang = 'en' AND year >= 2020\"",
+        "sentence-beam search --store store --id doc-17",
     )
     options.add_store(p)
     asked = p.add_mutually_exclusive_group(required=True)
@@ -33,10 +37,24 @@ def parser() -> argparse.ArgumentParser:
     asked.add_argument(
         "--queries", metavar="FILE", help="text file with a query a line; - for standard input (default: none)"
     )
+    asked.add_argument(
+        "--id", action="append", metavar="ID", help="a stored row, to find those like it; repeat (default: none)"
+    )
+    asked.add_argument(
+        "--query-vectors", metavar="FILE", help="vectors to search by: .npy, or Parquet with embedding (default: none)"
+    )
     p.add_argument(
         "--query-prompt", metavar="STR", help="text put before every query (default: the store's, else the model's own)"
     )
     p.add_argument("-k", type=options.positive, default=10, metavar="K", help="rows for each query (default: 10)")
+    p.add_argument(
+        "--where",
+        metavar="EXPR",
+        help="search only rows whose kept columns say so, as in lang = 'en' AND year >= 2020 (default: all rows)",
+    )
+    p.add_argument(
+        "--min-score", type=options.score, metavar="X", help="only rows with this score or a higher one (default: any)"
+    )
     p.add_argument(
         "--fold",
         choices=FOLDS,
@@ -59,13 +77,19 @@ def parser() -> argparse.ArgumentParser:
 def _search(args: argparse.Namespace) -> Said:
     asked = SearchOptions(**vars(args))
     check_output(asked.output)
-    store, queries = open_store(asked.store, asked.snapshot), _queries(asked)
+    store = open_store(asked.store, asked.snapshot)
     from transforms.search import NO_QUERY_PROMPT, Searcher
 
     searcher = Searcher(store.manifest, asked.model, asked.query_prompt, alone=True)
-    results = searcher.search(queries, asked.k, exact=asked.exact, fold=asked.fold)
-    if searcher.lacks_query_prompt:
+    queries, what = _queries(asked, store.space)
+    results = searcher.search(
+        k=asked.k, exact=asked.exact, fold=asked.fold, where=asked.where, min_score=asked.min_score, **what
+    )
+    if "texts" in what and searcher.lacks_query_prompt:
         aside(f"note: {NO_QUERY_PROMPT}")
+    wanted = searcher.matches(asked.where)
+    if wanted is not None and not wanted.count:
+        aside(f"note: no row matches --where {asked.where}")
     if asked.output:
         write_results(asked.output, queries, results)
         found = sum(map(len, results))
@@ -77,20 +101,24 @@ def _search(args: argparse.Namespace) -> Said:
     return Said([tables], {"store": store.root, "results": each}, asked=True)
 
 
-def _queries(asked: SearchOptions) -> list[str]:
-    return list(asked.query) if asked.query is not None else read_queries(str(asked.queries))
+def _queries(asked: SearchOptions, space: Space) -> tuple[list[str], dict[str, Any]]:
+    """What each query is called, and the queries as `Searcher.search` takes them."""
+    if asked.id is not None:
+        return list(asked.id), {"ids": list(asked.id)}
+    if asked.query_vectors is not None:
+        names, vectors = read_vectors(asked.query_vectors, "--query-vectors", space)
+        return names, {"vectors": vectors}
+    texts = list(asked.query) if asked.query is not None else read_queries(str(asked.queries))
+    return texts, {"texts": texts}
 
 
 def read_queries(path: str) -> list[str]:
     """The queries of a text file (`-`: of standard input), one a line; blank lines are skipped.
 
-    Raises OptionError for a file without any.
+    Raises OptionError for a file without any, and for one that cannot be read.
     """
-    try:
-        data = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
-        lines = re.split(r"\r\n|\r|\n", data.decode("utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"--queries {path} cannot be read as UTF-8 text ({error}); check the file") from error
+    data = sys.stdin.buffer.read() if path == STDIN else storage.read_named(path, "--queries")
+    lines = re.split(r"\r\n|\r|\n", storage.text_of(data, path, "--queries"))
     queries = [line for line in lines if line.strip()]
     if not queries:
         raise OptionError(f"--queries {path} holds no query; write one a line")

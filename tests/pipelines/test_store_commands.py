@@ -355,7 +355,7 @@ def test_queries_from_a_file(run: Run, made: Path, tmp_path: Path) -> None:
     assert [row["query"] for row in rows] == ["dog", "cat"]
 
 
-@pytest.mark.parametrize(("data", "word"), [(None, "cannot be read"), (b"", "no query"), (b"\xff\n", "UTF-8")])
+@pytest.mark.parametrize(("data", "word"), [(None, "there is no such file"), (b"", "no query"), (b"\xff\n", "UTF-8")])
 def test_query_files_that_cannot_be_used(run: Run, made: Path, tmp_path: Path, data: bytes | None, word: str) -> None:
     path = tmp_path / "q.txt"
     if data is not None:

@@ -15,12 +15,7 @@ Row = tuple[int, list[str]]
 
 def read_text(path: str) -> str:
     """The text of a file. Raises OptionError where it cannot be read as UTF-8."""
-    try:
-        return storage.read_bytes(storage.absolute(path)).decode("utf-8-sig")
-    except FileNotFoundError as error:
-        raise OptionError(f"--task {path}: there is no such file; check the path") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"--task {path} cannot be read as UTF-8 text ({error}); check the path") from error
+    return storage.read_text(path, "--task")
 
 
 def read_table(path: str, columns: Sequence[str]) -> Iterator[Row]:

@@ -188,13 +188,17 @@ class FitOptions:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """The options of `search`, under the names of its flags; one of `query` and `queries` is given."""
+    """The options of `search`, under the names of its flags; one of the first four after `store` is given."""
 
     store: str
     query: tuple[str, ...] | None = None
     queries: str | None = None
+    id: tuple[str, ...] | None = None
+    query_vectors: str | None = None
     query_prompt: str | None = None
     k: int = 10
+    where: str | None = None
+    min_score: float | None = None
     fold: str = "best"
     output: str | None = None
     exact: bool = False
@@ -207,8 +211,10 @@ class SearchOptions:
             object.__setattr__(self, "query", _several(self.query))
             if not all(text.strip() for text in self.query):
                 raise OptionError("argument --query: it is empty; say what to look for")
-        if (self.query is None) == (self.queries is None):
-            raise OptionError("one of the arguments --query --queries is required, and not both")
+        if self.id is not None:
+            object.__setattr__(self, "id", _several(self.id))
+        if sum(given is not None for given in (self.query, self.queries, self.id, self.query_vectors)) != 1:
+            raise OptionError("one of the arguments --query --queries --id --query-vectors is required, and one alone")
         _check(self)
 
 

@@ -18,6 +18,7 @@ from transforms.storage.dispatch import (
     threads_may_read,
     time_of_storage,
 )
+from transforms.storage.text import read_named, read_text, text_of
 
 __all__ = [
     "Entry",
@@ -31,10 +32,13 @@ __all__ = [
     "on_local_disk",
     "overwrite",
     "read_bytes",
+    "read_named",
     "read_range",
+    "read_text",
     "replace",
     "sha256_of",
     "storage_of",
+    "text_of",
     "threads_may_read",
     "time_of_storage",
 ]

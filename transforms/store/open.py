@@ -101,15 +101,18 @@ class Store:
             raise OptionError(f"{self.root} has no row with the id {asked[int(missing[0])].as_py()!r}")
         return found.take(np.argsort(place, kind="stable"))
 
-    def search(self, texts: str | Sequence[str], k: int = 10, *, exact: bool = False, fold: str = "best") -> list[Any]:
+    def search(self, texts: str | Sequence[str] | None = None, k: int = 10, **how: Any) -> list[Any]:
         """The k rows nearest to each text: dicts of rank, score, id and kept columns, best first.
 
-        A list for each of several texts; for one that is no list, its rows. Where rows are pieces of documents, `fold`
-        best gives documents, each with its best piece and a `passage` around it, none the pieces.
+        A list for each of several texts; for one that is no list, its rows. `ids=` of stored rows, or `vectors=`
+        [q, dim], can stand for texts. `where=` is a filter, as the text of --where or an expression of pyarrow,
+        `min_score=` the least score, and `exact=True` compares all rows. Where rows are pieces of documents,
+        `fold="best"` gives documents, each with its best piece and a `passage` around it, `"none"` the pieces.
         """
         if isinstance(texts, str):
-            return self.search([texts], k, exact=exact, fold=fold)[0]
-        return self._searcher.search(list(texts), k, exact=exact, fold=fold)
+            return self.search([texts], k, **how)[0]
+        found: list[Any] = self._searcher.search(texts, k, **how)
+        return found
 
     @cached_property
     def _searcher(self) -> Any:

@@ -1,0 +1,197 @@
+"""search --where, --min-score, --id and --query-vectors, on stores brought along over nights."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from helpers.commands import Run
+from helpers.corpora import sentences, write_parquet
+
+from pipelines.cli import main
+from transforms.errors import OptionError
+from transforms.index import filtered
+from transforms.search import Searcher
+from transforms.store import Store, open_store
+
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
+LANGS = ["en", "de", "fr", None]
+
+
+def rows(numbers: range) -> dict[str, Any]:
+    """The columns of a file; the number of a row says all of it."""
+    return {
+        "lang": [LANGS[n % 4] for n in numbers],
+        "year": [2000 + n for n in numbers],
+        "key": [f"k{n}" for n in numbers],
+    }
+
+
+@pytest.fixture(scope="module", params=["IVF4,RaBitQ", "IVF4,SQfp16", "none"])
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A store of two nights: of 80 rows 20 are deleted and 20 others added in the second."""
+    folder = tmp_path_factory.mktemp("filtered")
+    texts = sentences(120)
+    command = ["embed", "--input", str(folder / "in" / "*.parquet"), "--store", str(folder / "store")]
+    command += ["--model", str(model), "--index", request.param, "--id-column", "key", "--keep-columns", "lang,year"]
+    command += ["--unit-tokens", "150", "--dtype", "float32"]
+    for name, numbers in (("a", range(40)), ("b", range(40, 80))):
+        write_parquet(folder / "in" / f"{name}.parquet", [texts[n] for n in numbers], **rows(numbers))
+    assert main(command) == 0
+    for name, numbers in (("b", range(60, 80)), ("c", range(80, 100))):
+        write_parquet(folder / "in" / f"{name}.parquet", [texts[n] for n in numbers], **rows(numbers))
+    assert main(command) == 0
+    return folder / "store"
+
+
+@pytest.fixture
+def store(made: Path) -> Store:
+    """The store, opened."""
+    return open_store(str(made))
+
+
+def cosines(store: Store, vector: np.ndarray) -> dict[str, float]:
+    """The cosine of every row with a vector, by id."""
+    ids, vectors = store.numpy()
+    found = vectors @ vector / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vector)
+    return dict(zip(ids.tolist(), found.tolist(), strict=True))
+
+
+def check(hits: list[dict[str, Any]], true: dict[str, float], wanted: set[str], within: float) -> None:
+    """All wanted rows are found once, each with its score but for rounding, best first."""
+    assert sorted(hit["id"] for hit in hits) == sorted(wanted)
+    assert [hit["rank"] for hit in hits] == list(range(1, len(hits) + 1))
+    scores = [hit["score"] for hit in hits]
+    assert scores == sorted(scores, reverse=True)
+    np.testing.assert_allclose(scores, [true[hit["id"]] for hit in hits], atol=within)
+
+
+@pytest.mark.parametrize(
+    "where", ["lang = 'en' AND year >= 2060", "lang IS NULL", "NOT year IN (2001, 2002)", pc.field("year") < 2045]
+)
+@pytest.mark.parametrize("few", [True, False])
+def test_the_best_of_the_rows_that_a_filter_wants(
+    store: Store, where: Any, few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filtered, "FEW", 5000 if few else 0)
+    table = store.dataset().to_table(columns=["lang", "year"])
+    lang, year = table["lang"].to_pylist(), np.array(table["year"])
+    wanted = {
+        "lang = 'en' AND year >= 2060": np.array([name == "en" for name in lang]) & (year >= 2060),
+        "lang IS NULL": np.array([name is None for name in lang]),
+        "NOT year IN (2001, 2002)": ~np.isin(year, [2001, 2002]),
+    }.get(str(where), year < 2045)
+    ids, vectors = store.numpy()
+    for exact in (False, True):
+        hits = store.search(vectors=vectors[7:8], k=200, where=where, exact=exact)[0]
+        check(hits, cosines(store, vectors[7]), set(ids[wanted]), 1e-5 if exact else 0.01)
+
+
+def test_filters_on_the_command_line(run: Run, made: Path) -> None:
+    found = ("search", "--store", made, "--query", "dog", "--json")
+    told = json.loads(run(*found, "--where", "lang = 'de' AND year < 2040", "-k", 100).ok().out)
+    assert {hit["lang"] for hit in told["results"][0]["rows"]} == {"de"}
+    assert len(told["results"][0]["rows"]) == 10
+    least = told["results"][0]["rows"][3]["score"]
+    told = json.loads(run(*found, "--where", "lang = 'de' AND year < 2040", "--min-score", least - 1e-6).ok().out)
+    assert [hit["rank"] for hit in told["results"][0]["rows"]] == [1, 2, 3, 4]
+    nothing = run("search", "--store", made, "--query", "dog", "--where", "year = 1066")
+    assert (nothing.status, "no rows" in nothing.out) == (0, True)
+    assert "note: no row matches --where year = 1066" in nothing.err
+    run(*found, "--where", "town = 'x'").failed(2, "--where", "no column town", "lang (string), year (int64)")
+    run(*found, "--where", "year = '2020'").failed(2, "--where", "year is int64", "lang (string)")
+    run(*found, "--where", "year >").failed(2, "--where", "at its end")
+    run(*found, "--min-score", "high").failed(2, "--min-score", "high")
+
+
+def test_the_neighbours_of_stored_rows(run: Run, made: Path, store: Store) -> None:
+    ids, vectors = store.numpy()
+    own = vectors[ids.tolist().index("k5")]
+    hits = store.search(ids=["k5", "k90"], k=99)
+    check(hits[0], cosines(store, own), set(ids) - {"k5"}, 0.01)
+    assert len(hits[1]) == len(ids) - 1
+    told = json.loads(run("search", "--store", made, "--id", "k5", "--id", "k90", "-k", 3, "--json").ok().out)
+    assert [each["query"] for each in told["results"]] == ["k5", "k90"]
+    assert [hit["id"] for hit in told["results"][0]["rows"]] == [hit["id"] for hit in hits[0][:3]]
+    run("search", "--store", made, "--id", "k5", "--id", "k55").failed(2, "--id", "no row with the id 'k55'")
+    only = store.search(ids=["k5"], where="lang = 'de'", k=3)[0]
+    assert {hit["lang"] for hit in only} == {"de"}
+    assert "k5" not in {hit["id"] for hit in only}
+
+
+def test_vectors_of_a_file_are_queries(run: Run, made: Path, store: Store, tmp_path: Path) -> None:
+    ids, vectors = store.numpy()
+    np.save(tmp_path / "q.npy", vectors[:2].astype(np.float64))
+    pq.write_table(store.dataset().to_table().slice(0, 2), tmp_path / "q.parquet")
+    lists = pa.table({"embedding": pa.array(vectors[:2].tolist(), pa.list_(pa.float64()))})
+    pq.write_table(lists, tmp_path / "lists.parquet")
+    for name, called in (("q.npy", ["0", "1"]), ("q.parquet", ids[:2].tolist()), ("lists.parquet", ["0", "1"])):
+        out = run("search", "--store", made, "--query-vectors", tmp_path / name, "-k", 1, "--json").ok().out
+        told = json.loads(out)["results"]
+        assert [each["query"] for each in told] == called
+        assert [each["rows"][0]["id"] for each in told] == ids[:2].tolist()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "there is no such file"),
+        (np.ones((2, 5), np.float32), "expected [rows, "),
+        (np.full((2, 24), np.nan), "not finite"),
+        (np.array([{"a": 1}], object), "no array of numbers in .npy"),
+        (b"not numpy", "no array of numbers in .npy"),
+        (np.array(["a"]), "no array of numbers in .npy"),
+    ],
+)
+def test_vectors_that_cannot_be_queries(run: Run, made: Path, tmp_path: Path, content: Any, said: str) -> None:
+    path = tmp_path / "q.npy"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        np.save(path, content, allow_pickle=True)
+    run("search", "--store", made, "--query-vectors", path).failed(2, "--query-vectors", said)
+
+
+def test_a_shard_of_another_space_is_no_query(run: Run, made: Path, store: Store, tmp_path: Path) -> None:
+    table = store.dataset().to_table().slice(0, 2)
+    metadata = {**table.schema.metadata, b"space": json.dumps({"id": "another"}).encode()}
+    pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "q.parquet")
+    run("search", "--store", made, "--query-vectors", tmp_path / "q.parquet").failed(2, "another space")
+    pq.write_table(table.select(["id"]), tmp_path / "q.parquet")
+    run("search", "--store", made, "--query-vectors", tmp_path / "q.parquet").failed(2, "no column embedding")
+
+
+def test_only_the_columns_of_a_filter_are_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    searcher = Searcher(store.manifest)
+    searcher.nearest(store.numpy()[1][:1], 3, where="lang = 'en'")
+    if store.manifest.index is None:
+        return
+    for name in ("read_shard", "read_wanted", "take_rows"):
+        monkeypatch.setattr(f"transforms.search.{name}", None)  # a second search by the filter opens no shard
+    assert searcher.nearest(store.numpy()[1][:1], 3, where="lang = 'en'").row.shape == (1, 3)
+
+
+def test_one_kind_of_query_at_a_time(store: Store) -> None:
+    with pytest.raises(OptionError, match="one of these alone"):
+        store.search(["dog"], ids=["k5"])
+
+
+def test_pieces_have_the_columns_of_their_document(run: Run, tmp_path: Path, model: Path) -> None:
+    texts = [". ".join(f"{text} number {part}" for part in range(12)) for text in sentences(12)]
+    write_parquet(tmp_path / "in.parquet", texts, **rows(range(12)))
+    store = tmp_path / "store"
+    run(
+        "embed", "--input", tmp_path / "in.parquet", "--store", store, "--model", model, "--id-column", "key",
+        "--keep-columns", "lang,year", "--chunks", "sentences", "--index", "Flat",
+    ).ok()  # fmt: skip
+    hits = open_store(str(store)).search("number 3", k=10, where="lang = 'en'")
+    assert {hit["id"] for hit in hits} == {"k0", "k4", "k8"}
+    assert all(hit["passage"] for hit in hits)
+    like = open_store(str(store)).search(ids=["k4"], k=20)[0]
+    assert sorted(hit["id"] for hit in like) == sorted(f"k{n}" for n in range(12) if n != 4)
+    pieces = open_store(str(store)).search(ids=["k4"], k=5, fold="none", where="piece = 0")[0]
+    assert {hit["piece"] for hit in pieces} == {0}

@@ -1,0 +1,93 @@
+"""Some rows of segments searched: never another row, and nearly all of the true neighbours wherever these lie."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from index_data import FACTORIES, brute_force, global_rows, open_cut, small_integers, trained, unit_vectors
+
+from transforms.index import SegmentedIndex, SegmentFile, SegmentWriter, choose_index, filtered, train
+from transforms.index.filtered import FilteredIndex
+from transforms.index.vectors import scored_by
+
+ROWS, DIM, K = 12_000, 24, 10
+
+
+@settings(max_examples=25)
+@given(
+    factory=st.sampled_from(FACTORIES),
+    metric=st.sampled_from(["ip", "l2"]),
+    share=st.sampled_from([0.0, 0.03, 0.5, 1.0]),
+    few=st.booleans(),
+    seed=st.integers(0, 2**16),
+)
+def test_no_row_outside_the_filter_and_as_many_as_there_are(
+    tmp_path_factory: pytest.TempPathFactory, factory: str, metric: str, share: float, few: bool, seed: int
+) -> None:
+    draws = np.random.default_rng(seed)
+    vectors, queries = small_integers(150, 8, seed), unit_vectors(3, 8, seed)
+    keep, wanted, cuts = draws.random(150) < 0.8, draws.random(150) < share, [40, 100]
+    index = open_cut(tmp_path_factory.mktemp("cut"), trained(factory, metric, 8), vectors, cuts, keep)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(filtered, "FEW", 5000 if few else -1)
+        found = FilteredIndex(index, np.split(wanted, cuts)).search(queries, K, nprobe=1)
+    rows, live = global_rows(found, cuts), np.flatnonzero(keep & wanted)
+    assert set(rows[rows >= 0].tolist()) <= set(live.tolist())
+    assert ((rows >= 0).sum(axis=1) == min(K, len(live))).all()
+    assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in rows)
+    if "Flat" in factory and len(live):
+        exact = brute_force(vectors[live], queries, min(K, len(live)), metric)[0]
+        if few or factory == "Flat":
+            np.testing.assert_allclose(found.scores[:, : exact.shape[1]], exact, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def clusters() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Vectors in clusters, the cluster of each, and queries near the first half of the clusters."""
+    draws = np.random.default_rng(3)
+    centres = unit_vectors(80, DIM, 5)
+    of = draws.integers(0, 80, ROWS)
+    vectors = centres[of] + 0.12 * draws.standard_normal((ROWS, DIM))
+    queries = centres[draws.integers(0, 40, 60)] + 0.12 * draws.standard_normal((60, DIM))
+    return tuple((a / np.linalg.norm(a, axis=1, keepdims=True)).astype(np.float32) for a in (vectors, queries)) + (of,)  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module", params=["IVF128,SQ8", "IVF128_HNSW8,Flat"])
+def index(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, clusters: tuple[np.ndarray, ...]
+) -> SegmentedIndex:
+    """An index of the vectors, in two segments."""
+    vectors, folder = clusters[0], tmp_path_factory.mktemp("clusters")
+    start = train(choose_index(ROWS, DIM, request.param, metric=scored_by("cosine")), vectors[::3], threads=1)
+    segments = []
+    for number, part in enumerate(np.split(vectors, [9000])):
+        writer = SegmentWriter(start, threads=1)
+        writer.add(part)
+        path = Path(folder) / f"{number}"
+        path.write_bytes(writer.to_bytes())
+        segments.append(SegmentFile(path))
+    return SegmentedIndex.open(segments, writer.trained)
+
+
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.01, 0.001, "far", "far and few"])
+def test_recall_among_the_matches(
+    index: SegmentedIndex,
+    clusters: tuple[np.ndarray, np.ndarray, np.ndarray],
+    share: float | str,
+    few: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    vectors, queries, of = clusters
+    monkeypatch.setattr(filtered, "FEW", 5000 if few else 0)
+    random = np.random.default_rng(1).random(ROWS)
+    far = {"far": of >= 72, "far and few": (of >= 60) & (random < 0.01)}
+    wanted = far[share] if isinstance(share, str) else random < share
+    found = FilteredIndex(index, np.split(wanted, [9000])).search(queries, K, nprobe=4)
+    rows, live = global_rows(found, [9000]), np.flatnonzero(wanted)
+    true = live[brute_force(vectors[live], queries, min(K, len(live)), "ip")[1]]
+    assert wanted[rows[rows >= 0]].all()
+    recall = np.mean([len(np.intersect1d(a, b)) / len(b) for a, b in zip(rows, true, strict=True)])
+    assert recall >= 0.95, recall

@@ -1,0 +1,28 @@
+"""Text files that options name."""
+
+from transforms.errors import OptionError
+from transforms.storage.base import absolute
+from transforms.storage.dispatch import read_bytes
+
+
+def read_text(path: str, option: str) -> str:
+    """The text of a file that an option names. Raises OptionError where it is missing or not UTF-8."""
+    return text_of(read_named(path, option), path, option)
+
+
+def read_named(path: str, option: str) -> bytes:
+    """The bytes of a file that an option names. Raises OptionError where it cannot be read."""
+    try:
+        return read_bytes(absolute(path))
+    except FileNotFoundError as error:
+        raise OptionError(f"{option} {path}: there is no such file; check the path") from error
+    except OSError as error:
+        raise OptionError(f"{option} {path} cannot be read ({error}); check the path") from error
+
+
+def text_of(data: bytes, path: str, option: str) -> str:
+    """The text of a file's bytes. Raises OptionError where they are not UTF-8."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise OptionError(f"{option} {path} cannot be read as UTF-8 text ({error}); check the path") from error
