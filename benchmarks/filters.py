@@ -2,8 +2,9 @@
 
     python -m benchmarks.filters --rows 200000 --index auto
 
-A table of shares of matching rows, drawn at random, and rows that lie far from all queries. Recall is against exact search of
-the matching rows; `first` is what finding and decoding them costs once, in CPU milliseconds. Ratios are within this run.
+A table of shares of matching rows, drawn at random, and of rows that lie far from all queries. Recall is against exact
+search of the matching rows; `first` is what finding and decoding them costs once, in CPU milliseconds. Ratios are
+within this run.
 """
 
 import argparse
