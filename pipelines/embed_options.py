@@ -92,6 +92,7 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
         help=f"FAISS index to build; {specs.INDEXES} (default: as the store has it, else none)",
     )
     options.add_metric(out)
+    options.add_budgets(out)
     out.add_argument(
         "--max-rejects",
         type=options.fraction,

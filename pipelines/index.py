@@ -28,6 +28,7 @@ def parser() -> argparse.ArgumentParser:
         "Build the FAISS index of a store, measure its recall, and commit both.",
         "sentence-beam index --store store",
         "sentence-beam index --store store --index compact --target-recall 0.98 --merge",
+        "sentence-beam index --store store --target-recall 0.97 --max-bytes-per-row 150 --max-latency-ms 2",
     )
     options.add_store(p, "--input")
     p.add_argument(
@@ -37,13 +38,7 @@ def parser() -> argparse.ArgumentParser:
         help=f"index to build; {specs.INDEXES} (default: auto, by the number of rows)",
     )
     options.add_metric(p)
-    p.add_argument(
-        "--target-recall",
-        type=options.fraction,
-        default=0.95,
-        metavar="R",
-        help="recall@10 to tune the search for; what was reached is in the summary (default: 0.95)",
-    )
+    options.add_budgets(p)
     p.add_argument(
         "--merge",
         action="store_true",
@@ -62,7 +57,14 @@ def _index(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
         manifest = open_store(root).manifest
         run = with_metric(run_like(manifest, run_id))
         record_plan(manifest, run_id)
-        request = IndexRequest(asked.index, asked.metric or "auto", asked.target_recall, asked.merge)
+        request = IndexRequest(
+            asked.index,
+            asked.metric or "auto",
+            asked.target_recall,
+            asked.merge,
+            asked.max_bytes_per_row,
+            asked.max_latency_ms,
+        )
         with recorded(run, writer), writer.pipeline() as pipeline:
             units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(carried_units, root)
             record = (units,) | "Index" >> BuildIndex(run, request, asked.merge)

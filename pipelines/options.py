@@ -93,6 +93,7 @@ def value(kind: values.Kind) -> values.Kind:
 
 size, filled, duration, positive = map(value, (values.size, values.filled, values.duration, values.positive))
 fraction, distance, price, names = map(value, (values.fraction, values.distance, values.price, values.names))
+milliseconds = value(values.milliseconds)
 device, delimiter = map(value, (values.device, values.delimiter))
 cosine, score = map(value, (values.cosine, values.score))
 
@@ -141,6 +142,30 @@ def add_metric(group: argparse._ActionsContainer) -> None:
         choices=METRICS,
         help="cosine, inner product or squared distance; auto: that of the index there is, else what the model's "
         "vectors are meant for, cosine where it says nothing (default: auto)",
+    )
+
+
+def add_budgets(group: argparse._ActionsContainer) -> None:
+    """Add what an index has to reach and may cost; None means "not given"."""
+    group.add_argument(
+        "--target-recall",
+        type=fraction,
+        metavar="R",
+        help="recall to tune the search for, at 10 rows and at 100; a run that is given it and whose new index misses "
+        "it at 10 fails (default: 0.95, reported)",
+    )
+    group.add_argument(
+        "--max-bytes-per-row",
+        type=size,
+        metavar="B",
+        help="bytes that an index may hold in memory for a row; kinds of index are compared then (default: any)",
+    )
+    group.add_argument(
+        "--max-latency-ms",
+        type=milliseconds,
+        metavar="T",
+        help="milliseconds of a core for one query in the index, as bytes read at 2 MB/ms, not by a clock; kinds of "
+        "index are compared then (default: any)",
     )
 
 

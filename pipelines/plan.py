@@ -9,6 +9,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -16,7 +17,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines import beam_flags, command, embed_options, engines
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
-from pipelines.summary import beside_lines
+from pipelines.summary import amount, beside_lines
 from pipelines.tables import wrapped
 from transforms import progress, storage
 from transforms.corpus import InputFile, Span, UnitRows, read_span
@@ -24,9 +25,11 @@ from transforms.corpus.beside import Beside, merged
 from transforms.corpus.groups import AnySpan, spans_of
 from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, estimated_tokens
 from transforms.index.choose import lack_of_rows
+from transforms.index.sizes import size_of
 from transforms.progress import duration
 from transforms.steps import content
 from transforms.steps.cutting import texts_of_pieces
+from transforms.steps.index_choice import budgets_of, largest
 from transforms.steps.job import EmbedJob
 from transforms.steps.options import EmbedOptions
 from transforms.steps.plan_files import FilePlanner, checked_plan, list_files
@@ -49,7 +52,7 @@ class Estimate:
     """The size of a run: files and units carried or to embed, rows and tokens (estimated) to embed, input bytes.
 
     `exact_rows` says that the rows are counted, not estimated; `pieces` are those of documents (estimated), None where
-    they are not cut; `beside` are the files that lie beside those of the
+    they are not cut; `carried_rows` are those of carried units; `beside` are the files that lie beside those of the
     input and are not taken, by reason.
     """
 
@@ -63,6 +66,12 @@ class Estimate:
     input_bytes: int
     beside: dict[str, int]
     pieces: float | None = None
+    carried_rows: int = 0
+
+    @property
+    def vectors(self) -> float:
+        """The vectors to make: of rows, or of pieces of documents."""
+        return self.rows if self.pieces is None else self.pieces
 
 
 @dataclass(frozen=True)
@@ -129,6 +138,7 @@ def told(options: EmbedOptions, beam_options: PipelineOptions, store: bool = Tru
     found = predict(options, beam_options)
     space, root = found.resolved.space, found.resolved.job.root if store else None
     sizes = {"seconds": found.seconds, "index": index_line(found), "space": space.id, "dim": space.dim}
+    sizes["index_size"] = size_of_index(found)
     return Said(wrapped(lines(found, root)), {"store": root, **asdict(found.plan), **sizes}, asked=True)
 
 
@@ -152,7 +162,8 @@ def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
 def in_buckets(found: Estimate, spans: list[Span], same: Manifest | None, job: EmbedJob) -> Estimate:
     """The estimate with the units of a run by content: all of the snapshot `same`, or none where it is None."""
     if same is not None:
-        return replace(found, units=0, carried_units=len(same.units), carried_files=found.files)
+        rows = same.rows.stored
+        return replace(found, units=0, carried_units=len(same.units), carried_files=found.files, carried_rows=rows)
     return replace(found, units=content.buckets_for(spans, job).count)
 
 
@@ -184,6 +195,7 @@ def estimate(
         tokens=sum(span.tokens for span in spans),
         pieces=sum(span.tokens for span in spans) * pace.pieces / pace.expected if pace and is_cut else None,
         input_bytes=sum(item.file.size for item in planned),
+        carried_rows=sum(unit.rows for item in planned for unit in item.carried),
         beside=beside.total(),
     )
 
@@ -251,8 +263,7 @@ def lines(found: Prediction, store: str | None) -> list[str]:
     most = "at most " if resolved.job.reuse and plan.tokens else ""  # texts that the store has are not embedded again
     units = "about " if resolved.job.by_content and plan.units else ""
     real = plan.tokens * (pace.real_share if pace else 1.0)
-    vectors = plan.rows if plan.pieces is None else plan.pieces
-    size = vectors * (vector_bytes(resolved.space.precision, resolved.space.dim) + ROW_BYTES)
+    size = plan.vectors * (vector_bytes(resolved.space.precision, resolved.space.dim) + ROW_BYTES)
     if resolved.job.keep_text:
         size += TEXT_KEPT * BYTES_PER_TOKEN * max(0.0, plan.tokens - TOKENS_PER_ROW * plan.rows)
     speed, chunks = pace.tokens_per_second if pace else 0.0, resolved.job.chunks
@@ -267,6 +278,7 @@ def lines(found: Prediction, store: str | None) -> list[str]:
         f"time        {most}about {duration(found.seconds)} on this machine "
         f"({speed:,.0f} tokens/s measured, {resolved.space.dtype})",
         f"index       {index_line(found)}",
+        *size_lines(found),
         f"space       {resolved.space.id[:16]} ({resolved.space.dim} dimensions)",
     ]
 
@@ -279,6 +291,31 @@ def index_line(found: Prediction) -> str:
     known = plan.exact_rows and not plan.carried_units
     lack = lack_of_rows(request.index, round(plan.rows)) if known else None
     return f"auto: {lack}" if lack else request.index
+
+
+def size_of_index(found: Prediction) -> dict[str, Any] | None:
+    """The index that all rows would get, and its size; of kinds that are to be compared the one that holds most.
+
+    None where none is asked for, or there are too few rows for it.
+    """
+    request, space, plan = found.resolved.index, found.resolved.space, found.plan
+    rows = round(plan.vectors) + plan.carried_rows
+    if request is None or not rows or lack_of_rows(request.index, rows):
+        return None
+    index = largest(request, rows, space.dim)
+    return {"factory": index.factory, "rows": rows, **asdict(size_of(index, rows))}
+
+
+def size_lines(found: Prediction) -> list[str]:
+    """The line about the size of the index; none where nothing is known of it."""
+    request, size = found.resolved.index, size_of_index(found)
+    if request is None or size is None:
+        return []
+    most = "at most " if budgets_of(request).choose else ""
+    return [
+        f"            {most}about {amount(size['bytes'])} as {size['factory']}, {amount(size['memory'])} of memory to "
+        f"serve, {duration(3600 * size['cpu_hours'])} of a core to build"
+    ]
 
 
 def _plan(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:

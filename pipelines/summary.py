@@ -178,6 +178,9 @@ def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str
         lines[0] += f", recall@{deep.k} {deep.value:.4f} below {deep.target:g}"
     if index == before or change is None:
         return lines
+    if index.choice is not None and index.choice.tried and change.what == "trained":
+        costs = f"{index.choice.row_bytes:,} bytes held a row, {index.choice.query_bytes:,} read a query"
+        lines.append(f"chosen      {costs}: {index.choice.why}")
     if change.what == "trained":
         return [*lines, f"trained     anew: {change.why}"] if change.why else lines
     rows = f"{change.added:,} rows added, {change.deleted:,} deleted, {change.moved:,} moved"

@@ -87,6 +87,14 @@ def price(text: str) -> float:
     return _number(text, math.inf, "an amount of money (as in 1.20)")
 
 
+def milliseconds(text: str) -> float:
+    """A span of time above zero, in milliseconds."""
+    value = _number(text, math.inf, "a number of milliseconds above zero")
+    if value == 0:
+        raise OptionError(f"{text} is not a number of milliseconds above zero")
+    return value
+
+
 def names(text: str) -> tuple[str, ...]:
     """The names in a comma-separated list; none for an empty text."""
     found = tuple(name for name in text.split(",") if name)

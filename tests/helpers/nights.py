@@ -152,7 +152,9 @@ def run_steps(run: Run, units: list[Any], request: IndexRequest, merge: bool = F
         targets = index_update_segments.decide(_done(index_update_rows.match, found))
         found = list(index_update_recall.conclude(_done(index_update_segments.build, targets)))
     if found and isinstance(found[0], index_build.TrainingGroup):
-        works = index_build.train_groups([index_build.sample(group) for group in found])
+        works = list(index_build.train_groups([index_build.sample(group) for group in found]))
+        if isinstance(works[0], Problem):
+            return works[0]
         return index_build.conclude([index_build.build(work) for work in works])
     return found[0] if found else None
 

@@ -150,11 +150,25 @@ def _start_nprobe(n_rows: int) -> int:
 
 def _row_bytes(codec: str, dim: int) -> int:
     """Bytes of a row in a segment: its code, 8 for the id, RaBitQ's factors, and its vector where that is kept too."""
-    refine = 2 * dim + 8 if _is_rough(codec) else 0
+    return _code_bytes(codec, dim) + 8 + (refine_bytes(dim) if _is_rough(codec) else 0)
+
+
+def refine_bytes(dim: int) -> int:
+    """Bytes of a row's vector in the file by which candidates are scored again."""
+    return 2 * dim + 8
+
+
+def code_bytes(plan: IndexPlan) -> int:
+    """Bytes of a row's code, with the factors of RaBitQ."""
+    return _code_bytes(_match(plan.factory)["codec"], plan.dim)
+
+
+def _code_bytes(codec: str, dim: int) -> int:
     if codec.startswith("PQ"):
-        return int(codec[2:].split("x")[0]) + 8 + refine
+        size, _, bits = codec[2:].partition("x")
+        return -(-int(size) * int(bits or 8) // 8)
     factors = 0 if "RaBitQ" not in codec else 8 if codec == "RaBitQ" else 20
-    return dim * _CODEC_BITS[codec] // 8 + 8 + factors + refine
+    return -(-dim * _CODEC_BITS[codec] // 8) + factors
 
 
 def _check_with_faiss(plan: IndexPlan) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from transforms.index.choose import depth_for
 from transforms.index.exact import best_first, block_top_k, gains_to_scores, merge_top_k, no_results
 from transforms.index.faiss_module import use_threads
 from transforms.index.search import SegmentedIndex
@@ -260,6 +261,21 @@ def measure_recall(
             break
     measured = _measured(recalls[reported], exact.k)
     return {**measured, "nprobe": nprobe, "rerank": depth if depth > exact.k else 0, "target": target}
+
+
+def tuned(
+    exact: ExactNeighbours, found: Candidates, rerank: int, target: float, tuning: np.ndarray
+) -> dict[str, Any] | None:
+    """What `measure_recall` finds, where candidates that are scored again are as many as the target needs.
+
+    They are doubled, up to eight times as many, while all lists of the grid are needed.
+    """
+    depth = depth_for(exact.k, rerank)
+    measured = measure_recall(exact, found, target=target, tuning=tuning, depth=depth)
+    while measured and rerank and measured["nprobe"] == found.nprobes[-1] and 2 * depth <= found.depth:
+        depth *= 2
+        measured = measure_recall(exact, found, target=target, tuning=tuning, depth=depth)
+    return measured
 
 
 def halves(exact: ExactNeighbours, tuning: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -3,8 +3,10 @@
 from transforms.calibration import check_space
 from transforms.corpus.files import overlaps
 from transforms.errors import OptionError, SpaceMismatchError
+from transforms.index.budgets import check_row_bytes
 from transforms.space.chunks import ChunksSpec
 from transforms.steps.choose import Choice
+from transforms.steps.index_choice import budgets_of
 from transforms.steps.options import EmbedOptions
 from transforms.store.manifest import Manifest
 from transforms.store.shards import PIECE_COLUMNS, check_kept
@@ -22,6 +24,8 @@ def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> Non
     if previous is not None and not asked.reembed:
         _check_same_space(choice, previous)
     _check_calibration(asked, choice)
+    if choice.index is not None and asked.max_bytes_per_row is not None:
+        check_row_bytes(choice.index.index, choice.space.dim, budgets_of(choice.index))
     if asked.append and choice.partition == "content":
         raise OptionError(
             "--append: --partition content has no units of single files; name all files, without --append"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from transforms.calibration import Calibration
+from transforms.errors import OptionError
 from transforms.index.choose import check_request
 from transforms.space import ModelFiles, Recipe, Space, parse_pooler, resolve_model
 from transforms.space.chunks import ChunksSpec
@@ -147,11 +148,18 @@ def _recipe(asked: EmbedOptions, chosen: dict[str, Any], calibration: Calibratio
 
 def _index(asked: EmbedOptions, previous: Manifest | None) -> IndexRequest | None:
     """The index asked for, or one like the last snapshot's."""
-    metric = asked.metric or "auto"
+    names = ("target_recall", "max_bytes_per_row", "max_latency_ms")
+    given: dict[str, Any] = {name: value for name in names if (value := getattr(asked, name)) is not None}
+    if asked.index == "none":
+        if given:
+            raise OptionError(f"--{next(iter(given)).replace('_', '-')}: --index none builds no index; leave it out")
+        return None
     if asked.index is not None:
-        if asked.index == "none":
-            return None
         check_request(asked.index)
-        return IndexRequest(asked.index, metric)
+        return IndexRequest(asked.index, asked.metric or "auto", **given)
     request = previous.index.request if previous is not None and previous.index else None
-    return replace(request, metric=asked.metric) if request and asked.metric else request
+    if request is None:
+        return IndexRequest(metric=asked.metric or "auto", **given) if given else None
+    if asked.metric:
+        given["metric"] = asked.metric
+    return replace(request, **given)

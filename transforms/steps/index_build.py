@@ -1,7 +1,7 @@
 """An index trained and built over a store's shards: sample, train, build each segment, measure recall."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,23 +15,22 @@ from transforms.index import (
     IndexPlan,
     SegmentChecks,
     WrittenSegment,
-    choose_index,
     flat_segment,
     held_out_keys,
-    measure_recall,
     nprobe_grid,
     sample_keys,
     sample_threshold,
     select,
     train,
 )
-from transforms.index import choose as index_choice
-from transforms.index.choose import depth_for
+from transforms.index.budgets import MOST_LISTS
+from transforms.index.choose import depth_for, lack_of_rows
+from transforms.index.recall import tuned
 from transforms.index.refine import RefineWriter
 from transforms.index.segment import SegmentWriter
 from transforms.index.upkeep import imbalance
 from transforms.index.vectors import scored_by
-from transforms.steps import held_out
+from transforms.steps import held_out, index_choice
 from transforms.steps.index_files import (
     DEEP,
     RECALL_FILES,
@@ -51,6 +50,7 @@ from transforms.steps.index_update import scratch_files as scratch_of_update
 from transforms.store import index_files, locators
 from transforms.store.entries import (
     ChangeEntry,
+    ChoiceEntry,
     IndexEntry,
     IndexFileEntry,
     IndexRequest,
@@ -70,7 +70,9 @@ class IndexJob:
     """One index build: where, what, why, and the thresholds under which a row is sampled or held out.
 
     `times` counts the trainings up to this one, so that an index that is made again equals none before it. `update` is
-    given where an update of the last index was tried before, whose files nobody needs any more.
+    given where an update of the last index was tried before, whose files nobody needs any more. `required`: the run
+    fails where the recall that was asked for is not reached. `choice` and the `most_lists` that a search may look into
+    are known when kinds were compared; `unit` says that all rows are of length 1.
     """
 
     root: str
@@ -82,6 +84,10 @@ class IndexJob:
     why: str
     times: int = 1
     update: IndexUpdateJob | None = None
+    unit: bool = True
+    required: bool = False
+    choice: ChoiceEntry | None = None
+    most_lists: int = MOST_LISTS
 
     @property
     def folder(self) -> Folder:
@@ -149,16 +155,19 @@ def begin(
     *,
     unit: bool,
     after: bool,
+    required: bool = False,
 ) -> list[TrainingGroup]:
     """The groups of a build: shards in their order, cut into segments of even size.
 
     `why` says in one line why the `last` index is not updated, where there is one, `unit` that all rows are of length
-    1, `after` that an update was tried first.
+    1, `after` that an update was tried first, `required` that the run fails where a recall that was asked for is not
+    reached.
     """
     rows = sum(n for _, n, _ in shards)
-    plan = choose_index(rows, job.dim, request.index, metric=scored_by(job.metric), unit=unit)
+    plan = index_choice.plan_of(request, rows, job.dim, scored_by(job.metric), unit)
     times = 1 + last.trained.times if last else 1
-    found = IndexJob(job.root, job.run, plan, rows, request, job.metric, why, times, job if after else None)
+    before = job if after else None
+    found = IndexJob(job.root, job.run, plan, rows, request, job.metric, why, times, before, unit, required)
     cut = packed(shards, lambda shard: shard[1], most_rows(plan, rows, request.merge))
     groups = [
         ShardGroup(number, tuple(path for path, _, _ in part), tuple(sha256 for _, _, sha256 in part))
@@ -206,19 +215,27 @@ def train_groups(sampled: list[TrainingGroup | Problem]) -> Iterator[BuildWork |
         yield min(problems, key=lambda problem: problem.message)
         return
     job, groups = works[0].job, [work.group for work in works]
-    with kept_alive(job.root, job.run), progress.stage("index: training"):
-        trained = train_all(job, groups)
+    try:
+        with kept_alive(job.root, job.run), progress.stage("index: training"):
+            job, trained = train_all(job, groups)
+    except SentenceBeamError as error:
+        yield Problem.of(error)
+        return
     yield from (BuildWork(job, trained, group) for group in groups)
 
 
-def train_all(job: IndexJob, found: list[ShardGroup]) -> Trained:
-    """Train once on everybody's sample, in the groups' order, and write the held-out rows as a Flat segment."""
+def train_all(job: IndexJob, found: list[ShardGroup]) -> tuple[IndexJob, Trained]:
+    """Train once on everybody's sample, in the groups' order, and write the held-out rows as a Flat segment.
+
+    The job has the plan that was chosen. Raises DataGateError where no index does what is asked.
+    """
     ordered = sorted(found, key=lambda group: group.number)
     sample = stack([job.folder.take(f"sample-{g.number}.npy") for g in ordered], job.plan.dim)
-    if index_choice.lack_of_rows(job.plan.factory, len(sample)):  # every row is needed, those held out too
+    if lack_of_rows(job.plan.factory, len(sample)):  # every row is needed, those held out too
         sample = stack([sample, *(job.folder.take(f"held-out-{g.number}.npy") for g in ordered)], job.plan.dim)
-    path, sha256 = job.folder.write(train(job.plan, sample), "faiss")
     vectors, locator = _held_out(job, ordered)
+    job, trained = _chosen(job, train(job.plan, sample), sample)
+    path, sha256 = job.folder.write(trained, "faiss")
     segment = None
     if len(vectors):
         data = flat_segment([vectors], job.plan.dim, job.plan.metric)
@@ -227,7 +244,19 @@ def train_all(job: IndexJob, found: list[ShardGroup]) -> Trained:
         if refine:
             refine.add(vectors)
         segment = job.folder.segment(len(ordered), "held-out", made, locator, refine)
-    return Trained(path, sha256, len(sample), segment)
+    return job, Trained(path, sha256, len(sample), segment)
+
+
+def _chosen(job: IndexJob, trained: bytes, sample: np.ndarray) -> tuple[IndexJob, bytes]:
+    """The job with the kind of index that its request comes to, and the trained index of that kind."""
+    request = job.request
+    if not index_choice.budgets_of(request).choose:
+        return replace(job, choice=index_choice.as_asked(request, job.plan, job.rows)), trained
+    queries, tuning = job.folder.take("queries.npy"), held_out.tuning_half(job.folder.take("texts.npy"))
+    kind, choice = index_choice.compared(
+        request, job.plan, trained, job.rows, job.unit, sample, queries, tuning, job.required
+    )
+    return replace(job, plan=kind.plan, choice=choice, most_lists=kind.most_lists), kind.trained
 
 
 def _held_out(job: IndexJob, ordered: list[ShardGroup]) -> tuple[np.ndarray, pa.Table]:
@@ -271,19 +300,20 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEn
     if not writer.rows:
         return None
     segment = folder.segment(group.number, "base", writer.finish(), locator.table(), refine)
-    leave_recall(
-        folder, segment, writer.trained, exact, None, depth_for(DEEP, job.plan.rerank), nprobe_grid(job.plan.nlist)
-    )
+    grid = nprobe_grid(job.plan.nlist, job.most_lists)
+    leave_recall(folder, segment, writer.trained, exact, None, depth_for(DEEP, job.plan.rerank), grid)
     return segment
 
 
-def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> IndexRecord:
-    """The index of all segments, with recall measured over all of them."""
+def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> IndexRecord | Problem:
+    """The index of all segments, with recall measured over all of them; a Problem where it is not what was asked."""
     first, groups = built[0][0], [work.group for work, _ in built]
     segments = [segment for _, segment in built if segment is not None]
     scratch = scratch_files(first.job, groups)
     with kept_alive(first.job.root, first.job.run), progress.stage("index: measuring recall"):
-        return IndexRecord(index_entry(first.job, first.trained, segments), tuple(scratch))
+        entry = index_entry(first.job, first.trained, segments)
+    missed = index_choice.missed(first.job.request, entry) if first.job.required else None
+    return Problem.of(missed) if missed else IndexRecord(entry, tuple(scratch))
 
 
 def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> IndexEntry:
@@ -291,7 +321,7 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
     segments, folder = sorted(built, key=lambda segment: segment.number), job.folder
     texts = folder.take("texts.npy")
     exact, found, sizes = take_recall(folder, folder.take("queries.npy"), job.plan.metric, segments)
-    target, half = job.request.target_recall, held_out.tuning_half(texts)
+    target, half = job.request.target, held_out.tuning_half(texts)
     recall, deep = (
         tuned_recall(exact.at(k), found, job.plan.rerank, target, half) if found else None for k in (K, DEEP)
     )
@@ -299,7 +329,7 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
     gains, positions, bound = (array[reported] for array in exact.lists())
     known = held_out.KnownQueries(texts[reported], gains, positions, bound, folder.take("crowded.npy"))
     listed = [*segments, *([trained.held_out] if trained.held_out else [])]
-    return IndexEntry(
+    entry = IndexEntry(
         request=job.request,
         factory=job.plan.factory,
         metric=job.metric,
@@ -323,20 +353,14 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
         recall_100=deep,
         change=ChangeEntry("trained", job.why, added=job.rows, deleted=0, moved=0),
     )
+    return replace(entry, choice=index_choice.settled(job.choice, job.plan, entry)) if job.choice else entry
 
 
 def tuned_recall(
     exact: ExactNeighbours, found: Candidates, rerank: int, target: float, tuning: np.ndarray
 ) -> TunedRecallEntry | None:
-    """The entry of recall at one k, with the nprobe that is tuned for it on some of the queries.
-
-    Candidates that are scored again are doubled, up to eight times as many, while all lists of the grid are needed.
-    """
-    depth = depth_for(exact.k, rerank)
-    measured = measure_recall(exact, found, target=target, tuning=tuning, depth=depth)
-    while measured and rerank and measured["nprobe"] == found.nprobes[-1] and 2 * depth <= found.depth:
-        depth *= 2
-        measured = measure_recall(exact, found, target=target, tuning=tuning, depth=depth)
+    """The entry of recall at one k, with the nprobe that is tuned for it on some of the queries."""
+    measured = tuned(exact, found, rerank, target, tuning)
     return TunedRecallEntry(**measured) if measured else None
 
 

@@ -195,7 +195,7 @@ def _measured(
     nprobe, depth = max(1, update.current.nprobe_for(exact.k)), depth_for(exact.k, update.current.rerank)
     positions = found.positions(nprobe, depth)
     recall, changed = recall_of(exact, positions), recall_among(exact, positions, _new_positions(built))
-    rerank, target = depth if depth > exact.k else 0, update.request.target_recall
+    rerank, target = depth if depth > exact.k else 0, update.request.target
     tuned = TunedRecallEntry(**recall, nprobe=nprobe, rerank=rerank, target=target) if recall else None
     return tuned, RecallEntry(**changed) if changed else None
 

@@ -51,10 +51,11 @@ def _work(
     lack = index_choice.lack_of_rows(request.index, rows) if remembered else None
     if lack:
         request = replace(request, index="auto")
+    asked = not remembered and request.target_recall is not None
     why = f"{lack}; from now on it is as auto chooses" if lack else why_retrain(run, before, request, rows)
     last = before.index if before else None
     if why is not None or before is None or last is None:
-        yield from index_build.begin(job, shards, request, last, why or "", unit=unit, after=False)
+        yield from index_build.begin(job, shards, request, last, why or "", unit=unit, after=False, required=asked)
         return
     update = _update(before, last, shards, request, merge, unit)
     yield from ((job, *read) for read in index_update.begin(job, update))
@@ -141,7 +142,7 @@ def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: 
         return "the vectors are stored between other bounds"
     last = current.request
     same_metric = _compared_alike(metric_of(request, run, before), current.metric, before.space)
-    if (request.index, request.target_recall) != (last.index, last.target_recall) or not same_metric:
+    if request.kind != last.kind or not same_metric:
         return "another index was asked for"
     if not current.queries.path:
         return "the last one was built by an earlier version"

@@ -50,6 +50,8 @@ KINDS: Mapping[str, values.Kind] = {
     "min_score": values.score,
     "threshold": values.cosine,
     "clusters": values.positive,
+    "max_bytes_per_row": values.size,
+    "max_latency_ms": values.milliseconds,
     "sample": values.positive,
 }
 
@@ -90,6 +92,9 @@ class EmbedOptions:
     unit_tokens: int | None = None
     index: str | None = None
     metric: str | None = None
+    target_recall: float | None = None
+    max_bytes_per_row: int | None = None
+    max_latency_ms: float | None = None
     max_rejects: float | None = None
     max_deletes: float | None = None
     max_drift: float | None = None
@@ -118,6 +123,12 @@ class EmbedOptions:
             raise OptionError("argument --text-template: not allowed with argument --text-column")
         _check(self)
 
+    @property
+    def asks_for_index(self) -> bool:
+        """Whether an index is asked for now, of a kind or by what it has to reach and may cost."""
+        budgets = self.target_recall, self.max_bytes_per_row, self.max_latency_ms
+        return self.index is not None or any(value is not None for value in budgets)
+
 
 @dataclass(frozen=True)
 class IndexOptions:
@@ -126,7 +137,9 @@ class IndexOptions:
     store: str
     index: str = "auto"
     metric: str | None = None
-    target_recall: float = 0.95
+    target_recall: float | None = None
+    max_bytes_per_row: int | None = None
+    max_latency_ms: float | None = None
     merge: bool = False
 
     def __post_init__(self) -> None:

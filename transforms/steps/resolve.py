@@ -107,7 +107,7 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
         retried=not local,
         hidden=chosen.hidden,
         chunks=chosen.chunks,
-        index_asked=choice.index.index if choice.index is not None and asked.index is not None else None,
+        index_asked=choice.index.index if choice.index is not None and asked.asks_for_index else None,
     )
 
 

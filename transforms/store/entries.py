@@ -176,16 +176,29 @@ class CalibrationEntry(Entry):
 
 @dataclass(frozen=True)
 class IndexRequest(Entry):
-    """What index to build: `auto`, `compact` or a faiss factory string; the metric; the recall@10 to tune for.
+    """What index to build: `auto`, `compact` or a faiss factory string; the metric; the recall to tune for.
 
     `metric` is `cosine`, `ip`, `l2`, or `auto`: that of the index there is, else what the model's vectors are for.
-    `merge` makes one segment of all rows.
+    `merge` makes one segment of all rows. Where `max_bytes_per_row` or `max_latency_ms` are given, kinds of index are
+    compared. A build that misses a `target_recall` that is given (None: 0.95 is tuned for) fails.
     """
 
     index: str = "auto"
     metric: str = "auto"
-    target_recall: float = 0.95
+    target_recall: float | None = None
     merge: bool = False
+    max_bytes_per_row: int | None = None
+    max_latency_ms: float | None = None
+
+    @property
+    def target(self) -> float:
+        """The recall to tune for."""
+        return 0.95 if self.target_recall is None else self.target_recall
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What decides the kind of index and how it is tuned: requests that differ in it ask for different ones."""
+        return self.index, self.target, self.max_bytes_per_row, self.max_latency_ms
 
 
 @dataclass(frozen=True)
@@ -277,6 +290,28 @@ class ChangeEntry(Entry):
 
 
 @dataclass(frozen=True)
+class TriedEntry(Entry):
+    """A kind of index as it did on a sample: bytes held for a row and read for a query, recall at 10 and at 100."""
+
+    factory: str
+    row_bytes: int
+    query_bytes: int
+    nprobe: int
+    recall: float | None
+    recall_100: float | None
+
+
+@dataclass(frozen=True)
+class ChoiceEntry(Entry):
+    """Why an index is of its kind, the bytes it holds for a row and reads for a query, and the kinds compared."""
+
+    why: str
+    row_bytes: int
+    query_bytes: int = 0
+    tried: tuple[TriedEntry, ...] = ()
+
+
+@dataclass(frozen=True)
 class IndexEntry(Entry):
     """The index of a snapshot; `queries` are the held-out texts whose true neighbours are known."""
 
@@ -293,6 +328,7 @@ class IndexEntry(Entry):
     recall_changed: RecallEntry | None = None
     recall_100: TunedRecallEntry | None = None
     change: ChangeEntry | None = None
+    choice: ChoiceEntry | None = None
 
     @classmethod
     def from_json(cls, value: Any, where: str = "index", **beside: Any) -> Self:

@@ -1,0 +1,46 @@
+"""The size of an index before it is built: bytes of its files, memory to serve it, hours to build it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from transforms.index.budgets import GRAPH_LINKS, held_bytes
+from transforms.index.choose import IndexPlan, refine_bytes
+
+LOCATOR_BYTES = 40  # of a row: its hash, an id of ordinary length, where it is
+HELD_OUT = 1000  # rows, as they are
+_LINK_BYTES = 4 * 2 * 32  # of a centroid in a graph
+_ITERATIONS = 10
+_ONE_LEVEL = 8192  # lists that one k-means finds; more are found in cells
+_CELL_PASSES = 27  # comparisons with all lists of a cell, for each row of the sample
+_FLOPS = 6e10  # of one core, in products of float32 matrices
+
+
+@dataclass(frozen=True)
+class IndexSize:
+    """Estimates: `bytes` of all files, `memory` that a search holds once it has read all, `cpu_hours` of one core."""
+
+    bytes: int
+    memory: int
+    cpu_hours: float
+
+
+def size_of(plan: IndexPlan, rows: int) -> IndexSize:
+    """The size of an index of so many rows."""
+    graph = "HNSW" in plan.factory
+    lists = plan.nlist * (4 * plan.dim + (_LINK_BYTES if graph else 0))
+    held_out = min(HELD_OUT, rows // 10) * 4 * plan.dim if plan.nlist else 0
+    memory = rows * held_bytes(plan) + lists + held_out
+    refine = rows * refine_bytes(plan.dim) if plan.rerank else 0
+    return IndexSize(
+        bytes=memory + refine + rows * LOCATOR_BYTES,
+        memory=memory,
+        cpu_hours=2 * plan.dim * _comparisons(plan, rows, graph) / _FLOPS / 3600,
+    )
+
+
+def _comparisons(plan: IndexPlan, rows: int, graph: bool) -> float:
+    """Vectors compared with each other: to find lists, to add rows, to measure recall."""
+    found = _ITERATIONS * plan.nlist if plan.nlist <= _ONE_LEVEL else _CELL_PASSES * plan.nlist**0.5
+    added = GRAPH_LINKS * 64 if graph else plan.nlist
+    return plan.train_rows * found + rows * (added + min(HELD_OUT, rows // 10))
