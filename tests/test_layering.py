@@ -28,6 +28,7 @@ LAYERS = [
     "index",
     "store",
     "search",
+    "push",
     "report",
     "evaluation",
     "training",
@@ -52,6 +53,7 @@ THIRD_PARTY = {
     "index": {"numpy", "faiss"},
     "store": {"pyarrow", "numpy", "xxhash", "zstandard"},
     "search": {"numpy", "pyarrow"},
+    "push": {"numpy", "pyarrow", "xxhash", "psycopg", "qdrant_client", "lancedb"},
     "report": {"jinja2"},
     "evaluation": {"numpy", "pyarrow", "safetensors", "mteb", "jinja2"},
     "training": {
@@ -203,6 +205,7 @@ def test_arrow_reads_bytes_without_python_in_between() -> None:
         ("pipelines.history", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
         ("pipelines.neighbours", ["torch", "faiss", "transformers"]),
         ("pipelines.pairs", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
+        ("pipelines.push", ["apache_beam", "pandas", "torch", "faiss", "psycopg", "qdrant_client", "lancedb"]),
         ("pipelines.report", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
         ("pipelines.search", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
         ("pipelines.verify", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),

@@ -8,6 +8,7 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.corpus import InputFile, UnitRows
@@ -119,7 +120,7 @@ class Nights:
     def _unit(self, name: str, rows: list[tuple[str, str]]) -> UnitRecord:
         ids, texts = [i for i, _ in rows], [text for _, text in rows]
         file, n = input_file(name), len(rows)
-        made = UnitRows(f"{file.key}-{0:012d}", file, 0, 100, ids, texts, list(range(n)), None, [])
+        made = UnitRows(f"{file.key}-{0:012d}", file, 0, 100, ids, texts, list(range(n)), self.kept(texts), [])
         hashes = row_hashes(texts)
         prepared = PreparedUnit(made, hashes, unit_digest(self.space, made, hashes))
         store = UnitStore(str(self.root), self.space)
@@ -127,6 +128,10 @@ class Nights:
         ones = np.ones(n, np.int32)
         full = Vectors(vectors, ones.astype(np.float32), ones, ones < 0, ones * 0)
         return store.finished(prepared) or store.write(prepared, full, [], UnitCounts(n, 0, 0))
+
+    def kept(self, texts: list[str]) -> pa.Table | None:
+        """What is kept of rows with these texts: nothing, unless a store of another kind says so."""
+        return None
 
     def search(self, texts: list[str], k: int, run: str | None = None, **changed: Any) -> list[list[tuple[float, str]]]:
         """Score and id of the k rows nearest to each text, by the index of a snapshot with some values changed."""

@@ -136,7 +136,7 @@ def unit_digest(
         digest.update(as_hashes(rows.pieces.column("doc_hash")).tobytes())
     if rows.kept is not None:
         for column in rows.kept.columns:
-            digest.update(repr(_without_times(column).to_pylist()).encode())
+            digest.update(repr(without_times(column).to_pylist()).encode())
     for line in _rejected(rows):
         digest.update(line.encode())
     return digest.hexdigest()[:16]
@@ -161,7 +161,7 @@ def _rejected(rows: UnitRows) -> list[str]:
     return [json.dumps([r.id, r.row, r.reason, r.excerpt]) for r in rows.rejects]
 
 
-def _without_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def without_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Times as integers, also within lists and structs: Python's own end with the year 9999 and with microseconds."""
     kind = _without_time(column.type)
     return column if kind == column.type else column.cast(kind)

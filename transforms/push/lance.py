@@ -1,0 +1,90 @@
+"""LanceDB: batches are merged by id; what is remembered is metadata of the column `id`."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import lancedb
+import pyarrow as pa
+
+from transforms.errors import OptionError, first_line
+from transforms.push.rows import types_of
+from transforms.push.target import MARK, State, Table, refused
+
+DELETED = 1_000  # keys in one condition
+MISSING = "was not found"
+
+
+@contextlib.contextmanager
+def opened(place: str, name: str, where: str) -> Iterator["LanceTarget"]:
+    """The target: in a folder, or at a URL that LanceDB takes."""
+    try:
+        yield LanceTarget(lancedb.connect(place), name, where)
+    except (RuntimeError, ValueError, OSError) as error:
+        raise refused(where, first_line(error), "check the folder or URL, then push again") from error
+
+
+class LanceTarget:
+    """A table of LanceDB."""
+
+    def __init__(self, database: Any, name: str, where: str) -> None:
+        self.where = where
+        self._database = database
+        self._name = name
+        self._table: Any = None
+        self._keys: list[str] = []
+
+    def state(self) -> State | None:
+        """What the metadata of the column `id` says."""
+        try:
+            self._table = self._database.open_table(self._name)
+        except (ValueError, OSError) as error:
+            if MISSING in str(error):
+                return None
+            raise
+        fields = self._table.schema
+        metadata = fields.field("id").metadata if "id" in fields.names else None
+        return State.read((metadata or {}).get(MARK.encode(), b"").decode(), self.where)
+
+    def listing(self, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """The keys of all rows."""
+        yield from self._table.search().select(list(keys)).to_batches()
+
+    def begin(self, table: Table, state: State, anew: bool) -> None:
+        """Make the table, again where it has other columns, or remember the state in it."""
+        for field in table.columns:
+            if "." in field.name:
+                raise OptionError(
+                    f"--to {self.where}: LanceDB takes no column name with a dot ({field.name!r}); rename it in the "
+                    "input, or leave it out of --keep-columns"
+                )
+        self._keys = list(table.keys)
+        if self._table is None or (anew and types_of(self._table.schema) != types_of(table.columns)):
+            told = table.columns.field("id").with_metadata({MARK: state.text})
+            schema = table.columns.set(table.columns.get_field_index("id"), told)
+            mode = "create" if self._table is None else "overwrite"
+            self._table = self._database.create_table(self._name, schema=schema, mode=mode)
+        else:
+            self.finish(state)
+
+    def upsert(self, rows: pa.RecordBatch) -> None:
+        """Merge rows, in the place of those with the same keys."""
+        merge = self._table.merge_insert(self._keys).when_matched_update_all().when_not_matched_insert_all()
+        merge.execute(pa.Table.from_batches([rows]))
+
+    def delete(self, keys: pa.RecordBatch) -> None:
+        """Delete the rows of these keys."""
+        rows = keys.to_pylist()
+        key = "(id || '#' || CAST(piece AS STRING))" if "piece" in self._keys else "id"
+        for start in range(0, len(rows), DELETED):
+            named = [f"{row['id']}#{row['piece']}" if "piece" in row else row["id"] for row in rows[start:][:DELETED]]
+            quoted = ", ".join("'" + name.replace("'", "''") + "'" for name in named)
+            self._table.delete(f"{key} IN ({quoted})")
+
+    def count(self) -> int:
+        """The number of rows."""
+        return int(self._table.count_rows())
+
+    def finish(self, state: State) -> None:
+        """Remember the state."""
+        self._table.update_field_metadata({"path": "id", "metadata": {MARK: state.text}})

@@ -1,0 +1,227 @@
+"""PostgreSQL with pgvector: a push is one transaction, and what is remembered is the table's comment."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg import sql
+from psycopg.abc import Buffer
+from psycopg.adapt import Dumper
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Format
+from psycopg.types import TypeInfo
+from pyarrow import types
+
+from transforms.arrow import as_matrix
+from transforms.errors import DataGateError, OptionError, first_line
+from transforms.push.rows import types_of
+from transforms.push.target import MARK, State, Table, refused
+from transforms.push.values import json_value
+
+CONNECT_SECONDS = 10
+WAIT_SECONDS = 60  # for another push into the same table
+LISTED = 50_000
+INDEXED_DIMENSIONS = 2_000  # pgvector has no HNSW of more
+LONGEST_NAME = 63  # bytes; PostgreSQL cuts longer ones
+OPERATORS = {"cosine": "vector_cosine_ops", "ip": "vector_ip_ops", "l2": "vector_l2_ops"}
+KINDS = [  # the first that a column's type is; nested ones are jsonb
+    (types.is_string, "text"), (types.is_large_string, "text"), (types.is_null, "text"), (types.is_boolean, "bool"),
+    (types.is_int8, "int2"), (types.is_int16, "int2"), (types.is_uint8, "int2"), (types.is_int32, "int4"),
+    (types.is_uint16, "int4"), (types.is_int64, "int8"), (types.is_uint32, "int8"), (types.is_uint64, "numeric"),
+    (types.is_decimal, "numeric"), (types.is_float64, "float8"), (types.is_floating, "float4"), (types.is_date, "date"),
+    (types.is_binary, "bytea"), (types.is_large_binary, "bytea"), (types.is_fixed_size_binary, "bytea"),
+]  # fmt: skip
+STAGE, GONE = f"{MARK}_rows", f"{MARK}_gone"  # temporary tables
+
+
+@contextlib.contextmanager
+def opened(url: str, name: str, where: str) -> Iterator["PostgresTarget"]:
+    """The target in a transaction, which is rolled back unless it was finished."""
+    try:
+        wait = int(conninfo_to_dict(url).get("connect_timeout") or CONNECT_SECONDS)
+        connection = psycopg.connect(url, connect_timeout=wait, fallback_application_name="sentence-beam push")
+    except psycopg.Error as error:
+        mend = "check host, port, database, user and password, and that the server runs"
+        raise refused(where, f"no connection ({_line(error)})", mend) from error
+    try:
+        yield PostgresTarget(connection, name, where)
+    except psycopg.Error as error:
+        raise refused(where, _line(error), "nothing was changed") from error
+    finally:
+        connection.close()
+
+
+def _line(error: psycopg.Error) -> str:
+    return first_line(error).removeprefix("connection failed: ")
+
+
+class PostgresTarget:
+    """A table of PostgreSQL; `name` may have its schema before a dot."""
+
+    def __init__(self, connection: psycopg.Connection, name: str, where: str) -> None:
+        self.where = where
+        self._connection = connection
+        self._parts = name.split(".")
+        self._table = sql.Identifier(*self._parts)
+        self._found: State | None = None
+        self._is_new = False
+        self._keys: tuple[str, ...] = ()
+
+    def state(self) -> State | None:
+        """What the table's comment says; no other push writes from here on."""
+        run = self._connection.execute
+        run("SET LOCAL idle_in_transaction_session_timeout = 0")  # snapshots are compared meanwhile
+        run("SET LOCAL statement_timeout = 0")
+        run(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'")
+        text = self._table.as_string(self._connection)
+        try:
+            run("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{MARK} {text}"])
+        except psycopg.errors.LockNotAvailable as error:
+            raise refused(self.where, "another push into it is under way", "wait for its end") from error
+        found = run(
+            "SELECT obj_description(c, 'pg_class') FROM to_regclass(%s) c WHERE c IS NOT NULL", [text]
+        ).fetchone()
+        self._found = None if found is None else State.read(found[0], self.where)
+        return self._found
+
+    def listing(self, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """The keys of all rows."""
+        query = sql.SQL("SELECT {} FROM {}").format(_names(keys), self._table)
+        with self._connection.cursor(name=f"{MARK}_keys") as cursor:
+            cursor.execute(query)
+            while rows := cursor.fetchmany(LISTED):
+                yield pa.RecordBatch.from_arrays([pa.array(part) for part in zip(*rows, strict=True)], list(keys))
+
+    def begin(self, table: Table, state: State, anew: bool) -> None:
+        """Make the table, or give it the columns of the rows; columns that are no store's stay."""
+        kinds = {field.name: _kind(field, table.dim, self.where) for field in table.columns}
+        run, held = self._connection.execute, self._found
+        self._keys, self._is_new = table.keys, held is None
+        self._vector_type()
+        if held is None:
+            columns = [sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in kinds.items()]
+            columns.append(sql.SQL("PRIMARY KEY ({})").format(_names(table.keys)))
+            run(sql.SQL("CREATE TABLE {} ({})").format(self._table, sql.SQL(", ").join(columns)))
+        else:
+            wanted = types_of(table.columns)
+            gone = [name for name, kind in held.columns.items() if wanted.get(name) != kind]
+            new = [name for name, kind in wanted.items() if held.columns.get(name) != kind]
+            changes = [sql.SQL("DROP COLUMN {}").format(sql.Identifier(name)) for name in gone]
+            changes += [sql.SQL("ADD COLUMN {} {}").format(sql.Identifier(n), sql.SQL(kinds[n])) for n in new]
+            if changes:
+                run(sql.SQL("ALTER TABLE {} {}").format(self._table, sql.SQL(", ").join(changes)))
+        for stage, names in ((STAGE, table.columns.names), (GONE, table.keys)):
+            query = sql.SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WHERE false")
+            run(query.format(sql.Identifier(stage), _names(names), self._table))
+        self._remember(state)
+
+    def _vector_type(self) -> None:
+        """Have the type `vector`, and have this connection write it."""
+        found = TypeInfo.fetch(self._connection, "vector")
+        if found is None:
+            try:
+                self._connection.execute("CREATE EXTENSION vector")
+            except psycopg.Error as error:
+                mend = "have a superuser run CREATE EXTENSION vector in this database"
+                raise refused(self.where, f"no pgvector there ({_line(error)})", mend) from error
+            found = TypeInfo.fetch(self._connection, "vector")
+        assert found is not None
+        found.register(self._connection)
+        self._connection.adapters.register_dumper(np.ndarray, type("Vector", (_VectorDumper,), {"oid": found.oid}))
+
+    def upsert(self, rows: pa.RecordBatch) -> None:
+        """Copy rows, and put them in the place of those with the same keys."""
+        if self._is_new:
+            self._copy(self._table, rows)
+            return
+        self._copy(sql.Identifier(STAGE), rows)
+        names = rows.schema.names
+        others = [sql.Identifier(name) for name in names if name not in self._keys]
+        sets = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in others)
+        query = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} ON CONFLICT ({}) DO UPDATE SET {}")
+        columns, stage = _names(names), sql.Identifier(STAGE)
+        self._connection.execute(query.format(self._table, columns, columns, stage, _names(self._keys), sets))
+        self._connection.execute(sql.SQL("TRUNCATE {}").format(stage))
+
+    def delete(self, keys: pa.RecordBatch) -> None:
+        """Delete the rows of these keys."""
+        stage = sql.Identifier(GONE)
+        self._copy(stage, keys)
+        same = sql.SQL(" AND ").join(sql.SQL("t.{0} = g.{0}").format(sql.Identifier(n)) for n in keys.schema.names)
+        self._connection.execute(sql.SQL("DELETE FROM {} t USING {} g WHERE {}").format(self._table, stage, same))
+        self._connection.execute(sql.SQL("TRUNCATE {}").format(stage))
+
+    def _copy(self, into: sql.Identifier, rows: pa.RecordBatch) -> None:
+        columns = [_values(field, rows.column(field.name), rows.column("id"), self.where) for field in rows.schema]
+        kinds = [_kind(field, 1, self.where).partition("(")[0] for field in rows.schema]
+        query = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(into, _names(rows.schema.names))
+        with self._connection.cursor() as cursor, cursor.copy(query) as copy:
+            copy.set_types(kinds)
+            for row in zip(*columns, strict=True):
+                copy.write_row(row)
+
+    def count(self) -> int:
+        """The number of rows."""
+        found = self._connection.execute(sql.SQL("SELECT count(*) FROM {}").format(self._table)).fetchone()
+        assert found is not None
+        return int(found[0])
+
+    def finish(self, state: State) -> None:
+        """Index a new table's vectors, remember the state, and commit."""
+        if self._is_new and state.space.dim <= INDEXED_DIMENSIONS:
+            query = sql.SQL("CREATE INDEX ON {} USING hnsw (embedding {})")
+            self._connection.execute(query.format(self._table, sql.SQL(OPERATORS[state.metric])))
+        self._remember(state)
+        self._connection.commit()
+
+    def _remember(self, state: State) -> None:
+        self._connection.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(self._table, sql.Literal(state.text)))
+
+
+class _VectorDumper(Dumper):
+    """A vector as pgvector receives it: the number of its components, two bytes that are zero, the components."""
+
+    format = Format.BINARY
+
+    def dump(self, obj: Any) -> Buffer:
+        return len(obj).to_bytes(2, "big") + b"\0\0" + obj.astype(">f4").tobytes()
+
+
+def _names(names: Sequence[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+def _kind(field: pa.Field, dim: int, where: str) -> str:
+    """The type of a column. Raises OptionError for a name that PostgreSQL would cut."""
+    if len(field.name.encode()) > LONGEST_NAME:
+        raise OptionError(
+            f"--to {where}: PostgreSQL cuts the column name {field.name!r} after {LONGEST_NAME} bytes; rename it in "
+            "the input, or leave it out of --keep-columns"
+        )
+    if field.name == "embedding":
+        return f"vector({dim})"
+    if pa.types.is_timestamp(field.type):
+        return "timestamptz" if field.type.tz else "timestamp"
+    return next((name for is_one, name in KINDS if is_one(field.type)), "jsonb")
+
+
+def _values(field: pa.Field, column: pa.Array, ids: pa.Array, where: str) -> Sequence[Any]:
+    """The values of a column as psycopg writes them. Raises DataGateError for one that PostgreSQL cannot hold."""
+    if field.name == "embedding":
+        return list(as_matrix(column))
+    kind, name = _kind(field, 1, where), f"--to {where}: the column {field.name!r}"
+    mend = "mend it in the input, or leave the column out (--keep-columns, --no-keep-text)"
+    try:
+        if kind == "text" and (place := pc.index(pc.match_substring(column, "\0"), True).as_py()) >= 0:
+            raise DataGateError(f"{name} of row {ids[place].as_py()!r} has a NUL, which PostgreSQL has not; {mend}")
+        if kind in ("timestamp", "timestamptz"):
+            column = column.cast(pa.timestamp("us", field.type.tz))
+        if kind == "jsonb":
+            return [json_value(value, name) for value in column.to_pylist()]
+        return column.cast(pa.float32()).to_pylist() if kind == "float4" else column.to_pylist()
+    except (pa.ArrowInvalid, ValueError, OverflowError) as error:
+        raise DataGateError(f"{name} has a value that PostgreSQL cannot hold ({first_line(error)}); {mend}") from error

@@ -1,0 +1,61 @@
+"""The rows of a snapshot as a database gets them, and digests by which they are compared."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from xxhash import xxh3_128_digest
+
+from transforms import storage
+from transforms.arrow import as_matrix
+from transforms.errors import SentenceBeamError, first_line
+from transforms.store.manifest import Manifest
+from transforms.store.records import UnitRecord
+from transforms.store.shards import open_shard, own_columns, read_shard, without_times
+
+PUSHED = ("id", "embedding", "piece", "pieces", "start", "end")  # of a shard's own columns
+
+
+def columns_of(manifest: Manifest) -> pa.Schema:
+    """The columns of a snapshot's rows that are pushed: id, vector (float32), places of pieces, text and kept ones."""
+    vector = pa.field("embedding", pa.list_(pa.float32(), manifest.space.dim))
+    for unit in manifest.units:
+        if unit.path:
+            with open_shard(storage.join(manifest.root, unit.path)) as shard:
+                schema = shard.schema_arrow
+            own = own_columns(schema.names) - set(PUSHED)
+            fields = [vector if field.name == "embedding" else _plain(field) for field in schema]
+            return pa.schema([field for field in fields if field.name not in own])
+    return pa.schema([("id", pa.string()), vector])
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    return pa.field(field.name, kind)
+
+
+def types_of(columns: pa.Schema) -> dict[str, str]:
+    """The types of columns by their names."""
+    return {field.name: str(field.type) for field in columns}
+
+
+def read_rows(manifest: Manifest, unit: UnitRecord, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Blocks of a unit's rows, in order. Raises SentenceBeamError for a shard whose columns are of other types."""
+    path = storage.join(manifest.root, unit.path or "")
+    for batch in read_shard(path, columns.names, unit.bytes):
+        try:
+            yield batch.select(columns.names).cast(columns)
+        except (pa.ArrowException, KeyError) as error:
+            raise SentenceBeamError(
+                f"{path}: its kept columns are not those of other shards ({first_line(error)}); embed again with the "
+                "same types in all input files"
+            ) from error
+
+
+def digests(rows: pa.RecordBatch) -> list[bytes]:
+    """16 bytes for each row, over everything that is pushed of it."""
+    names = [name for name in rows.schema.names if name not in ("id", "piece", "embedding")]
+    others = [without_times(pa.chunked_array([rows.column(name)])).to_pylist() for name in names]
+    vectors = np.ascontiguousarray(as_matrix(rows.column("embedding")))
+    values = zip(*others, strict=True) if others else iter([()] * rows.num_rows)
+    return [xxh3_128_digest(vector.tobytes() + repr(row).encode()) for vector, row in zip(vectors, values, strict=True)]
