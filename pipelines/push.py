@@ -7,8 +7,7 @@ from dataclasses import asdict
 from pipelines import command, options
 from pipelines.said import Said
 from pipelines.tables import wrapped
-from transforms.push import Pushed, open_target, push
-from transforms.push.target import shown
+from transforms.push import Pushed, open_target, push, shown
 from transforms.store import open_store
 from transforms.store.manifest import Manifest
 from transforms.store.open import named_run

@@ -1,19 +1,16 @@
-"""What a database is to a push: the few operations that each has, what it remembers, and how one is named."""
+"""What a database is to a push: the few operations that each has, and what it remembers."""
 
-import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 
 from transforms.entries import Entry
-from transforms.errors import MissingExtraError, OptionError, SentenceBeamError
+from transforms.errors import OptionError, SentenceBeamError
 from transforms.space import Space
 
-KINDS = "postgresql://USER@HOST/DATABASE#TABLE, qdrant:URL#COLLECTION or lance:FOLDER#TABLE"
 KEYS = ("id", "piece")  # of these, the columns that a table has tell its rows apart
 MARK = "sentence_beam"  # under which a database keeps what it remembers
 
@@ -105,55 +102,6 @@ class Target(Protocol):
 
     def finish(self, state: State) -> None:
         """Remember the state; where there are transactions, commit."""
-
-
-@contextlib.contextmanager
-def open_target(text: str) -> Iterator[Target]:
-    """The target of `--to`. Raises OptionError for a name of none, SentenceBeamError where it cannot be reached."""
-    place, hash_sign, name = text.rpartition("#")
-    if not hash_sign or not name:
-        raise OptionError(f"--to {shown(text)}: no table or collection is named; write {KINDS}")
-    if not place.startswith(("postgresql://", "postgres://", "qdrant:", "lance:")) or place in ("qdrant:", "lance:"):
-        raise OptionError(f"--to {shown(text)}: no such kind of database; write {KINDS}")
-    try:
-        opened = _open(place, name)
-    except ImportError as error:
-        module = (error.name or "a package").partition(".")[0]
-        raise MissingExtraError(
-            f"--to {shown(text)} needs {module}, which is not installed; pip install 'sentence-beam[push]'"
-        ) from error
-    with opened as target:
-        yield target
-
-
-def _open(place: str, name: str) -> contextlib.AbstractContextManager[Target]:
-    where = shown(f"{place}#{name}")
-    if place.startswith("qdrant:"):
-        from transforms.push.qdrant import opened as qdrant  # only where the extra is installed
-
-        return qdrant(place.removeprefix("qdrant:"), name, where)
-    if place.startswith("lance:"):
-        from transforms.push.lance import opened as lance
-
-        return lance(place.removeprefix("lance:"), name, where)
-    from transforms.push.postgres import opened as postgres
-
-    return postgres(place, name, where)
-
-
-def shown(text: str) -> str:
-    """A target's name without passwords and what else may stand in a URL's query.
-
-    >>> shown("postgresql://me:secret@host:5432/db?sslmode=require#docs")
-    'postgresql://me@host:5432/db#docs'
-    """
-    prefix, url = ("qdrant:", text.removeprefix("qdrant:")) if text.startswith("qdrant:") else ("", text)
-    if "://" not in url:
-        return text
-    parts = urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    name = f"#{parts.fragment}" if parts.fragment else ""
-    return f"{prefix}{parts.scheme}://{user.partition(':')[0]}{at}{host}{parts.path}{name}"
 
 
 def refused(where: str, what: Any, mend: str) -> SentenceBeamError:

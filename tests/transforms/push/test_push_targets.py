@@ -10,7 +10,7 @@ from helpers.killed_push import killed
 from helpers.nights import space_of
 from helpers.pushes import Kept, check, expected, files_of, held_by
 
-from transforms.push.target import shown
+from transforms.push import shown
 
 
 def texts_of(rng: random.Random, rows: int) -> dict[str, str]:
