@@ -224,7 +224,7 @@ def test_importing_stays_light(module: str, absent: list[str]) -> None:
 def test_back_ends_of_storage_know_its_base_and_no_other_layer() -> None:
     base = {
         "transforms.errors",
-        *(f"transforms.storage.{name}" for name in ("base", "beam_options", "globs", "ranged")),
+        *(f"transforms.storage.{name}" for name in ("base", "beam_options", "globs", "listing", "ranged")),
     }
     allowed = {
         "local": base,

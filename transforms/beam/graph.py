@@ -1,11 +1,12 @@
 """What the graphs of all jobs share: outputs by type, everything in one list, one collection of several."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import DirectOptions
+from apache_beam.options.pipeline_options import DebugOptions, DirectOptions, FlinkRunnerOptions, WorkerOptions
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
@@ -92,7 +93,19 @@ def check_worker(run: Run) -> None:
         )
 
 
-def is_one_process(pipeline: beam.Pipeline) -> bool:
-    """Whether one process works off all elements, one after the other."""
-    direct = pipeline.options.view_as(DirectOptions)
-    return isinstance(pipeline.runner, FnApiRunner) and direct.direct_num_workers == 1
+def slots_of(pipeline: beam.Pipeline) -> int | None:
+    """The number of elements that are worked off at once, None where that is not known.
+
+    In process: the workers. On Flink: the parallelism. On Dataflow: the most workers there may be, times their threads.
+    """
+    options = pipeline.options
+    if isinstance(pipeline.runner, FnApiRunner):
+        return options.view_as(DirectOptions).direct_num_workers or os.cpu_count()
+    parallelism = options.view_as(FlinkRunnerOptions).parallelism
+    if parallelism and parallelism > 0:
+        return int(parallelism)
+    workers, threads = (
+        options.view_as(WorkerOptions).max_num_workers,
+        options.view_as(DebugOptions).number_of_worker_harness_threads,
+    )
+    return workers * threads if workers and threads else None

@@ -1,19 +1,21 @@
 """Plan: globs -> files -> spans, checked as a whole and put on record before anything is embedded."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 
 from transforms.beam.content import CountFn
-from transforms.beam.graph import CARRIED, PROBLEMS, Together, check_worker, flat_map, is_one_process
+from transforms.beam.graph import CARRIED, PROBLEMS, Together, check_worker, flat_map, slots_of
 from transforms.beam.metrics import StageMetrics
 from transforms.corpus import InputFile
 from transforms.corpus.beside import Beside
 from transforms.errors import SentenceBeamError
 from transforms.steps import content
+from transforms.steps.footers import FILES_AT_ONCE
 from transforms.steps.job import EmbedJob
-from transforms.steps.plan_files import FilePlanner, begin_by_content, list_files, record
+from transforms.steps.plan_files import FilePlanner, begin_by_content, file_batches, record
 from transforms.store.lease import Renewal
 from transforms.store.plan import PlannedFile, Standing
 from transforms.store.records import Problem, UnitRecord
@@ -35,18 +37,19 @@ class Plan(beam.PTransform):
     def expand(self, globs: beam.PCollection) -> Any:
         together = (
             globs
-            | "ListFiles" >> beam.FlatMap(list_files, self._job)
+            | "ListFiles" >> beam.FlatMap(file_batches, self._job)
             # Footers are read in parallel: listing and reading must not fuse.
             | "SpreadFiles" >> beam.Reshuffle()
-            | "PlanFile" >> beam.ParDo(PlanFileFn(self._job))
+            | "PlanFile" >> beam.ParDo(PlanFilesFn(self._job))
             | "Together" >> Together()
         )
         if self._job.by_content:
             return self._by_content(together)
-        one_process = is_one_process(globs.pipeline)
-        return together | "Record" >> flat_map(record, self._job, one_process, outputs=OUTPUTS, main="spans")
+        slots = slots_of(globs.pipeline)
+        return together | "Record" >> flat_map(record, self._job, slots, outputs=OUTPUTS, main="spans")
 
     def _by_content(self, together: beam.PCollection) -> "Planned":
+        slots = slots_of(together.pipeline)
         checked = together | "Check" >> flat_map(begin_by_content, self._job, outputs=OUTPUTS, main="spans")
         recorded = (
             checked.spans
@@ -54,7 +57,7 @@ class Plan(beam.PTransform):
             | "SpreadSpans" >> beam.Reshuffle()
             | "Count" >> beam.ParDo(CountFn(self._job))
             | "TogetherAgain" >> Together()
-            | "Record" >> flat_map(content.record, self._job, outputs={Problem: PROBLEMS}, main="spans")
+            | "Record" >> flat_map(content.record, self._job, slots, outputs={Problem: PROBLEMS}, main="spans")
         )
         problems = (checked.problems, recorded.problems) | "Problems" >> beam.Flatten()
         return Planned(recorded.spans, checked.carried, problems)
@@ -68,8 +71,8 @@ class Planned(NamedTuple):
     problems: beam.PCollection
 
 
-class PlanFileFn(beam.DoFn):
-    """A file -> what to do with it: carried over where it has not changed, cut into spans where it has; others pass."""
+class PlanFilesFn(beam.DoFn):
+    """Files -> what to do with each: carried over unchanged, or cut into spans; what is no list of files passes."""
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -79,17 +82,21 @@ class PlanFileFn(beam.DoFn):
         self._planner = FilePlanner(self._job)
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
-    def process(self, file: InputFile | Passing) -> Iterator[PlannedFile | Passing]:
-        if not isinstance(file, InputFile):
-            yield file
+    def process(self, files: list[InputFile] | Passing) -> Iterator[PlannedFile | Passing]:
+        if not isinstance(files, list):
+            yield files
             return
+        with ThreadPoolExecutor(min(FILES_AT_ONCE, len(files))) as pool:
+            for planned in pool.map(self._planned, files):
+                if isinstance(planned, PlannedFile):
+                    self._metrics.count({"files": 1})
+                    self._metrics.update(planned.figures)
+                yield planned
+
+    def _planned(self, file: InputFile) -> PlannedFile | Problem:
         try:
             check_worker(self._job.run)
             self._renew()
-            planned = self._planner.plan(file)
+            return self._planner.plan(file)
         except SentenceBeamError as error:
-            yield Problem.of(error)
-            return
-        self._metrics.count({"files": 1})
-        self._metrics.update(planned.figures)
-        yield planned
+            return Problem.of(error)

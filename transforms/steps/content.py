@@ -32,6 +32,7 @@ from transforms.store.records import Problem, UnitRecord, carried
 
 READ_TOKENS = 16_000_000  # in one element at most, so that blocks become large
 READS_WANTED = 64
+READS_PER_SLOT = 4
 COUNT_AGAIN = 1.5  # times the tokens that the buckets were chosen for: the corpus may have doubled
 
 Key = tuple[int, ...]
@@ -157,13 +158,16 @@ def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:
     return replace(span, rows=rows, tokens=tokens)
 
 
-def record(found: list[PlannedFile | Beside | Span | Problem | Standing], job: EmbedJob) -> Iterator[ToRead | Problem]:
+Found = PlannedFile | Beside | Span | Problem | Standing
+
+
+def record(found: list[Found], job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
     """Choose the buckets, write the plan down and hand out what to read; or only the problems.
 
     Where a plan is on record, that is handed out.
     """
     if Standing() in found:
-        yield from recorded(job)
+        yield from recorded(job, slots)
         return
     problems = [item for item in found if isinstance(item, Problem)]
     if problems:
@@ -185,13 +189,13 @@ def record(found: list[PlannedFile | Beside | Span | Problem | Standing], job: E
         return
     buckets = buckets_for(everything, job)
     if not write_plan(job.root, job.run.id, files, buckets, merged(found)):
-        yield from recorded(job)
+        yield from recorded(job, slots)
         return
     progress.planned(sum(span.tokens for span in everything))
-    yield from readings(everything, buckets)
+    yield from readings(everything, buckets, slots)
 
 
-def recorded(job: EmbedJob) -> Iterator[ToRead | Problem]:
+def recorded(job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
     """What to read as the plan on record has it, or why that is not as it was."""
     try:
         work = read_work(job.root, job.run.id, job.delimiter)
@@ -201,7 +205,7 @@ def recorded(job: EmbedJob) -> Iterator[ToRead | Problem]:
     spans = [span for one in work.spans for span in spans_of(one)]
     progress.planned(sum(span.tokens for span in spans))
     if work.buckets is not None:
-        yield from readings(spans, work.buckets)
+        yield from readings(spans, work.buckets, slots)
 
 
 def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:
@@ -212,9 +216,10 @@ def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:
     return job.buckets.for_rows(rows, tokens, job.run.unit_tokens)
 
 
-def readings(spans: list[Span], buckets: Buckets) -> Iterator[ToRead]:
-    """The spans in lists: long ones make large blocks, short ones spread over workers."""
-    most = min(READ_TOKENS, sum(span.tokens for span in spans) // READS_WANTED)
+def readings(spans: list[Span], buckets: Buckets, slots: int | None) -> Iterator[ToRead]:
+    """The spans in lists: long ones make large blocks, short ones spread over workers (`slots` at once, if known)."""
+    wanted = max(READS_WANTED, READS_PER_SLOT * (slots or 0))
+    most = min(READ_TOKENS, sum(span.tokens for span in spans) // wanted)
     current: list[Span] = []
     used, first = 0, True
     for span in spans:

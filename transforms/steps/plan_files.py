@@ -29,8 +29,10 @@ from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.shards import open_shard
 
 SPANS_PER_ELEMENT = 8
-ELEMENTS_WANTED = 64
+ROUNDS = 4  # of elements that each slot works off at least, so that the last ones end together
+SLOTS = 512  # where it is not known how many there are
 SPANS_FOR_ONE_PROCESS = 64
+FILES_PER_ELEMENT = 64
 
 
 def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Problem | Standing]:
@@ -119,7 +121,17 @@ def _begun_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
         return [Problem.of(error)]
 
 
-def record(found: list[Any], job: EmbedJob, one_process: bool) -> Iterator[list[AnySpan] | UnitRecord | Problem]:
+def file_batches(pattern: str, job: EmbedJob) -> Iterator[list[InputFile] | Beside | Problem | Standing]:
+    """As `list_files`, the files in batches: many small ones are planned side by side by one worker."""
+    found = list(list_files(pattern, job))
+    files = [item for item in found if isinstance(item, InputFile)]
+    step = max(1, min(FILES_PER_ELEMENT, len(files) // (ROUNDS * SLOTS)))
+    for start in range(0, len(files), step):
+        yield files[start : start + step]
+    yield from (item for item in found if not isinstance(item, InputFile))
+
+
+def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[AnySpan] | UnitRecord | Problem]:
     """The whole plan, checked, written down and handed out; or its problems, and nothing handed out.
 
     Where one is on record, that is handed out: its units may be finished by now, and no others are to be.
@@ -138,7 +150,7 @@ def record(found: list[Any], job: EmbedJob, one_process: bool) -> Iterator[list[
         spans, units = [span for file in planned for span in file.work], [u for file in planned for u in file.carried]
     progress.planned(sum(span.tokens for span in spans))
     yield from map(carried, units)
-    step = spans_per_element(len(spans), one_process)
+    step = spans_per_element(len(spans), slots)
     for start in range(0, len(spans), step):
         yield spans[start : start + step]
 
@@ -163,11 +175,14 @@ def recorded(job: EmbedJob) -> tuple[list[AnySpan], list[UnitRecord]]:
     return work.spans, units
 
 
-def spans_per_element(spans: int, one_process: bool) -> int:
-    """The number of spans that one element lists: enough to overlap read, encode and write, few enough to spread."""
-    if one_process:
+def spans_per_element(spans: int, slots: int | None) -> int:
+    """The number of spans that one element lists: enough to overlap read, encode and write, few enough to spread.
+
+    `slots` are the elements that are worked off at once, None where that is not known.
+    """
+    if slots == 1:
         return SPANS_FOR_ONE_PROCESS
-    return max(1, min(SPANS_PER_ELEMENT, spans // ELEMENTS_WANTED))
+    return max(1, min(SPANS_PER_ELEMENT, spans // (ROUNDS * (slots or SLOTS))))
 
 
 def _whole_plan(found: list[Any], job: EmbedJob) -> tuple[list[PlannedFile], list[Problem]]:

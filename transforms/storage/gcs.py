@@ -28,9 +28,11 @@ from transforms.errors import InputChangedError, SentenceBeamError, first_line
 from transforms.storage.base import Entry, Matched, bucket_and_name
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched
+from transforms.storage.listing import Page, listed
 from transforms.storage.ranged import RangedReader
 
 FIELDS = "items(name,size,crc32c,generation,updated),nextPageToken"
+OBJECTS_IN_A_PAGE = 1000  # at most, as the service has it
 DELETES_AT_ONCE = 8  # as many connections as the client keeps, about
 
 
@@ -91,8 +93,7 @@ class GcsStorage:
     def _listed(self, prefix: str) -> list[Entry]:
         bucket, start = bucket_and_name(prefix)
         with _refusals_explained(prefix, missing=True):
-            blobs = _client().list_blobs(bucket, prefix=start, fields=FIELDS, retry=DEFAULT_RETRY)
-            found = [_entry(blob) for blob in blobs if not blob.name.endswith("/")]
+            found = listed(functools.partial(_page, bucket, start), start)
         return sorted(found, key=lambda entry: entry.path)
 
     def _write(self, path: str, data: bytes, generation: int) -> bool:
@@ -121,6 +122,19 @@ class GcsStorage:
         except (NotFound, PreconditionFailed):
             return False
         return True
+
+
+def _page(bucket: str, prefix: str, low: str, high: str) -> Page[Entry]:
+    """The first objects of a prefix from one name on, and before another."""
+    window = {"start_offset": low if low != prefix else None, "end_offset": high or None}
+    blobs = _client().list_blobs(
+        bucket, prefix=prefix, fields=FIELDS, page_size=OBJECTS_IN_A_PAGE, retry=DEFAULT_RETRY, **window
+    )
+    page = list(next(blobs.pages, ()))
+    # Not every emulator knows where to begin and to end.
+    within = (blob for blob in page if low <= blob.name and not (high and blob.name >= high))
+    found = [_entry(blob) for blob in within if not blob.name.endswith("/")]
+    return Page(found, page[-1].name if page else "", blobs.next_page_token is not None)
 
 
 def _entry(blob: Any) -> Entry:

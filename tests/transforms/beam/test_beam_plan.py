@@ -10,12 +10,13 @@ from helpers.corpora import sentences, write_jsonl, write_parquet
 from helpers.jobs import embed_job
 
 from transforms.beam import Commit, Embed, Plan
-from transforms.beam.plan import PlanFileFn
+from transforms.beam.plan import PlanFilesFn
 from transforms.corpus import Span
 from transforms.corpus.files import find_inputs
+from transforms.steps import plan_files
 from transforms.steps.embed_units import UnitEmbedder
 from transforms.steps.job import EmbedJob
-from transforms.steps.plan_files import record
+from transforms.steps.plan_files import file_batches, record
 from transforms.storage.local import LocalStorage
 from transforms.store.manifest import read_manifest
 from transforms.store.plan import read_plan
@@ -129,16 +130,30 @@ def test_a_process_reads_the_last_snapshot_and_lists_the_store_once(
         noted = lambda self, path, call=call: (asked.append(path), call(self, path))[1]  # noqa: E731
         monkeypatch.setattr(LocalStorage, name, noted)
     found = find_inputs(str(files), "auto", False).files
-    threads = [PlanFileFn(job) for _ in range(8)]
+    threads = [PlanFilesFn(job) for _ in range(8)]
     for thread in threads:
         thread.setup()
-        assert [item.carried[0].rows for file in found for item in thread.process(file)] == [16, 4]
+        assert [item.carried[0].rows for file in found for item in thread.process([file])] == [16, 4]
     embedders = [UnitEmbedder.of_job(job, None, None) for _ in range(8)]
     assert all(embedder.last.is_final for embedder in embedders)
-    result = list(record([item for file in found for item in threads[0].process(file)], job, False))
+    result = list(record([item for file in found for item in threads[0].process([file])], job, 2))
     assert sum(unit.carried for unit in result) == 20
     assert [path for path in asked if "manifest" in path] == [str(store / "manifests" / "run1.json")]
     assert asked.count(str(store / "embeddings")) == 1
+
+
+def test_many_files_come_in_batches_and_the_plan_is_the_same(
+    store: Path, model: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(30):
+        write_jsonl(files.parent / f"{n}.jsonl", [{"id": f"s{n}", "text": "few words", "lang": "en"}])
+    job = embed_job(store, model, files, unit_tokens=80)
+    assert [len(item) for item in file_batches(str(files), job)] == [1] * 32
+    alone = sorted(span.name for element in planned(job)["spans"] for span in element)
+    monkeypatch.setattr(plan_files, "SLOTS", 1)
+    assert [len(item) for item in file_batches(str(files), job)] == [8] * 4
+    again = planned(embed_job(store, model, files, "run2", unit_tokens=80))
+    assert sorted(span.name for element in again["spans"] for span in element) == alone
 
 
 def test_an_unchanged_corpus_stays_so_for_later_attempts(store: Path, model: Path, files: Path) -> None:

@@ -1,34 +1,53 @@
 """What the steps of a run share: collections made one, and how much work an element lists."""
 
+import os
+
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.prism_runner import PrismRunner
 from helpers import eager
 
 from transforms.beam import graph
-from transforms.beam.graph import Merge, Together, flat_map, is_one_process
+from transforms.beam.graph import Merge, Together, flat_map, slots_of
 from transforms.steps.plan_files import spans_per_element
 
 
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (["--runner=FnApiRunner"], True),
-        (["--runner=FnApiRunner", "--direct_num_workers=2", "--direct_running_mode=multi_processing"], False),
-        (["--runner=FnApiRunner", "--direct_num_workers=0"], False),
-        (["--runner=FlinkRunner"], False),
+        (["--runner=FnApiRunner"], 1),
+        (["--runner=FnApiRunner", "--direct_num_workers=2", "--direct_running_mode=multi_processing"], 2),
+        (["--runner=FnApiRunner", "--direct_num_workers=0"], os.cpu_count()),
+        (["--runner=FlinkRunner", "--parallelism=400"], 400),
+        (["--runner=FlinkRunner"], None),
+        (["--runner=DataflowRunner", "--max_num_workers=200", "--number_of_worker_harness_threads=2"], 400),
+        (["--runner=DataflowRunner", "--max_num_workers=200"], None),
     ],
 )
-def test_one_process_is_beams_own_runner_with_one_worker(flags: list[str], expected: bool) -> None:
-    assert is_one_process(beam.Pipeline(options=PipelineOptions(flags))) is expected
+def test_slots_are_what_works_at_once(flags: list[str], expected: int | None) -> None:
+    options = PipelineOptions(flags)
+    runner = "FnApiRunner" if flags[0].endswith("FnApiRunner") else PrismRunner()
+    assert slots_of(beam.Pipeline(runner, options=options)) == expected
 
 
 @pytest.mark.parametrize(
-    ("spans", "one_process", "expected"),
-    [(1, False, 1), (100, False, 1), (256, False, 4), (100_000, False, 8), (100, True, 64), (100_000, True, 64)],
-)
-def test_one_process_takes_more_at_once_than_each_of_many(spans: int, one_process: bool, expected: int) -> None:
-    assert spans_per_element(spans, one_process) == expected
+    ("spans", "slots", "expected"),
+    [
+        (1, None, 1), (1000, None, 1), (8192, None, 4), (100_000, None, 8),
+        (512, 400, 1), (2000, 400, 1), (3200, 400, 2), (100_000, 400, 8), (256, 2, 8),
+        (100, 1, 64), (100_000, 1, 64),
+    ],
+)  # fmt: skip
+def test_an_element_has_few_spans_where_slots_would_wait(spans: int, slots: int | None, expected: int) -> None:
+    assert spans_per_element(spans, slots) == expected
+
+
+def test_four_hundred_slots_work_hardly_longer_than_if_all_could_be_shared_out() -> None:
+    for spans in (512, 1000, 2000, 5000, 15_000, 100_000):
+        elements = -(-spans // spans_per_element(spans, 400))
+        rounds = -(-elements // 400) * spans_per_element(spans, 400)
+        assert rounds / -(-spans // 400) <= 1.2, spans
 
 
 @pytest.mark.parametrize("apart", [False, True])

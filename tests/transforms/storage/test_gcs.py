@@ -110,6 +110,20 @@ def test_a_listing_has_checksums_sizes_and_times_in_one_request(gs: str, gcs: Gc
     assert len(requests) == 1
 
 
+def test_a_long_listing_goes_side_by_side(gs: str, gcs: Gcs, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transforms.storage import gcs as module
+
+    for number in range(60):
+        put(f"{gs}/in/part-{number:03d}.txt", b"%d" % number)
+    whole = storage.storage_of(gs).below(f"{gs}/in")
+    monkeypatch.setattr(module, "OBJECTS_IN_A_PAGE", 4)
+    with gcs.counted() as requests:
+        assert storage.storage_of(gs).below(f"{gs}/in") == whole
+    assert len(whole) == 60
+    assert len(requests) > 15
+    assert not any("pageToken" in request for request in requests), "one page had to wait for another"
+
+
 @pytest.mark.parametrize("size", [0, 1, 100_000, 5_000_001])
 def test_any_part_reads_as_it_was_written(gs: str, gcs: Gcs, size: int) -> None:
     data = os.urandom(size)
