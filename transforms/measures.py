@@ -47,7 +47,7 @@ STAGES: dict[str, tuple[Figure, ...]] = {
     ),
     "index": (
         Figure("sample_ms", "reading a group of shards for the sample and the held-out rows"),
-        Figure("train_ms", "training"),
+        Figure("train_ms", "a step of the training: a cell of the lists, a part of the sample"),
         Figure("rows_ms", "reading the texts of a group of new shards, or of a segment's rows that are gone"),
         Figure("match_ms", "matching a part of the rows, new with gone"),
         Figure("decide_ms", "deciding what to match, and which segments are written"),

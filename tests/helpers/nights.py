@@ -12,9 +12,17 @@ import pyarrow as pa
 
 from transforms.beam import BuildIndex, Commit, IndexRequest
 from transforms.corpus import InputFile, UnitRows
+from transforms.index.cells import PASSES
 from transforms.search import Searcher
 from transforms.space import Space, row_hashes
-from transforms.steps import index_build, index_update_recall, index_update_rows, index_update_segments, index_work
+from transforms.steps import (
+    index_build,
+    index_train,
+    index_update_recall,
+    index_update_rows,
+    index_update_segments,
+    index_work,
+)
 from transforms.steps.commit_run import commit_run
 from transforms.store.commit import Run, finish
 from transforms.store.entries import Options
@@ -157,11 +165,21 @@ def run_steps(run: Run, units: list[Any], request: IndexRequest, merge: bool = F
         targets = index_update_segments.decide(_done(index_update_rows.match, found))
         found = list(index_update_recall.conclude(_done(index_update_segments.build, targets)))
     if found and isinstance(found[0], index_build.TrainingGroup):
-        works = list(index_build.train_groups([index_build.sample(group) for group in found]))
+        works = train_steps([index_train.sample(group) for group in found])
         if isinstance(works[0], Problem):
             return works[0]
         return index_build.conclude([index_build.build(work) for work in works])
     return found[0] if found else None
+
+
+def train_steps(sampled: list[Any]) -> list[Any]:
+    """What the training of sampled groups gives, every step called once in order."""
+    works = list(index_train.divide(sampled))
+    clustered: list[Any] = []
+    for turn in range(1 + PASSES if works else 0):
+        works = list(index_train.again(clustered)) if turn else works
+        clustered = [index_train.cluster(work) for work in index_train.allot([index_train.assign(w) for w in works])]
+    return list(index_train.finish([*sampled, *clustered]))
 
 
 def _done(step: Any, works: Iterable[Any]) -> list[Any]:

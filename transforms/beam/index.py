@@ -10,10 +10,11 @@ from typing import Any
 
 import apache_beam as beam
 
-from transforms.beam.graph import PROBLEMS, Together, flat_map
+from transforms.beam.graph import PROBLEMS, Merge, Spread, Together, flat_map
 from transforms.beam.metrics import StageMetrics
+from transforms.index.cells import PASSES
 from transforms.measures import Figures, Stopwatch, summed
-from transforms.steps import index_build, index_update_recall, index_update_rows, index_update_segments
+from transforms.steps import index_build, index_train, index_update_recall, index_update_rows, index_update_segments
 from transforms.steps.index_build import TrainingGroup
 from transforms.steps.index_files import IndexRecord
 from transforms.steps.index_update import IndexUpdateJob
@@ -22,6 +23,7 @@ from transforms.store.commit import Run
 from transforms.store.entries import IndexRequest
 from transforms.store.records import Problem
 
+Hints = dict[str, str]
 DONE = "done"
 RETRAIN = "retrain"
 METRICS = StageMetrics("index")
@@ -33,11 +35,19 @@ class BuildIndex(beam.PTransform):
 
     Where the run is to fail anyway, or nothing has changed since the last snapshot, nothing is built. `merge` makes one
     segment of an index that has several; a `remembered` request, which nobody made for this run, becomes `auto` where
-    the rows are too few for it.
+    the rows are too few for it. `hints` are Beam resource hints (`accelerator`) for the steps that find its lists.
     """
 
-    def __init__(self, run: Run, request: IndexRequest | None = None, merge: bool = False, remembered: bool = False):
+    def __init__(
+        self,
+        run: Run,
+        request: IndexRequest | None = None,
+        merge: bool = False,
+        remembered: bool = False,
+        hints: Hints | None = None,
+    ):
         super().__init__()
+        self._hints = hints
         self._run, self._how = run, (request or IndexRequest(), merge, remembered)
 
     def expand(self, known: Any) -> beam.PCollection:
@@ -48,7 +58,7 @@ class BuildIndex(beam.PTransform):
             | "Choose" >> flat_map(choose_work, self._run, *self._how, outputs=OUTPUTS, main="reads")
         )
         updated = chosen.reads | "Update" >> UpdateIndex()
-        trained = (chosen[RETRAIN], updated[RETRAIN]) | "Train" >> TrainIndex()
+        trained = (chosen[RETRAIN], updated[RETRAIN]) | "Train" >> TrainIndex(self._hints)
         return (chosen[DONE], updated[DONE], trained) | "Index" >> beam.Flatten()
 
 
@@ -58,7 +68,7 @@ class UpdateIndex(beam.PTransform):
     def expand(self, reads: beam.PCollection) -> Any:
         decided = (
             reads
-            | "SpreadReads" >> beam.Reshuffle()
+            | "SpreadReads" >> Spread()
             | "Read" >> beam.Map(timed, "rows_ms", with_job, index_update_rows.read)
             | "Reads" >> Together()
             | "Buckets" >> flat_map(timed_together, "decide_ms", buckets_to_match, outputs=OUTPUTS, main="buckets")
@@ -68,11 +78,11 @@ class UpdateIndex(beam.PTransform):
         )
         concluded = (
             decided.buckets
-            | "SpreadBuckets" >> beam.Reshuffle()
+            | "SpreadBuckets" >> Spread()
             | "Match" >> beam.Map(timed, "match_ms", with_job, index_update_rows.match)
             | "Matched" >> Together()
             | "Decide" >> beam.FlatMap(timed_together, "decide_ms", index_update_segments.decide)
-            | "SpreadTargets" >> beam.Reshuffle()
+            | "SpreadTargets" >> Spread()
             | "Build" >> beam.Map(timed, "segment_ms", with_job, index_update_segments.build)
             | "Built" >> Together()
             | "Conclude" >> conclude
@@ -83,26 +93,77 @@ class UpdateIndex(beam.PTransform):
 
 
 class TrainIndex(beam.PTransform):
-    """Groups of shards -> the IndexRecord of an index trained and built over them, or a damaged shard's Problem."""
+    """Groups of shards -> the IndexRecord of an index trained and built over them, or a damaged shard's Problem.
+
+    `hints` are Beam resource hints for the steps that find the lists.
+    """
+
+    def __init__(self, hints: Hints | None = None):
+        super().__init__()
+        self._hints = hints or {}
 
     def expand(self, groups: Any) -> beam.PCollection:
-        trained = (
+        sampled = (
             groups
             | "Groups" >> beam.Flatten()
-            | "SpreadSample" >> beam.Reshuffle()
-            | "Sample" >> beam.Map(timed, "sample_ms", index_build.sample)
-            | "Samples" >> Together()
-            | "Train"
-            >> flat_map(timed_together, "train_ms", index_build.train_groups, outputs={Problem: PROBLEMS}, main="works")
+            | "SpreadSample" >> Spread()
+            | "Sample" >> beam.Map(timed, "sample_ms", index_train.sample)
+        )
+        trained = (sampled, sampled | "Lists" >> FindLists(self._hints)) | "Sampled" >> Merge()
+        finished = (
+            trained
+            | "Trained" >> Together()
+            | "Finish"
+            >> flat_map(timed_together, "train_ms", index_train.finish, outputs={Problem: PROBLEMS}, main="works")
         )
         built = (
-            trained.works
-            | "SpreadBuild" >> beam.Reshuffle()
+            finished.works
+            | "SpreadBuild" >> Spread()
             | "Build" >> beam.Map(timed, "segment_ms", index_build.build)
             | "Segments" >> Together()
             | "Conclude" >> beam.FlatMap(timed_together, "recall_ms", index_build.conclude)
         )
-        return (built, trained[PROBLEMS]) | "Done" >> beam.Flatten()
+        return (built, finished[PROBLEMS]) | "Done" >> beam.Flatten()
+
+
+class FindLists(beam.PTransform):
+    """Sampled groups -> the cells whose lists have been found by their rows; nothing where an index has no lists."""
+
+    def __init__(self, hints: Hints):
+        super().__init__()
+        self._hints = hints
+
+    def expand(self, sampled: beam.PCollection) -> beam.PCollection:
+        works = (
+            sampled
+            | "Alone" >> beam.Map(without_figures)
+            | "Samples" >> Together()
+            | "Divide" >> self._hinted(beam.FlatMap(timed_together, "train_ms", index_train.divide))
+        )
+        clustered = self._pass(works, 0)
+        for turn in range(1, 1 + PASSES):
+            works = (
+                clustered
+                | f"Clustered{turn}" >> Together()
+                | f"Again{turn}" >> beam.FlatMap(timed_together, "train_ms", index_train.again)
+            )
+            clustered = self._pass(works, turn)
+        return clustered
+
+    def _pass(self, works: beam.PCollection, turn: int) -> beam.PCollection:
+        """Parts, or the one cell that is all -> cells whose lists have been found."""
+        return (
+            works
+            | f"SpreadParts{turn}" >> Spread()
+            | f"Assign{turn}" >> beam.Map(timed, "train_ms", index_train.assign)
+            | f"Assigned{turn}" >> Together()
+            | f"Allot{turn}" >> beam.FlatMap(timed_together, "train_ms", index_train.allot)
+            | f"SpreadCells{turn}" >> Spread()
+            | f"Cluster{turn}" >> self._hinted(beam.Map(timed, "train_ms", index_train.cluster))
+        )
+
+    def _hinted(self, step: beam.PTransform) -> beam.PTransform:
+        return step.with_resource_hints(**self._hints)
 
 
 @dataclass(frozen=True)
@@ -121,6 +182,11 @@ def timed(element: Any, figure: str, step: Callable[..., Any], *arguments: Any) 
         made = step(given.value, *arguments)
     METRICS.update(watch.figures)
     return Timed(made, (*given.figures, watch.figures))
+
+
+def without_figures(element: Timed) -> Timed:
+    """The element alone: its figures are told by another."""
+    return Timed(element.value)
 
 
 def timed_together(elements: list[Timed], figure: str, step: Callable[[list[Any]], Any]) -> Iterator[Any]:

@@ -1,30 +1,20 @@
 """An index trained and built over a store's shards: sample, train, build each segment, measure recall."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 
 from transforms import progress
-from transforms.arrow import as_hashes, as_keys
-from transforms.errors import SentenceBeamError
+from transforms.arrow import as_keys
 from transforms.index import (
     Candidates,
     ExactNeighbours,
     IndexPlan,
-    SegmentChecks,
-    WrittenSegment,
-    flat_segment,
-    held_out_keys,
     nprobe_grid,
-    sample_keys,
     sample_threshold,
-    select,
-    train,
 )
 from transforms.index.budgets import MOST_LISTS
-from transforms.index.choose import depth_for, lack_of_rows
+from transforms.index.choose import depth_for
 from transforms.index.recall import tuned
 from transforms.index.refine import RefineWriter
 from transforms.index.segment import SegmentWriter
@@ -42,7 +32,6 @@ from transforms.steps.index_files import (
     locate,
     most_rows,
     packed,
-    stack,
     take_recall,
 )
 from transforms.steps.index_update import IndexUpdateJob, ShardRows
@@ -60,9 +49,10 @@ from transforms.store.entries import (
 )  # fmt: skip
 from transforms.store.lease import kept_alive
 from transforms.store.records import Problem
-from transforms.store.shards import check_shard
 
 PREFIX = "index"
+LEFT = "training.txt"  # names of the files that the training left behind
+MOST_SAMPLED = 10_000_000  # rows; beyond them lists get better by less than they get dearer
 
 
 @dataclass(frozen=True)
@@ -106,7 +96,7 @@ class IndexJob:
     @property
     def sample_below(self) -> int:
         """The threshold on `sample_keys` under which a row is sampled: some more, as held-out rows are left out."""
-        wanted = self.plan.train_rows
+        wanted = min(self.plan.train_rows, MOST_SAMPLED)
         return sample_threshold(wanted + wanted // 5 + 1, self.rows) if wanted else 0
 
 
@@ -174,104 +164,6 @@ def begin(
         for number, part in enumerate(cut)
     ]
     return [TrainingGroup(found, group) for group in groups]
-
-
-def sample(work: TrainingGroup) -> TrainingGroup | Problem:
-    """Leave a group's share of the training sample and of the held-out rows in the run's folder.
-
-    Where a shard is missing or is not what was written, a Problem naming it.
-    """
-    try:
-        with kept_alive(work.job.root, work.job.run):
-            sample_group(work.job, work.group)
-    except SentenceBeamError as error:
-        return Problem.of(error)
-    return work
-
-
-def sample_group(job: IndexJob, group: ShardGroup) -> None:
-    """Leave the sampled vectors of a group, its held-out vectors, and the locator of the latter."""
-    for path, sha256 in zip(group.shards, group.sha256s, strict=True):
-        check_shard(job.folder.stored(path), sha256)
-    sample, queries, locator = [], [], locators.LocatorBuilder()
-    with progress.stage("index: sampling", job.rows, "rows"):
-        for block in job.folder.blocks(group.shards):
-            held = select(held_out_keys(block.hashes), job.held_out_below)
-            chosen = select(sample_keys(block.hashes, block.ids.to_pylist()), job.sample_below) & ~held
-            sample.append(block.vectors[chosen])
-            queries.append(block.vectors[held])
-            locate(locator, block, np.flatnonzero(held))
-            progress.step(len(block.vectors))
-    job.folder.leave(f"sample-{group.number}.npy", stack(sample, job.plan.dim))
-    job.folder.leave(f"held-out-{group.number}.npy", stack(queries, job.plan.dim))
-    job.folder.put(f"held-out-{group.number}.parquet", locators.to_bytes(locator.table()))
-
-
-def train_groups(sampled: list[TrainingGroup | Problem]) -> Iterator[BuildWork | Problem]:
-    """Train once, then hand every group out again with what was trained; or the problem that sampling met."""
-    works = [work for work in sampled if isinstance(work, TrainingGroup)]
-    problems = [problem for problem in sampled if isinstance(problem, Problem)]
-    if problems:
-        yield min(problems, key=lambda problem: problem.message)
-        return
-    job, groups = works[0].job, [work.group for work in works]
-    try:
-        with kept_alive(job.root, job.run), progress.stage("index: training"):
-            job, trained = train_all(job, groups)
-    except SentenceBeamError as error:
-        yield Problem.of(error)
-        return
-    yield from (BuildWork(job, trained, group) for group in groups)
-
-
-def train_all(job: IndexJob, found: list[ShardGroup]) -> tuple[IndexJob, Trained]:
-    """Train once on everybody's sample, in the groups' order, and write the held-out rows as a Flat segment.
-
-    The job has the plan that was chosen. Raises DataGateError where no index does what is asked.
-    """
-    ordered = sorted(found, key=lambda group: group.number)
-    sample = stack([job.folder.take(f"sample-{g.number}.npy") for g in ordered], job.plan.dim)
-    if lack_of_rows(job.plan.factory, len(sample)):  # every row is needed, those held out too
-        sample = stack([sample, *(job.folder.take(f"held-out-{g.number}.npy") for g in ordered)], job.plan.dim)
-    vectors, locator = _held_out(job, ordered)
-    job, trained = _chosen(job, train(job.plan, sample), sample)
-    path, sha256 = job.folder.write(trained, "faiss")
-    segment = None
-    if len(vectors):
-        data = flat_segment([vectors], job.plan.dim, job.plan.metric)
-        made = WrittenSegment(data, SegmentChecks.of(data))
-        refine = job.refine_writer()
-        if refine:
-            refine.add(vectors)
-        segment = job.folder.segment(len(ordered), "held-out", made, locator, refine)
-    return job, Trained(path, sha256, len(sample), segment)
-
-
-def _chosen(job: IndexJob, trained: bytes, sample: np.ndarray) -> tuple[IndexJob, bytes]:
-    """The job with the kind of index that its request comes to, and the trained index of that kind."""
-    request = job.request
-    if not index_choice.budgets_of(request).choose:
-        return replace(job, choice=index_choice.as_asked(request, job.plan, job.rows)), trained
-    queries, tuning = job.folder.take("queries.npy"), held_out.tuning_half(job.folder.take("texts.npy"))
-    kind, choice = index_choice.compared(
-        request, job.plan, trained, job.rows, job.unit, sample, queries, tuning, job.required
-    )
-    return replace(job, plan=kind.plan, choice=choice, most_lists=kind.most_lists), kind.trained
-
-
-def _held_out(job: IndexJob, ordered: list[ShardGroup]) -> tuple[np.ndarray, pa.Table]:
-    """Vectors and locator of the held-out rows; left behind: a vector of each text as query, the texts' hashes."""
-    vectors = stack([job.folder.take(f"held-out-{g.number}.npy") for g in ordered], job.plan.dim)
-    tables = [locators.from_bytes(job.folder.read(f"held-out-{g.number}.parquet")) for g in ordered]
-    locator = locators.concat(tables)
-    hashes = as_hashes(locator.column("row_hash").combine_chunks())
-    _, first, place, copies = np.unique(as_keys(hashes), return_index=True, return_inverse=True, return_counts=True)
-    few = copies <= held_out.COPIES_HELD_OUT
-    job.folder.leave("queries.npy", vectors[first[few]])
-    job.folder.leave("texts.npy", hashes[first[few]])
-    job.folder.leave("crowded.npy", hashes[first[~few]])
-    rows = np.flatnonzero(few[place])
-    return vectors[rows], locator.take(rows)
 
 
 def build(work: BuildWork) -> tuple[BuildWork, SegmentEntry | None]:
@@ -366,9 +258,8 @@ def tuned_recall(
 
 def scratch_files(job: IndexJob, found: list[ShardGroup]) -> list[str]:
     """The files that the steps left for each other, to be removed when none of them can be tried again."""
-    names = ["queries.npy", "texts.npy", "crowded.npy"]
+    names = ["queries.npy", "texts.npy", "crowded.npy", *job.folder.read(LEFT).decode().splitlines()]
     for group in found:
-        names += [f"sample-{group.number}.npy", f"held-out-{group.number}.npy", f"held-out-{group.number}.parquet"]
         names += [f"{stem}-{group.number}" for stem in RECALL_FILES]
     earlier = scratch_of_update(job.update) if job.update else []
     return [*earlier, *(job.folder.scratch(name) for name in names)]

@@ -1,0 +1,73 @@
+"""k-means: by faiss, by its GPUs, or by torch where a GPU is there that faiss does not use."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from index_data import unit_vectors
+
+from transforms.index import kmeans as module
+from transforms.index.cells import nearest
+from transforms.index.faiss_module import load_faiss
+from transforms.index.kmeans import kmeans
+
+
+def clustered(rows: int, dim: int = 16) -> np.ndarray:
+    vectors = unit_vectors(40, dim, seed=3)[np.arange(rows) % 40] + 0.1 * unit_vectors(rows, dim)
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU for every size, which is the processor in truth."""
+    monkeypatch.setattr(module, "has_gpu", lambda: True)
+    monkeypatch.setattr(module, "_WORTH_A_GPU", 0)
+    by_torch = module._by_torch
+    monkeypatch.setattr(module, "_by_torch", lambda *given: by_torch(*given[:-1], "cpu"))
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("metric", ["ip", "l2"])
+def test_torch_finds_lists_as_good_as_those_of_faiss(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = clustered(2000)
+    found = [kmeans(sample, 30, metric, seed=seed) for seed in (1, 1, 2)]
+    monkeypatch.setattr(module, "has_gpu", lambda: False)
+    expected = kmeans(sample, 30, metric)
+    assert np.array_equal(found[0], found[1])
+    assert found[0].shape == expected.shape
+    assert found[0].dtype == expected.dtype == np.float32
+    if metric == "ip":
+        np.testing.assert_allclose(np.linalg.norm(found[0], axis=1), 1, atol=1e-6)
+    ours, theirs = (nearest(sample, centroids, metric)[0].mean() for centroids in (found[0], expected))
+    assert ours > theirs - 0.04
+
+
+@pytest.mark.usefixtures("gpu")
+def test_torch_goes_on_from_centroids_and_splits_lists_for_those_without_rows() -> None:
+    sample = clustered(400)
+    start = np.concatenate([sample[:3], -10 * np.ones((2, 16), np.float32)])  # the last two are near no row
+    found = kmeans(sample, 5, "l2", start=start)
+    assert len(set(np.argmin(((sample[:, None] - found) ** 2).sum(axis=2), axis=1))) == 5
+
+
+@pytest.mark.usefixtures("gpu")
+def test_gpus_of_faiss_are_used_where_it_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    faiss, given = load_faiss(), []
+
+    def stub(*arguments: Any, gpu: bool, **options: Any) -> Any:
+        given.append(gpu)
+        return cpu(*arguments, **options)
+
+    cpu = partial(faiss.Kmeans)
+    monkeypatch.setattr(faiss, "Kmeans", stub)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+    assert kmeans(clustered(100), 4, "ip").shape == (4, 16)
+    monkeypatch.setattr(module, "_WORTH_A_GPU", 401)
+    kmeans(clustered(100), 4, "ip")
+    assert given == [True, False]
+
+
+def test_whether_there_is_a_gpu_is_known_without_torch() -> None:
+    torch = pytest.importorskip("torch")
+    assert module.has_gpu() == torch.cuda.is_available()

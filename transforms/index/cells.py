@@ -1,0 +1,110 @@
+"""Lists found in two levels, where they are many: coarse cells first, then the lists of each cell by themselves.
+
+One k-means over all lists takes rows x lists of time, and all of the sample in one place; the lists of a cell take its
+share of both. What is lost where cells meet, passes over all rows bring back: each row goes to the nearest list of the
+cells near it, and each list to the middle of its rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transforms.index.faiss_module import load_faiss
+from transforms.index.kmeans import kmeans
+from transforms.index.vectors import faiss_metric, squared_lengths
+
+ONE_LEVEL = 8192  # lists that one k-means finds: by then it takes as long as adding the rows of such an index does
+COARSE_ROWS = 256  # rows for each cell that coarse cells are found by
+PASSES = 2  # over all rows, when each cell has its lists
+_NEAR = 8  # cells whose lists a row is compared with in such a pass
+
+
+def cells_for(lists: int) -> int:
+    """The number of coarse cells that so many lists are found in; 0 where one k-means finds them."""
+    return round(lists**0.5) if lists > ONE_LEVEL else 0
+
+
+def allotted(lists: int, rows: np.ndarray) -> np.ndarray:
+    """How many of `lists` each cell gets, int64 [cells]: in proportion to its rows, int64 [cells].
+
+    Never more than it has rows, and at least one where it has any and there are lists enough.
+    """
+    given = np.zeros(len(rows), np.int64)
+    given[np.argsort(-rows, kind="stable")[:lists]] = 1
+    given = np.minimum(given, rows)
+    while (missing := min(lists, int(rows.sum())) - int(given.sum())) > 0:
+        room = rows - given
+        more = missing * room // room.sum()
+        if not more.any():
+            more[np.argsort(-room, kind="stable")[:missing]] = 1
+        given = np.minimum(given + more, rows)
+    return given
+
+
+def distinct(rows: np.ndarray) -> np.ndarray:
+    """The rows float32 [n, d] without copies of rows before them: k-means has nothing to part these by."""
+    first = np.unique(np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * 4))), return_index=True)[1]
+    return rows if len(first) == len(rows) else rows[np.sort(first)]
+
+
+def nearest(rows: np.ndarray, centroids: np.ndarray, metric: str, count: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Scores, greater is nearer, and numbers int64 [n, count] of the centroids nearest to each row."""
+    faiss = load_faiss()
+    found, numbers = faiss.knn(rows, centroids, count, metric=faiss_metric(faiss, metric))
+    return (found if metric == "ip" else -found), numbers
+
+
+def nearest_of_cells(
+    rows: np.ndarray, coarse: np.ndarray, centroids: np.ndarray, bounds: np.ndarray, metric: str
+) -> np.ndarray:
+    """The number of each row's nearest list among those of the cells near it, int64 [n].
+
+    `coarse` are the cells' centroids; those of a cell's lists are `centroids[bounds[cell] : bounds[cell + 1]]`.
+    """
+    having = np.flatnonzero(np.diff(bounds))
+    near = having[nearest(rows, coarse[having], metric, min(_NEAR, len(having)))[1]]
+    best, found = np.full(len(rows), -np.inf, np.float32), np.zeros(len(rows), np.int64)
+    order = np.argsort(near, axis=None, kind="stable")
+    ends = np.searchsorted(near.ravel()[order], np.arange(len(coarse) + 1))
+    for cell in having:
+        some = order[ends[cell] : ends[cell + 1]] // near.shape[1]
+        if len(some):
+            scores, numbers = nearest(rows[some], centroids[bounds[cell] : bounds[cell + 1]], metric)
+            nearer = scores[:, 0] > best[some]
+            best[some[nearer]] = scores[nearer, 0]
+            found[some[nearer]] = bounds[cell] + numbers[nearer, 0]
+    return found
+
+
+def lists_of_cell(rows: np.ndarray, lists: int, metric: str) -> np.ndarray:
+    """The centroids of a cell's lists, float32 [lists, d], by its rows; fewer where it has not as many distinct rows.
+
+    A cell that has too many lists for one k-means is cut once more.
+    """
+    rows = distinct(rows)
+    if len(rows) <= lists:
+        return rows
+    cells = cells_for(lists)
+    if not cells:
+        return kmeans(rows, lists, metric)
+    coarse = kmeans(rows[:: max(1, len(rows) // (COARSE_ROWS * cells))], cells, metric)
+    cell = nearest(rows, coarse, metric)[1][:, 0]
+    given = allotted(lists, np.bincount(cell, minlength=cells))
+    return np.concatenate([kmeans(rows[cell == c], int(given[c]), metric) for c in np.flatnonzero(given)])
+
+
+def middles(rows: np.ndarray, numbers: np.ndarray, former: np.ndarray, metric: str) -> np.ndarray:
+    """The middle of the rows of each list, float32 [lists, d]: of length 1 for ip; `former` for a list without rows.
+
+    `numbers` int64 [n] say which list a row is of.
+    """
+    order = np.argsort(numbers, kind="stable")
+    ends = np.searchsorted(numbers[order], np.arange(len(former) + 1))
+    full = np.flatnonzero(np.diff(ends))
+    found = former.copy()
+    if len(full):
+        found[full] = np.add.reduceat(rows[order], ends[full], axis=0) / np.diff(ends)[full, None]
+    if metric == "ip":
+        lengths = np.sqrt(squared_lengths(found))[:, None]
+        found = np.where(lengths > 0, found / np.where(lengths > 0, lengths, 1), former)
+    return found
