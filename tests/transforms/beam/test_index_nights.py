@@ -24,7 +24,7 @@ from transforms.index import SegmentedIndex, SegmentFile, TrainedIndex, flat_seg
 from transforms.index.exact import exact_search
 from transforms.index.segment import build_segment
 from transforms.space import row_hashes
-from transforms.steps import held_out, index_build, index_update_segments, matching
+from transforms.steps import held_out, index_build, index_train, index_update_segments, matching
 from transforms.steps.index_build import BuildWork, TrainingGroup
 from transforms.storage.local import LocalStorage
 from transforms.store import lease, locators
@@ -669,9 +669,12 @@ def _renamed(nights: Nights, run: Any, units: Any) -> Iterator[Any]:
     return iter((replace(run, id="again"), units))
 
 
-@pytest.mark.parametrize(("step", "work"), [("sample_group", TrainingGroup), ("build_group", BuildWork)])
+@pytest.mark.parametrize(
+    ("module", "step", "work"),
+    [(index_train, "sample_group", TrainingGroup), (index_build, "build_group", BuildWork)],
+)
 def test_a_step_longer_than_a_lease_lasts_keeps_its_run_alive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, work: type
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, step: str, work: type
 ) -> None:
     root, job = str(tmp_path), SimpleNamespace(root=str(tmp_path), run="a-run", rows=8)
     lease.acquire(root, lease.Lease.of_this_process("a-run", "FlinkRunner", "job", False))
@@ -685,6 +688,6 @@ def test_a_step_longer_than_a_lease_lasts_keeps_its_run_alive(
             assert time.monotonic() < end, "the lease was not renewed"
             time.sleep(0.01)
 
-    monkeypatch.setattr(index_build, step, long)
-    works: dict[type, Any] = {TrainingGroup: index_build.sample, BuildWork: index_build.build}
+    monkeypatch.setattr(module, step, long)
+    works: dict[type, Any] = {TrainingGroup: index_train.sample, BuildWork: index_build.build}
     works[work](work(job, *["any"] * (len(fields(work)) - 1)))

@@ -11,7 +11,7 @@ import pytest
 from helpers.nights import Nights, nearest, train_steps, vector_of
 
 from transforms.beam import BuildIndex, IndexRequest
-from transforms.index import cells
+from transforms.index import cells, choose_index
 from transforms.steps import index_build, index_files, index_train, index_work
 from transforms.steps.index_train import CellWork, SampledGroup, sample
 from transforms.store.verify import faults
@@ -118,7 +118,7 @@ def test_the_whole_sample_is_held_once(tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_sample_ends_at_ten_million_rows(tmp_path: Path) -> None:
     (group,) = sampled(Nights(tmp_path / "store"), {"x": FILES["x"]})
     assert isinstance(group, SampledGroup)
-    plan = index_build.choose_index(10**9, 16, "IVF1048576_HNSW32,SQ8")
+    plan = choose_index(10**9, 16, "IVF1048576_HNSW32,SQ8")
     job = index_build.IndexJob("s", "r", plan, 10**9, REQUEST, "ip", "")
     assert job.sample_below * 10**9 // 2**64 == pytest.approx(12_000_000, rel=0.01)  # some are held out
 
