@@ -49,11 +49,11 @@ class Together(beam.PTransform):
 class Spread(beam.PTransform):
     """The same elements, spread over the workers: steps before it are not fused with those after it.
 
-    Where one process does all of them there is nothing to spread, and a shuffle would only take time.
+    Where they are worked off one after the other there is nothing to spread, and a shuffle would only take time.
     """
 
     def expand(self, items: beam.PCollection) -> beam.PCollection:
-        return items if is_one_process(items.pipeline) else items | "Spread" >> beam.Reshuffle()
+        return items if slots_of(items.pipeline) == 1 else items | "Spread" >> beam.Reshuffle()
 
 
 class Merge(beam.PTransform):
