@@ -65,6 +65,7 @@ setup(
             "qdrant-client>=1.16",  # metadata of collections
             "lancedb>=0.34",  # metadata of columns
         ],
+        "lance": ["lancedb>=0.34"],  # export --vectors lance
         "report": ["matplotlib>=3.8"],  # pictures
         "docs": ["mkdocs>=1.6,<2"],  # the documentation as a site
         "dev": [

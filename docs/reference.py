@@ -59,6 +59,7 @@ OPTIONS = {
     "--metric": "search.md#metric",
     "--query-prompt": "search.md#prompts-of-queries",
     "--where": "search.md#filters",
+    "--vectors": "reading.md#files-for-other-programs",
     "--max-rejects": "inputs.md#rejected-rows",
     "--append": "embedding.md#files-that-are-added",
     "--max-deletes": "nightly.md#deleted-rows",

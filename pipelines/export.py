@@ -1,10 +1,12 @@
-"""`sentence-beam export`: a store's encoder as a folder, for sentence-transformers and `Encoder.load`."""
+"""`sentence-beam export`: a store's encoder, or its vectors, as a folder of files for other programs."""
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines import command, options
@@ -13,6 +15,7 @@ from transforms import progress, storage
 from transforms.errors import OptionError
 from transforms.space import Recipe
 from transforms.space.exported import EXPORTED
+from transforms.steps.export_vectors import ABOUT, IDS, KINDS, export_vectors
 from transforms.store import open_store
 from transforms.store.calibrations import kept_calibration
 from transforms.store.open import Store
@@ -22,8 +25,9 @@ def parser() -> argparse.ArgumentParser:
     """The options of `export`."""
     p = options.command(
         "export",
-        "Write what made a store's vectors as a folder that makes the same ones of queries.",
+        "Write what made a store's vectors as a folder that makes the same ones of queries, or the vectors themselves.",
         "sentence-beam export --store store --output encoder",
+        "sentence-beam export --store store --vectors faiss --output plain",
         "sentence-beam export --store gs://bucket/store --output encoder --project p",
     )
     options.add_store(p)
@@ -33,32 +37,66 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="local folder; an earlier export there is replaced, anything else is not",
     )
+    p.add_argument(
+        "--vectors",
+        choices=KINDS,
+        help="write the rows in place of the encoder: npy, a matrix; faiss, one index; both with a file of ids; lance, "
+        "a table of LanceDB (default: the encoder)",
+    )
+    p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot (default: the current one)")
     return p
 
 
 def _export(args: argparse.Namespace) -> Said:
-    store, output = open_store(args.store), check_output(args.output)
+    store = open_store(args.store, args.snapshot)
+    output = check_output(args.output, ABOUT if args.vectors else EXPORTED)
+    with _replaced(output) as temporary:
+        return _vectors(store, args.vectors, temporary, output) if args.vectors else _encoder(store, temporary, output)
+
+
+@contextlib.contextmanager
+def _replaced(output: Path) -> Iterator[Path]:
+    """A new folder to write, which takes the place of `output` when the block ends and is removed where that fails."""
     temporary = output.with_name(f"{output.name}.tmp-{uuid.uuid4().hex}")
     temporary.mkdir(parents=True)
     try:
-        with progress.stage("writing the encoder"):
-            unfit = export(store, temporary)
+        yield temporary
         if output.exists():
             shutil.rmtree(output)
         os.replace(temporary, output)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _encoder(store: Store, folder: Path, output: Path) -> Said:
+    with progress.stage("writing the encoder"):
+        unfit = export(store, folder)
     fits = f"not with sentence-transformers: {unfit}" if unfit else f'SentenceTransformer("{output}")'
     lines = [f"encoder     {output}", f'load        Encoder.load("{output}")', f"            {fits}"]
     return Said(lines, {"store": store.root, "output": str(output), "unfit": unfit})
 
 
-def check_output(path: str) -> Path:
-    """The folder to write. Raises OptionError for a URL, and for a folder that holds anything but an earlier export."""
+def _vectors(store: Store, kind: str, folder: Path, output: Path) -> Said:
+    with progress.stage("writing the vectors", things="rows"):
+        about = export_vectors(store, kind, folder)
+    files = ", ".join(about["files"])
+    kept = f"{about['rows']:,} of {about['dim']} components, {about['metric']}"
+    lines = [f"vectors     {kept}", f"files       {files}, {ABOUT}", f"folder      {output}"]
+    if kind == "faiss":
+        of = ", queries of length 1" if about["metric"] == "cosine" else ""
+        lines.append(f"index       {about['factory']}{of}; its ids are rows of {IDS}")
+    return Said(lines, {"output": str(output), **about})
+
+
+def check_output(path: str, marker: str) -> Path:
+    """The folder to write. Raises OptionError for a URL, and for a folder that holds anything but an earlier export.
+
+    An earlier export of the same sort has the file `marker`.
+    """
     if not storage.is_local(path):
         raise OptionError(f"--output {path}: an export is a local folder; copy it from there")
     output = Path(storage.absolute(path))
-    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / EXPORTED).is_file()):
+    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / marker).is_file()):
         raise OptionError(f"--output {path} is there and is no export; name another folder")
     return output
 

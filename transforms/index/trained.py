@@ -23,7 +23,7 @@ class TrainedIndex:
 
     def __init__(self, faiss: Any, index: Any):
         """`index` is one of faiss that owns its quantizer, what `train` gave; rows in it do not matter."""
-        self._whole = index
+        self.whole = index  # with what turns vectors before the lists
         self.index, self._rotation = split(faiss, index)
 
     def turned(self, vectors: np.ndarray) -> np.ndarray:

@@ -1,0 +1,91 @@
+"""`export --vectors`: each folder opened by the library that it is for."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from helpers.commands import Run
+from helpers.corpora import sentences, write_parquet
+
+from transforms.store import Store, open_store
+
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
+TEXTS = sentences(70)
+
+
+@pytest.fixture(scope="module", params=["IVF4,RaBitQ4", "none"])
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A store of several shards, with an index or without."""
+    from pipelines.cli import main
+
+    folder = tmp_path_factory.mktemp("exported")
+    write_parquet(folder / "a.parquet", TEXTS, key=[f"k{n}" for n in range(70)], n=list(range(70)))
+    command = ["embed", "--input", str(folder / "a.parquet"), "--store", str(folder / "store"), "--model", str(model)]
+    command += ["--id-column", "key", "--keep-columns", "n", "--unit-tokens", "150", "--index", request.param]
+    assert main(command) == 0
+    return folder / "store"
+
+
+def exported(run: Run, store: Path, kind: str) -> tuple[Path, Store]:
+    """The folder of an export, made twice, and the store."""
+    folder = store.parent / kind
+    for _ in range(2):
+        run("export", "--store", store, "--vectors", kind, "--output", folder).ok()
+    about = json.loads((folder / "vectors.json").read_text())
+    opened = open_store(str(store))
+    assert (about["rows"], about["dim"], about["space"]) == (70, opened.space.dim, opened.space.id)
+    assert all((folder / name).exists() for name in about["files"])
+    return folder, opened
+
+
+def test_a_matrix_of_numpy(run: Run, made: Path) -> None:
+    folder, store = exported(run, made, "npy")
+    ids, vectors = store.numpy()
+    found = np.load(folder / "vectors.npy", allow_pickle=False, mmap_mode="r")
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, vectors)
+    assert pq.read_table(folder / "ids.parquet").column("id").to_pylist() == ids.tolist()
+
+
+def test_an_index_of_faiss(run: Run, made: Path) -> None:
+    faiss = pytest.importorskip("faiss")
+    folder, store = exported(run, made, "faiss")
+    ids, vectors = store.numpy()
+    vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    index = faiss.read_index(str(folder / "index.faiss"))
+    names = pq.read_table(folder / "ids.parquet").column("id").to_pylist()
+    assert (type(index).__name__, index.ntotal, names) == ("IndexIDMap2", 70, ids.tolist())
+    if store.manifest.index is not None:
+        faiss.extract_index_ivf(index).nprobe = 4
+    scores, found = index.search(np.ascontiguousarray(vectors[:9]), 5)
+    assert (found[:, 0] == np.arange(9)).mean() > 0.8
+    np.testing.assert_allclose(scores, np.einsum("qd,qkd->qk", vectors[:9], vectors[found]), atol=0.05)
+
+
+def test_a_table_of_lancedb(run: Run, made: Path) -> None:
+    lancedb = pytest.importorskip("lancedb")
+    folder, store = exported(run, made, "lance")
+    ids, vectors = store.numpy()
+    table = lancedb.connect(str(folder)).open_table("rows")
+    found = table.to_arrow()
+    assert found.column_names == ["id", "vector", "text", "n"]
+    assert found["id"].to_pylist() == ids.tolist()
+    np.testing.assert_array_equal(np.array(found["vector"].to_pylist(), np.float32), vectors)
+    assert table.search(vectors[3]).distance_type("cosine").limit(1).to_list()[0]["id"] == ids[3]
+
+
+def test_lancedb_that_is_not_installed(run: Run, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lancedb", None)
+    out = tmp_path / "out"
+    run("export", "--store", made, "--vectors", "lance", "--output", out).failed(2, "sentence-beam[lance]")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_export_is_left_alone(run: Run, made: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    run("export", "--store", made, "--vectors", "npy", "--output", tmp_path).failed(2, "--output", "is no export")
+    run("export", "--store", made, "--vectors", "parquet", "--output", tmp_path).failed(2, "--vectors")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
