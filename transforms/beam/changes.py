@@ -11,8 +11,9 @@ from transforms.steps.changes import (
     read_changed,
     shards_to_count,
 )
-from transforms.store.changes import Changes, id_hashes, repeated
+from transforms.store.changes import Changes, repeated
 from transforms.store.commit import Run
+from transforms.store.id_hashes import id_hashes
 
 KNOWN = "known"
 
@@ -47,7 +48,7 @@ class CountChanges(beam.PTransform):
 class CountDuplicateIds(beam.PTransform):
     """Units -> DuplicateIds to sum up; eight bytes a row travel, packed by bucket.
 
-    Nothing is read where the last snapshot has the same rows.
+    Nothing is read where the last snapshot has the same rows; else a shard's ids are read once, and their hashes kept.
     """
 
     def __init__(self, run: Run):

@@ -19,7 +19,8 @@ from transforms.corpus.buckets import in_buckets
 from transforms.errors import DataGateError
 from transforms.push.rows import columns_of, digests, read_rows
 from transforms.push.target import KEYS, keys_of
-from transforms.store.changes import BUCKETS, LISTED_ROWS, Changes, hash_ids
+from transforms.store.changes import BUCKETS, LISTED_ROWS, Changes
+from transforms.store.id_hashes import hash_ids
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
 

@@ -80,8 +80,8 @@ def total(found: Iterable[Any]) -> Changes | None:
     return sum(known, Changes()) if known and len(known) == len(counted) else None
 
 
-def shards_to_count(found: list[UnitRecord], run: Run) -> Iterator[tuple[str, int] | DuplicateIds]:
-    """(shard, buckets) whose ids are to be counted; DuplicateIds where nothing has to be read."""
+def shards_to_count(found: list[UnitRecord], run: Run) -> Iterator[tuple[str, str, int] | DuplicateIds]:
+    """(root, shard, buckets) whose ids are to be counted; DuplicateIds where nothing has to be read."""
     units = _once(found)
     previous = _previous(run) if run.previous else None
     if previous and not differing(previous.units, units) and not differing(units, previous.units):
@@ -89,7 +89,7 @@ def shards_to_count(found: list[UnitRecord], run: Run) -> Iterator[tuple[str, in
         return
     yield DuplicateIds(0)
     buckets = buckets_for(sum(unit.rows for unit in units))
-    yield from ((storage.join(run.root, unit.path), buckets) for unit in units if unit.path)
+    yield from ((run.root, unit.path, buckets) for unit in units if unit.path)
 
 
 def previous_duplicate_ids(run: Run) -> int:

@@ -15,12 +15,11 @@ from itertools import zip_longest
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from xxhash import xxh3_64_intdigest
 
 from transforms import progress, storage
 from transforms.arrow import as_hashes, hash_prefixes
 from transforms.corpus.buckets import in_buckets
+from transforms.store.id_hashes import hash_ids
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
 from transforms.store.shards import read_shard
@@ -35,27 +34,9 @@ SCHEMA = pa.schema(
 _ROWS = pa.schema([("id", pa.string()), ("row_hash", pa.binary(16)), ("sign", pa.int8())])
 
 
-def hash_ids(ids: pa.StringArray) -> np.ndarray:
-    """uint64 [n], XXH3 of each id's UTF-8 bytes: the same in every process, as Python's own hashes are not."""
-    return np.fromiter(map(xxh3_64_intdigest, ids.cast(pa.binary()).to_pylist()), np.uint64, len(ids))
-
-
 def buckets_for(rows: int) -> int:
     """The number of buckets into which the ids of so many rows are cut."""
     return min(1 + rows // BUCKET_ROWS, BUCKETS)
-
-
-def id_hashes(path: str, buckets: int) -> Iterator[tuple[int, bytes]]:
-    """(bucket, hashes of ids as packed uint64) for each bucket in which a shard has ids."""
-    parts = [hash_ids(_first_pieces(batch).column("id")) for batch in read_shard(path, ["id", "piece"])]
-    hashes = np.concatenate(parts) if parts else np.empty(0, np.uint64)
-    for number, places in in_buckets(hashes % np.uint64(buckets), buckets):
-        yield number, hashes[places].tobytes()
-
-
-def _first_pieces(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows; of pieces of documents, the first of each."""
-    return batch.filter(pc.equal(batch.column("piece"), 0)) if "piece" in batch.schema.names else batch
 
 
 def repeated(parts: Iterable[bytes]) -> int:

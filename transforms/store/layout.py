@@ -5,6 +5,7 @@ manifests/<run>.json                every snapshot
 manifests/parts/<sha256>.json       the units of a snapshot with very many
 embeddings/<unit>-<digest>.parquet  rows and vectors
 sidecars/<unit>-<digest>.json       the unit's record
+ids/<unit>-<digest>.xxh3           hashes of its rows' ids, once they were counted
 rejects/<unit>-<digest>.parquet     rows that could not be embedded
 ranges/<digest>.json                the bounds of the components of int8 and uint8 vectors
 calibrations/<digest>/              copies of the calibrations of snapshots
@@ -33,6 +34,7 @@ _KINDS = {
     "parts": r"manifests/parts/[0-9a-f]{64}\.json",
     "shards": rf"embeddings/{_UNIT}\.parquet",
     "sidecars": rf"sidecars/{_UNIT}\.json",
+    "ids": rf"ids/{_UNIT}\.xxh3",
     "rejects": rf"rejects/{_UNIT}\.parquet",
     "index": r"index/[0-9a-f]{64}\.[a-z]+",
     "ranges": r"ranges/[0-9a-f]+\.json",
@@ -63,6 +65,11 @@ def shard(unit: str, digest: str) -> str:
 def sidecar(unit: str, digest: str) -> str:
     """The path of a unit's record, which is written after its shard."""
     return f"sidecars/{unit}-{digest}.json"
+
+
+def ids(shard: str) -> str:
+    """The path of the hashes of a shard's ids."""
+    return f"ids/{stem(shard)}.xxh3"
 
 
 def rejects(unit: str, digest: str) -> str:

@@ -178,11 +178,11 @@ class _Named:
 
     def __call__(self, path: str) -> bool:
         kind = layout.kind(path)
-        if kind in ("shards", "sidecars", "rejects") and self._is_planned(layout.unit(path)):
+        if kind in ("shards", "sidecars", "ids", "rejects") and self._is_planned(layout.unit(path)):
             return True
         if kind == "runs" and layout.run_of(path) in self._unfinished:
             return True
-        if kind == "sidecars":
+        if kind in ("sidecars", "ids"):
             return layout.stem(path) in self._stems
         return (path.rpartition("/")[0] if kind == "calibrations" else path) in self._paths  # named by its folder
 

@@ -8,6 +8,7 @@ from helpers.nights import Nights
 
 from transforms.beam.changes import CountChanges, CountDuplicateIds
 from transforms.steps.changes import DuplicateIds, UnknownChanges
+from transforms.store import id_hashes
 from transforms.store.changes import Changes
 from transforms.store.commit import finish
 from transforms.store.records import Problem
@@ -54,6 +55,32 @@ def test_ids_are_compared_over_all_units(nights: Nights) -> None:
     run, units = nights.begin({"a": [("1", "x"), ("2", "y"), ("2", "y")], "b": [("2", "z"), ("3", "x")], "c": []})
     found = eager.run(CountDuplicateIds(run), [*units, *units])
     assert rows_with_an_earlier_ones_id(found) == 2
+
+
+def test_of_many_shards_only_the_new_ones_are_read_for_their_ids(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = {f"f{n}": [(f"{n}-{i}", f"text {i}") for i in range(3)] + [("shared", "s")] for n in range(20)}
+    read: list[str] = []
+    call = id_hashes.read_shard
+    monkeypatch.setattr(id_hashes, "read_shard", lambda path, columns: (read.append(path), call(path, columns))[1])
+    run, units = nights.begin(corpus)
+    assert rows_with_an_earlier_ones_id(eager.run(CountDuplicateIds(run), units)) == 19
+    assert len(read) == 20
+    assert finish(run, units, []).exit_code == 0
+    for n in range(4):
+        corpus[f"f{n}"] = [(f"other-{n}", "another"), ("shared", "s")]
+    run, units = nights.begin(corpus)
+    read.clear()
+    assert rows_with_an_earlier_ones_id(eager.run(CountDuplicateIds(run), units)) == 19
+    assert len(read) == 4
+    kept = sorted((nights.root / "ids").glob("*.xxh3"))
+    assert len(kept) == 24
+    kept[0].write_bytes(kept[0].read_bytes()[:-1])  # cut short
+    kept[1].unlink()
+    read.clear()
+    assert rows_with_an_earlier_ones_id(eager.run(CountDuplicateIds(run), units)) == 19
+    assert len(read) <= 2
 
 
 def test_ids_of_the_same_rows_are_not_read_again(nights: Nights) -> None:
