@@ -68,6 +68,7 @@ OPTIONS = {
     "--reembed": "embedding.md#another-model-pooler-or-prompt",
     "--require-space": "embedding.md#another-model-pooler-or-prompt",
     "--price-per-hour": "nightly.md#report",
+    "--currency": "nightly.md#report",
     "--accelerator": "deploy.md",
     "--worker-model": "deploy.md",
 }

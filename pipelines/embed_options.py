@@ -134,6 +134,8 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
         metavar="P",
         help="what the machines cost; the report says what was spent and saved (default: none)",
     )
+    currency = "what the price is in, to stand beside amounts (default: none)"
+    out.add_argument("--currency", type=options.filled, metavar="NAME", help=currency)
     out.add_argument("--dry-run", action="store_true", help="the same as plan (default: no)")
     _add_machine_options(p.add_argument_group("machine"))
     return p

@@ -55,7 +55,7 @@ def _index(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
     engines.check_shared(beam_options, store=root)
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
-        run = with_metric(run_like(manifest, run_id))
+        run = with_metric(run_like(manifest, run_id, "index"))
         record_plan(manifest, run_id)
         request = IndexRequest(
             asked.index,

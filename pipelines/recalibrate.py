@@ -81,7 +81,7 @@ def recalibrated(manifest: Manifest, run_id: str, calibration: Calibration | Non
         space = space.calibrated(None, kept_calibration(manifest.root, kept).info["input_dim"])
     chosen = replace(manifest.options, truncate_dim=space.truncate_dim)
     ranges = fitting(manifest.ranges, space)
-    return replace(run_like(manifest, run_id), space=space, options=chosen, ranges=ranges)
+    return replace(run_like(manifest, run_id, "recalibrate"), space=space, options=chosen, ranges=ranges)
 
 
 def build(pipeline: beam.Pipeline, manifest: Manifest, run: Run, raises: bool = False) -> beam.PCollection:

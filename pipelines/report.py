@@ -42,9 +42,10 @@ def _report(args: argparse.Namespace) -> Said:
         check_output(output, (".html",))
     elif output:
         check_file(output)
-    root = open_store(args.store).root
+    store = open_store(args.store)
+    root = store.root
     found = run_summaries(root, known_summaries(root))
-    text = page(root, found) if args.format == "html" else openmetrics(root, found)
+    text = page(root, found, store.manifest) if args.format == "html" else openmetrics(root, found)
     if output is None:
         return Said([text.removesuffix("\n")], {"store": root, "runs": len(found), "text": text}, asked=True)
     write_text(output, text)

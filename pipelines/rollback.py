@@ -48,7 +48,10 @@ def _rollback(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
     with writing(root, run_id, beam_options) as writer:
         current, earlier = open_store(root).manifest, snapshot_to_restore(root, restored)
         run = replace(
-            run_like(earlier, run_id), previous=current.run, previous_digest=current.digest, version=current.version
+            run_like(earlier, run_id, "rollback"),
+            previous=current.run,
+            previous_digest=current.digest,
+            version=current.version,
         )
         record_plan(earlier, run_id)
         with recorded(run, writer), writer.pipeline() as pipeline:

@@ -129,7 +129,8 @@ def stages_line(result: Result) -> str:
 def money_line(run: RunSummary) -> str:
     """The cost of a run, and what embedding every row again would have cost more."""
     saved = "" if run.saved is None else f", {run.saved:,.2f} saved"
-    return f"{run.spent:,.2f} spent{saved}, at {run.price_per_hour:g} an hour"
+    currency = f" {run.currency}" if run.currency else ""
+    return f"{run.spent:,.2f}{currency} spent{saved}, at {run.price_per_hour:g} an hour"
 
 
 def padding(ledger: dict[str, int]) -> float:

@@ -46,6 +46,7 @@ GIVEN: dict[str, Any] = {
     "max_drift": 0.1,
     "check_carried": 0.5,
     "price_per_hour": 1.5,
+    "currency": "EUR",
     "device": "cpu",
     "tokens_per_batch": 128,
     "worker_model": "/elsewhere",

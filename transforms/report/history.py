@@ -27,9 +27,10 @@ class RunSummary:
     `tokens_per_second` of them in this run itself (one that broke off before it may have left some), `spared` were
     those of rows that had their vectors already. `damaged` are old shards that could not be reused or carried over,
     `checked` those carried whose bytes or checksum were compared.
-    `spent` and `saved` are in the currency of `price_per_hour`. `measures` say what its stages took, `limit` which
-    part of Embed held up the others. Where rows are documents, `pieces` are what these were cut into, and what was
-    embedded, reused, carried, truncated, added, changed and deleted.
+    `spent` and `saved` are in the currency of `price_per_hour`. `command` is "embed", "index", "recalibrate" or
+    "rollback", "" for a run of an earlier version; `moved` as in Result. `measures` say what its stages took, `limit`
+    which part of Embed held up the others. Where rows are documents, `pieces` are what these were cut into, and what
+    was embedded, reused, carried, truncated, added, changed and deleted.
     """
 
     run: str
@@ -63,6 +64,9 @@ class RunSummary:
     price_per_hour: float | None = None
     spent: float | None = None
     saved: float | None = None
+    currency: str = ""
+    command: str = ""
+    moved: dict[str, float] | None = None
     limit: str | None = None
     measures: Measures | None = None
 
@@ -85,6 +89,9 @@ class RunSummary:
             "space": result.space,
             "pooled": result.pooled,
             "price_per_hour": price,
+            "currency": result.currency,
+            "command": result.command,
+            "moved": result.moved,
             "spent": None if price is None else round(price * result.seconds / 3600, 6),
         }
         if ledger:

@@ -1,7 +1,7 @@
 """The report as one HTML file that needs nothing else: no script, no network, light and dark."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,8 @@ from transforms.measures import STAGES
 from transforms.report.chart import Chart, Series, bar_chart, line_chart
 from transforms.report.history import RunSummary
 from transforms.report.html import environment
+from transforms.report.snapshot import alerts, facts, known_reasons
+from transforms.store.manifest import Manifest
 from transforms.store.runs import COMMITTED
 
 if TYPE_CHECKING:
@@ -16,19 +18,25 @@ if TYPE_CHECKING:
 
 PLOTTED = 366
 LISTED = 60
+NIGHTLY = ("embed", "")  # commands whose runs follow an input; runs of version 0.1.0 say none
+NEAR = timedelta(days=4)
 WORK = (("carried", "carried over"), ("reused", "reused"), ("duplicates", "duplicates"), ("embedded", "embedded"))
 COLUMNS = (
     "rows", "added", "changed", "deleted", "embedded", "reused", "duplicates", "carried", "rejected", "truncated",
 )  # fmt: skip
 
 
-def page(store: str, summaries: Sequence[RunSummary]) -> str:
-    """The HTML of the page of a store, from the summaries of its runs in order."""
+def page(store: str, summaries: Sequence[RunSummary], manifest: Manifest | None = None) -> str:
+    """The HTML of the page of a store, from the summaries of its runs in order and the current snapshot."""
     last = next((summary for summary in reversed(summaries) if summary.status == COMMITTED), None)
-    plotted, listed = summaries[-PLOTTED:], summaries[-LISTED:]
+    nights = [summary for summary in summaries if summary.command in NIGHTLY]
+    plotted, listed = nights[-PLOTTED:], summaries[-LISTED:]
     return _template().render(
         store=store,
         last=last,
+        alerts=alerts(manifest, summaries),
+        facts=facts(manifest) if manifest else [],
+        reasons=known_reasons(manifest),
         tiles=_tiles(last) if last else [],
         work=[(name, getattr(last, field) or 0) for field, name in WORK] if last else [],
         figures=_figures(last.measures or {}) if last else [],
@@ -36,6 +44,7 @@ def page(store: str, summaries: Sequence[RunSummary]) -> str:
         charts=_charts(plotted),
         columns=COLUMNS,
         money=any(summary.spent is not None for summary in listed),
+        currency=last.currency if last else "",
         listed=listed[::-1],
         more=len(summaries) - LISTED,
     )
@@ -67,9 +76,8 @@ def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
     if summary.recall is not None:
         tiles.append(("recall@10", _recall(summary.recall), summary.index or ""))
     if summary.spent is not None:
-        tiles.append(
-            ("spent", _money(summary.spent), "" if summary.saved is None else f"{_money(summary.saved)} saved")
-        )
+        saved = "" if summary.saved is None else f"{_money(summary.saved)} saved"
+        tiles.append((f"spent {summary.currency}".strip(), _money(summary.spent), saved))
     if summary.damaged:
         tiles.append(("damaged", _count(summary.damaged), "old shards, embedded again"))
     return tiles
@@ -87,7 +95,7 @@ def _figures(measures: dict[str, Any]) -> list[tuple[str, str, list[float], str]
 
 def _charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:
     """Name, remark and picture of each number that is followed from run to run."""
-    labels = [_day(summary.started) for summary in summaries]
+    labels = _labels([summary.started for summary in summaries])
     failed = [summary.status != COMMITTED for summary in summaries]
 
     def series(name: str, show: Callable[[float], str] = _short, whole: bool = False) -> Series:
@@ -156,9 +164,17 @@ def _time(started: str) -> str:
     return started[:16].replace("T", " ")
 
 
-def _day(started: str) -> str:
-    """A day as an axis names it; what is no time stays as it is."""
-    try:
-        return f"{datetime.fromisoformat(started):%d %b %Y}"
-    except ValueError:
-        return started
+def _labels(started: Sequence[str]) -> list[str]:
+    """Days as an axis names them, with the hour where the runs lie within a few days; what is no time stays as it is.
+
+    >>> _labels(["2026-01-01T02:00:00Z", "2026-01-01T14:30:00Z"])
+    ['1 Jan 02:00', '1 Jan 14:30']
+    """
+    times = []
+    for text in started:
+        try:
+            times.append(datetime.fromisoformat(text))
+        except ValueError:
+            return list(started)
+    near = bool(times) and max(times) - min(times) < NEAR
+    return [f"{time.day} {time:%b %H:%M}" if near else f"{time.day} {time:%b %Y}" for time in times]

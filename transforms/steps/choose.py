@@ -22,7 +22,8 @@ CONTENT = (
 )  # fmt: skip
 # Remembered too, but units that are carried over are the same whatever they say.
 GATES = (
-    "max_rejects", "max_deletes", "check_carried", "price_per_hour", "deterministic", "query_prompt", "hidden",
+    "max_rejects", "max_deletes", "check_carried", "price_per_hour", "currency", "deterministic", "query_prompt",
+    "hidden",
 )  # fmt: skip
 
 

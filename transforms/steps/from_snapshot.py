@@ -9,8 +9,8 @@ from transforms.store.records import UnitRecord, carried
 from transforms.store.runs import now, versions
 
 
-def run_like(manifest: Manifest, run_id: str) -> Run:
-    """A run that has the store's lease and writes a snapshot with the space, options and input of the current one."""
+def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
+    """A command's run that has the store's lease and writes a snapshot with space, options and input of this one."""
     return Run(
         root=manifest.root,
         id=run_id,
@@ -31,6 +31,7 @@ def run_like(manifest: Manifest, run_id: str) -> Run:
         price_per_hour=manifest.options.price_per_hour,
         max_rejects=1.0,  # these rows passed the gate in the run that embedded them
         leased=True,
+        command=command,
     )
 
 

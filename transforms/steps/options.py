@@ -42,6 +42,7 @@ KINDS: Mapping[str, values.Kind] = {
     "max_drift": values.distance,
     "check_carried": values.fraction,
     "price_per_hour": values.price,
+    "currency": values.filled,
     "device": values.device,
     "tokens_per_batch": values.size,
     "k": values.positive,
@@ -103,6 +104,7 @@ class EmbedOptions:
     require_space: str | None = None
     reembed: bool = False
     price_per_hour: float | None = None
+    currency: str | None = None
     dry_run: bool = False
     device: str = "auto"
     tokens_per_batch: int | None = None

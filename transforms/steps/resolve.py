@@ -78,6 +78,7 @@ def _run(asked: EmbedOptions, choice: Choice, previous: Manifest | None, run_id:
         check_carried=chosen.check_carried,
         previous_rows=previous.rows.written if previous and asked.limit is None else 0,
         price_per_hour=chosen.price_per_hour,
+        command="embed",
         generation=_generation(asked, previous),
         canary=previous.canary if previous and not asked.reembed else None,
         ranges=_ranges(asked, choice.space, previous),

@@ -44,7 +44,7 @@ class Run:
     often the whole store was embedded again; `canary` is the last manifest's entry, `ranges` what the manifest says of
     them, if known. `previous_rows` are the last snapshot's, of which the fraction `max_deletes` may go. `leased` says
     that the run took the store's lease, and so must still have it in the end. Of the shards that are carried over, the
-    fraction `check_carried` is read again, from the place `check_from` on.
+    fraction `check_carried` is read again, from the place `check_from` on. `command` is the one that was given.
     """
 
     root: str
@@ -70,6 +70,7 @@ class Run:
     previous_digest: str | None = None
     check_from: int = 0
     check_carried: float = 0.0
+    command: str = ""
 
     @property
     def canary_file(self) -> CanaryFile:
@@ -336,4 +337,6 @@ def _ended(run: Run, status: str, message: str) -> Result:
         space=run.space.id,
         pooled=run.space.pooled_id,
         price_per_hour=run.price_per_hour,
+        currency=run.options.currency,
+        command=run.command,
     )

@@ -88,6 +88,7 @@ class Options(Entry):
     max_deletes: float = 0.5
     check_carried: float = 0.01
     price_per_hour: float | None = None
+    currency: str = ""
     deterministic: bool = False
     query_prompt: str | None = None
     hidden: bool = False

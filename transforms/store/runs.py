@@ -30,6 +30,7 @@ class Result:
     `beside` them by reason why they were not taken (None: not known). `resumed` are the units that unfinished runs
     before had made, by run, and `made` the units that were to be made; `own_rows` are the rows of the others. `moved`
     says how far the rows that were made lie from those that the calibration was fitted on (`calibration.moved.Moved`).
+    `currency` is what `price_per_hour` is in, `command` the one that was given; "" where they are not known.
     """
 
     run: str
@@ -59,6 +60,8 @@ class Result:
     made: int = 0
     own_rows: int = 0
     moved: dict[str, float] | None = None
+    currency: str = ""
+    command: str = ""
 
 
 def record_result(root: str, result: Result) -> None:

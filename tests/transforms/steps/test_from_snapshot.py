@@ -18,7 +18,7 @@ def test_a_run_that_carries_everything_over_commits_the_same_rows(tmp_path: Path
     root = str(tmp_path / "store")
     night(root, 0, numbered(0, 5), numbered(5, 9))
     before = open_store(root).manifest
-    run = run_like(before, run_name(1))
+    run = run_like(before, run_name(1), "index")
     record_plan(before, run.id)
     units = list(carried_units(before.run, root))
     assert [unit.path for unit in units] == [unit.path for unit in units_of(before.run, root)]
