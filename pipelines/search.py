@@ -24,10 +24,8 @@ def parser() -> argparse.ArgumentParser:
     p = options.command(
         "search",
         "Find the rows nearest to a query.",
-        "sentence-beam search --store store --query 'a man is eating' -k 5",
-        "sentence-beam search --store store --queries questions.txt --output hits.jsonl",
         "sentence-beam search --store store --query 'a man is eating' --where \"lang = 'en' AND year >= 2020\"",
-        "sentence-beam search --store store --id doc-17",
+        "sentence-beam search --store store --queries questions.txt --output hits.jsonl",
     )
     options.add_store(p)
     asked = p.add_mutually_exclusive_group(required=True)
