@@ -59,9 +59,11 @@ def main() -> None:
         exact_report, recall_cost = timed(lambda: recall(vectors, queries, segments, shared, plan, args))
         one = segment(trained, vectors, Path(folder) / "one.faiss", args)
         print_build(plain_cost, ours_cost, recall_cost)
-        print(f"recall: {exact_report}\n")
+        print(f"recall: {exact_report[:2]}\n")
         print_bytes(trained, vectors[: len(vectors) // 100], plan)
-        print_search(plain, SegmentedIndex.open([one], shared), SegmentedIndex.open(segments, shared), queries, args)
+        many = SegmentedIndex.open(segments, shared)
+        print_chosen(many, queries, exact_report[0]["nprobe"], exact_report[2], args.threads)
+        print_search(plain, SegmentedIndex.open([one], shared), many, queries, args)
 
 
 def options() -> argparse.Namespace:
@@ -158,7 +160,7 @@ def recall(
     plan: IndexPlan,
     args: argparse.Namespace,
 ) -> Any:
-    """Exact neighbours of the queries and the candidates of every segment, merged and scored."""
+    """Recall at 10 and at 100 as `index` tunes it, and the least nprobe that meets the target at 10 by its rule."""
     depth = depth_for(100, plan.rerank)
     exact, found = ExactNeighbours(queries, 100, plan.metric), None
     for number, (file, part) in enumerate(zip(files, np.array_split(vectors, args.segments), strict=True)):
@@ -169,7 +171,13 @@ def recall(
         index, grid = SegmentedIndex.open([file], trained), nprobe_grid(plan.nlist)
         one = Candidates.search(index, queries, depth, grid, segment=number, threads=args.threads)
         found = one if found is None else found.merge(one)
-    return [measure_recall(exact.at(k), found, depth=depth_for(k, plan.rerank)) for k in (10, 100)] if found else None
+    if found is None:
+        return None
+    tuned = [measure_recall(exact.at(k), found, depth=depth_for(k, plan.rerank)) for k in (10, 100)]
+    every, index = list(range(1, (tuned[0] or {})["nprobe"] + 1)), SegmentedIndex.open(files, trained)
+    fine = Candidates.search(index, queries, depth_for(10, plan.rerank), every, threads=args.threads)
+    best = measure_recall(exact.at(10), fine)
+    return [*tuned, (best or {})["nprobe"]]
 
 
 def print_build(plain: tuple[float, float], ours: tuple[float, float], recall_cost: tuple[float, float]) -> None:
@@ -192,6 +200,14 @@ def print_bytes(trained: bytes, vectors: np.ndarray, plan: IndexPlan) -> None:
     )
 
 
+def print_chosen(index: SegmentedIndex, queries: np.ndarray, chosen: int, best: int, threads: int) -> None:
+    """Queries a CPU second at the nprobe that is chosen, over those at the least one that meets the target."""
+    mine, least = fastest([partial(index.search, queries, 10, nprobe=n, threads=threads) for n in (chosen, best)])
+    print(
+        f"nprobe {chosen} chosen, {best} meets the target: {least[1] / mine[1]:.2f} of its queries/s (CPU)   bar 0.9\n"
+    )
+
+
 def print_search(
     plain: Any, single: SegmentedIndex, many: SegmentedIndex, queries: np.ndarray, args: argparse.Namespace
 ) -> None:
@@ -206,7 +222,7 @@ def print_search(
         same = np.array_equal(a.scores, b.scores) and np.array_equal(a.row, starts[b.segment] + b.row)
         rates = " ".join(f"{len(queries) / cost[0]:12.0f}" for cost in (plain_s, single_s, many_s))
         ratios = " ".join(f"{one_file / cut:8.2f}" for one_file, cut in zip(single_s, many_s, strict=True))
-        print(f"nprobe {nprobe:<4} {rates} {ratios:>34}   0.95   {same}")
+        print(f"nprobe {nprobe:<4} {rates} {ratios:>34}    0.9   {same}")
 
 
 def fastest(works: list[Callable[[], Any]], rounds: int = 9) -> list[tuple[float, float]]:

@@ -451,9 +451,13 @@ class Searcher:
     def vectors_of(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
         """Vectors of index rows, in order of (segment, row), float32 [m, dim]: of the files beside the segments."""
         vectors = np.empty((len(row), self._manifest.space.dim), np.float32)
-        for number in np.unique(segment).tolist():
-            here, file = segment == number, self._refine[number]
-            vectors[here] = file.vectors(row[here]) if file else self._stored(segment[here], row[here])
+        numbers, starts = np.unique(segment, return_index=True)
+        for number, start, end in zip(numbers.tolist(), starts, [*starts[1:], len(row)], strict=True):
+            file = self._refine[number]
+            if file:
+                file.vectors(row[start:end], vectors[start:end])
+            else:
+                vectors[start:end] = self._stored(segment[start:end], row[start:end])
         return vectors
 
     def _stored(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:

@@ -12,6 +12,9 @@ from zlib import crc32
 import numpy as np
 
 from transforms.errors import DamagedIndexError
+from transforms.index.faiss_module import load_faiss
+
+_AT_ONCE = 512  # rows that stay in a core's cache
 
 
 def row_type(dim: int) -> np.dtype[Any]:
@@ -55,9 +58,18 @@ def checksums(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     return np.array(found, np.uint32)
 
 
-def decoded(rows: np.ndarray) -> np.ndarray:
-    """The vectors float32 [n, dim] of rows of `row_type`."""
-    return rows["vector"].astype(np.float32) * rows["scale"][:, None]
+def decoded(rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """The vectors float32 [n, dim] of rows of `row_type`, in `out` where it is given.
+
+    By faiss, since numpy takes twice as long.
+    """
+    faiss, out = load_faiss(), np.empty(rows["vector"].shape, np.float32) if out is None else out
+    codec = faiss.ScalarQuantizer(out.shape[1], faiss.ScalarQuantizer.QT_fp16)
+    for start in range(0, len(rows), _AT_ONCE):
+        part = rows[start : start + _AT_ONCE]
+        vectors = codec.decode(np.ascontiguousarray(part["vector"]).view(np.uint8))
+        np.multiply(vectors, part["scale"][:, None], out=out[start : start + _AT_ONCE])
+    return out
 
 
 def check_rows(rows: np.ndarray, numbers: np.ndarray, path: str) -> None:

@@ -23,8 +23,8 @@ class RefineFile:
         self._checked = np.zeros(rows, bool)
         self._mapped: np.ndarray | None = None
 
-    def vectors(self, rows: np.ndarray) -> np.ndarray:
-        """Vectors float32 [m, dim] of rows int64 [m], ascending and distinct.
+    def vectors(self, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Vectors float32 [m, dim] of rows int64 [m], ascending and distinct, in `out` where it is given.
 
         Raises DamagedIndexError where the file is missing, or what is read of it is not what was written.
         """
@@ -32,7 +32,7 @@ class RefineFile:
         new = ~self._checked[rows]
         check_rows(found[new], rows[new], self._path)
         self._checked[rows] = storage.is_local(self._path)  # what is fetched again may be changed by then
-        return decoded(found)
+        return decoded(found, out)
 
     def _from_disk(self, rows: np.ndarray) -> np.ndarray:
         if self._mapped is None:
