@@ -59,7 +59,7 @@ class LanceTarget:
                     "input, or leave it out of --keep-columns"
                 )
         self._keys = list(table.keys)
-        if self._table is None or (anew and types_of(self._table.schema) != types_of(table.columns)):
+        if self._table is None or (anew and types_of(self._table.schema) != state.columns):
             told = table.columns.field("id").with_metadata({MARK: state.text})
             schema = table.columns.set(table.columns.get_field_index("id"), told)
             mode = "create" if self._table is None else "overwrite"

@@ -18,7 +18,6 @@ from pyarrow import types
 
 from transforms.arrow import as_matrix
 from transforms.errors import DataGateError, OptionError, first_line
-from transforms.push.rows import types_of
 from transforms.push.target import MARK, State, Table, refused
 from transforms.push.values import json_value
 
@@ -107,7 +106,7 @@ class PostgresTarget:
             columns.append(sql.SQL("PRIMARY KEY ({})").format(_names(table.keys)))
             run(sql.SQL("CREATE TABLE {} ({})").format(self._table, sql.SQL(", ").join(columns)))
         else:
-            wanted = types_of(table.columns)
+            wanted = state.columns
             gone = [name for name, kind in held.columns.items() if wanted.get(name) != kind]
             new = [name for name, kind in wanted.items() if held.columns.get(name) != kind]
             changes = [sql.SQL("DROP COLUMN {}").format(sql.Identifier(name)) for name in gone]

@@ -39,7 +39,8 @@ def push(new: Manifest, target: Target, since: str | None = None, full: bool = F
         _check(found, new, table, target.where)
     _check_ids(new)
     held, old = found.run if found else None, list[Manifest]()
-    anew = full or found is None or held is None or found.columns != types_of(table.columns)
+    columns = types_of(table.columns) if found is None or new.rows.stored else found.columns
+    anew = full or found is None or held is None or found.columns != columns
     if found is not None and not anew:
         old = _snapshots(new, found, since, target.where)
     if not anew and {manifest.run for manifest in old} == {new.run}:
@@ -49,7 +50,7 @@ def push(new: Manifest, target: Target, since: str | None = None, full: bool = F
         lack = lacking(new, table.columns, old, listing, folder)
         if dry_run:
             return Pushed(held, lack.counts, new.rows.stored)
-        state = State(new.space, new.metric, types_of(table.columns), None if anew else held)
+        state = State(new.space, new.metric, columns, None if anew else held)
         state = replace(state, pending=() if anew or found is None else found.pending).begun(new.run)
         target.begin(table, state, anew)
         _write(target, new, table.columns, lack)
@@ -59,10 +60,11 @@ def push(new: Manifest, target: Target, since: str | None = None, full: bool = F
 
 
 def _columns(new: Manifest, found: State | None) -> pa.Schema:
-    """The columns of the snapshot's rows; without a row, those of the snapshot that the target holds."""
-    if not new.rows.stored and found is not None and found.run is not None:
-        return columns_of(read_manifest(new.root, found.run) or new)
-    return columns_of(new)
+    """The columns of the snapshot's rows; without a row, those that tell the target's rows apart, and the vector."""
+    columns = columns_of(new)
+    if not new.rows.stored and found is not None and "piece" in found.columns:
+        return columns.append(pa.field("piece", pa.int32()))
+    return columns
 
 
 def _check(found: State, new: Manifest, table: Table, where: str) -> None:

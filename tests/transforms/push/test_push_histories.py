@@ -58,6 +58,18 @@ def test_a_dry_run_counts_and_writes_nothing(store: Kept) -> None:
     assert (done.changes.added, database.rows, database.kept) == (9, {}, None)
 
 
+def test_an_empty_night_takes_no_column_away(store: Kept) -> None:
+    database = Memory()
+    push(store.manifest, database)
+    store.commit_without_index({})
+    assert push(store.manifest, database).rows == 0
+    writes, columns = database.writes_left, database.state()
+    push(store.manifest, database)
+    assert (database.writes_left, database.state()) == (writes, columns)
+    assert columns is not None
+    assert "text" in columns.columns
+
+
 def test_a_changed_kept_value_is_written_though_its_text_is_the_same(store: Kept) -> None:
     class Other(Kept):
         def kept(self, texts):  # type: ignore[no-untyped-def]
