@@ -34,11 +34,11 @@ def examples_of(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_ends_with_two_examples_that_are_understood(run: Run, command: str) -> None:
+def test_help_ends_with_a_few_examples_that_are_understood(run: Run, command: str) -> None:
     shown = run("help", command).ok().out
     assert "--runner" not in shown  # Beam's flags have a help of their own
     examples = examples_of(command)
-    assert sum(example.startswith(f"sentence-beam {command} ") for example in examples) == 2
+    assert sum(example.startswith(f"sentence-beam {command} ") for example in examples) in (2, 3)
     for example in examples:
         assert f"  {example}\n" in shown
         program, named, *arguments = shlex.split(example)
