@@ -3,11 +3,13 @@
 import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from pipelines import command, options, specs
 from pipelines.output import TABLE_FILE, check_output, write_rows
@@ -15,6 +17,7 @@ from pipelines.said import Said
 from pipelines.stdin import with_stdin
 from pipelines.tables import Column, excerpt, id_column, one_line, table, text_column
 from transforms import progress
+from transforms.arrow import as_matrix
 from transforms.corpus import Columns
 from transforms.corpus.files import INPUT_FORMATS
 from transforms.corpus.reading import list_files, read_files
@@ -22,18 +25,24 @@ from transforms.corpus.spans import estimated_tokens
 from transforms.index.top_pairs import EXACT_BELOW, TopPairs, exact_pairs, indexed_pairs, with_copies
 from transforms.space import Machine, Recipe, row_hashes
 from transforms.steps.options import PairsOptions
+from transforms.store import Store, open_store
+from transforms.store.shards import read_shard
 
 TEXTS_AT_ONCE = 32_768
 
 
 @dataclass(frozen=True)
 class Collection:
-    """Rows and their distinct texts; `of` int64 [rows] is the number of each row's text."""
+    """Rows and their distinct texts; `of` int64 [rows] is the number of each row's text.
+
+    A text is None in a store that keeps none; `pieces` are the numbers of rows that are pieces of documents.
+    """
 
     ids: list[str]
-    texts: list[str]
+    texts: Sequence[str | None]
     of: np.ndarray
     rejected: int
+    pieces: list[int] | None = None
 
 
 def parser() -> argparse.ArgumentParser:
@@ -43,17 +52,29 @@ def parser() -> argparse.ArgumentParser:
         "Find the most similar pairs of texts in a collection.",
         "sentence-beam pairs --input notes.txt -k 20",
         "sentence-beam pairs --input 'corpus/*.parquet' --output pairs.parquet",
+        "sentence-beam pairs --store store --distinct --min-score 0.9 -k 1000",
         words=specs.of_poolers(),
     )
     what = p.add_argument_group("input")
-    options.add_input(what, "what to read")
+    options.add_input(what, "what to read", required=False)
+    options.add_store(what, help="a store, whose vectors are compared as they are (default: none)", required=False)
+    what.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot of it (default: the current one)")
     what.add_argument("--format", choices=INPUT_FORMATS, default="auto", help=options.FORMAT)
     what.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=options.DELIMITER)
-    what.add_argument("--text-column", default="text", metavar="NAME", help="column with the text (default: text)")
+    what.add_argument("--text-column", metavar="NAME", help="column with the text (default: text)")
     what.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
     options.add_vector_options(p.add_argument_group("vectors"))
     out = p.add_argument_group("result")
     out.add_argument("-k", type=options.positive, default=10, metavar="K", help="how many pairs (default: 10)")
+    out.add_argument(
+        "--min-score",
+        type=options.cosine,
+        metavar="X",
+        help="only pairs with this cosine or a higher one (default: any)",
+    )
+    out.add_argument(
+        "--distinct", action="store_true", help="take rows of one text as one, and count them (default: no)"
+    )
     out.add_argument("--output", metavar="FILE", help=f"{TABLE_FILE} (default: a table is printed)")
     machine = p.add_argument_group("machine")
     machine.add_argument(
@@ -67,11 +88,15 @@ def _pairs(args: argparse.Namespace) -> Said:
     asked = PairsOptions(**vars(args))
     check_output(asked.output)
     with with_stdin(asked, local=True) as asked, tempfile.TemporaryDirectory() as folder:
-        with progress.stage("reading", things="rows"):
-            collection = read(asked)
-        vectors, collection = encode(asked, collection, Path(folder))
-        pairs, how = find(vectors, collection, asked.k)
-    rows = described(pairs, collection)
+        if asked.store is not None:
+            with progress.stage("reading", things="rows"):
+                vectors, collection = of_store(open_store(asked.store, asked.snapshot), Path(folder))
+        else:
+            with progress.stage("reading", things="rows"):
+                collection = read(asked)
+            vectors, collection = encode(asked, collection, Path(folder))
+        pairs, how = find(vectors, collection, asked)
+    rows = described(pairs, collection, asked.distinct)
     if asked.output:
         write_rows(asked.output, rows)
     counts = {"rows": len(collection.ids), "texts": len(collection.texts), "rejected": collection.rejected, "how": how}
@@ -83,9 +108,9 @@ def _pairs(args: argparse.Namespace) -> Said:
 
 def read(asked: PairsOptions) -> Collection:
     """The rows of the files. Raises the errors that `embed` raises for them."""
-    columns, ids, number, of, rejected = Columns(asked.text_column, asked.id_column or None), [], {}, [], 0
+    columns, ids, number, of, rejected = Columns(asked.text_column or "text", asked.id_column or None), [], {}, [], 0
     texts: list[str] = []
-    for rows in read_files(list_files(asked.input, asked.format, asked.delimiter), columns):
+    for rows in read_files(list_files(asked.input or (), asked.format, asked.delimiter), columns):
         progress.step(len(rows.ids))
         ids += rows.ids
         rejected += len(rows.rejects)
@@ -97,13 +122,40 @@ def read(asked: PairsOptions) -> Collection:
     return Collection(ids, texts, np.array(of, np.int64), rejected)
 
 
+def of_store(store: Store, folder: Path) -> tuple[np.ndarray, Collection]:
+    """The rows of a snapshot, and vectors of length 1 of their texts, float32 [texts, d], mapped from a file."""
+    manifest, text, number = store.manifest, store.manifest.options.kept_text, dict[bytes, int]()
+    has_pieces = manifest.rows.pieces is not None
+    columns = ["id", "embedding", "row_hash", *([text] if text else []), *(["piece"] if has_pieces else [])]
+    ids, texts, pieces, of = list[str](), list[str | None](), list[int](), list[int]()
+    vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=(max(1, len(store)), store.space.dim))
+    for path in manifest.shard_paths:
+        for batch in read_shard(path, columns):
+            progress.step(batch.num_rows)
+            first, start = len(number), len(of)
+            of += [number.setdefault(key, len(number)) for key in batch.column("row_hash").to_pylist()]
+            new = _firsts(of[start:], first)
+            vectors[first : len(number)] = _of_length_1(as_matrix(batch.column("embedding"))[new])
+            texts += batch.column(text).take(pa.array(new)).to_pylist() if text else [None] * len(new)
+            ids += batch.column("id").to_pylist()
+            pieces += batch.column("piece").to_pylist() if has_pieces else []
+    collection = Collection(ids, texts, np.array(of, np.int64), 0, pieces if has_pieces else None)
+    return vectors[: len(number)], collection
+
+
+def _firsts(numbers: list[int], least: int) -> np.ndarray:
+    """The places where each number from `least` on stands first, in the order of the numbers."""
+    found, places = np.unique(np.array(numbers, np.int64), return_index=True)
+    return places[found >= least]
+
+
 def encode(asked: PairsOptions, collection: Collection, folder: Path) -> tuple[np.ndarray, Collection]:
     """Vectors of length 1, float32 [texts, d], mapped from a file, and the collection without texts that have none."""
     with progress.stage(progress.LOADING):
         from transforms.encoder import Encoder
 
         encoder = Encoder.of(Recipe.of(vars(asked)), Machine(asked.device, asked.tokens_per_batch))
-    texts = collection.texts
+    texts = [text or "" for text in collection.texts]
     progress.planned(estimated_tokens(sum(len(text.encode()) for text in texts), len(texts)))
     vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=(max(1, len(texts)), encoder.dim))[: len(texts)]
     for start in range(0, len(texts), TEXTS_AT_ONCE):
@@ -133,43 +185,55 @@ def _without(collection: Collection, good: np.ndarray) -> Collection:
     )
 
 
-def find(vectors: np.ndarray, collection: Collection, k: int) -> tuple[TopPairs, str]:
-    """The k most similar pairs of rows, and a phrase that says how they were found."""
+def find(vectors: np.ndarray, collection: Collection, asked: PairsOptions) -> tuple[TopPairs, str]:
+    """The k most similar pairs of rows (of texts where these are to be distinct), and how they were found, in words."""
+    least = -np.inf if asked.min_score is None else asked.min_score
     if len(vectors) < EXACT_BELOW:
-        pairs, how = exact_pairs(vectors, k), "every pair compared"
+        pairs, how = exact_pairs(vectors, asked.k, least=least), "every pair compared"
     else:
-        pairs, share = indexed_pairs(vectors, k)
+        pairs, share = indexed_pairs(vectors, asked.k, least=least)
         how = f"an index was asked, which finds the nearest neighbour of {share:.1%} of the texts"
-    return with_copies(pairs, vectors, collection.of, k), how
+    return (pairs if asked.distinct else with_copies(pairs, vectors, collection.of, asked.k)), how
 
 
-def described(pairs: TopPairs, collection: Collection) -> list[dict[str, Any]]:
-    """The pairs as rows: rank, score, and id and text of both."""
-    return [
-        {
-            "rank": rank + 1,
-            "score": min(float(score), 1.0),
-            "id_1": collection.ids[a],
-            "text_1": collection.texts[collection.of[a]],
-            "id_2": collection.ids[b],
-            "text_2": collection.texts[collection.of[b]],
-        }
-        for rank, (score, a, b) in enumerate(zip(*pairs, strict=True))
-    ]
+def described(pairs: TopPairs, collection: Collection, distinct: bool) -> list[dict[str, Any]]:
+    """The pairs as rows: rank, score, and of both id, text, where it is known, and number among a document's pieces.
+
+    Where pairs are of distinct texts, the first row of a text stands for all, and `rows_1` and `rows_2` count them.
+    """
+    counts = np.bincount(collection.of, minlength=len(collection.texts))
+    first = _firsts(collection.of.tolist(), 0) if distinct else None
+    found = []
+    for rank, (score, *both) in enumerate(zip(*pairs, strict=True)):
+        row: dict[str, Any] = {"rank": rank + 1, "score": min(float(score), 1.0)}
+        for side, place in enumerate(both, 1):
+            number = place if first is None else first[place]
+            row[f"id_{side}"] = collection.ids[number]
+            if collection.pieces is not None:
+                row[f"piece_{side}"] = collection.pieces[number]
+            if (text := collection.texts[collection.of[number]]) is not None:
+                row[f"text_{side}"] = text
+            if distinct:
+                row[f"rows_{side}"] = int(counts[place])
+        found.append(row)
+    return found
 
 
 def shown(rows: list[dict[str, Any]]) -> list[str]:
     """The pairs as a table, two lines each: rank, score, ids, and of both texts what the other has too."""
     if not rows:
         return ["no pairs"]
-    texts = [(one_line(row["text_1"]), one_line(row["text_2"])) for row in rows]
+    texts = [(one_line(row.get("text_1", "")), one_line(row.get("text_2", ""))) for row in rows]
     beside = {one: other for pair in texts for one, other in (pair, pair[::-1])}
-    columns = [Column("rank"), Column("score"), id_column()]
+    columns, counted = [Column("rank"), Column("score"), id_column()], "rows_1" in rows[0]
+    columns += [Column("rows")] if counted else []
     columns.append(text_column("text", cut=lambda cell, width: excerpt(cell, width, beside[cell])))
     cells = []
-    for row, (one, other) in zip(rows, texts, strict=True):
-        cells.append([str(row["rank"]), f"{row['score']:.4f}", row["id_1"], one])
-        cells.append(["", "", row["id_2"], other])
+    for row, pair in zip(rows, texts, strict=True):
+        for side, text in enumerate(pair, 1):
+            place = [str(row["rank"]), f"{row['score']:.4f}"] if side == 1 else ["", ""]
+            count = [str(row[f"rows_{side}"])] if counted else []
+            cells.append([*place, row[f"id_{side}"], *count, text])
     return table(columns, cells)
 
 

@@ -54,6 +54,7 @@ PRINTS = {
     ("docs/reading.md", "DuckDB"): "shop.goods",
     ("docs/reading.md", "Polars"): "shop.longest",
     ("docs/reading.md", "datasets"): "(384,)",
+    ("docs/reading.md", "Files for other programs"): "['shop.",
     ("docs/push.md", "Other databases"): "19 Review 19, written 2 times.",
     ("docs/evaluation.md", "From Python"): "spearman 8",
     ("docs/documents.md", "From Python"): "A paragraph is a better end.",

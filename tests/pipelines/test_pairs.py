@@ -112,3 +112,47 @@ def test_mistakes_are_one_line(pairs: Run, run: Run, inputs: Path) -> None:
     run("pairs", "--input", path, "--model", inputs / "none").failed(2, "none")
     parquet = write_parquet(inputs / "b.parquet", ["one"])
     pairs("--input", parquet, "--text-column", "body").failed(2, parquet, "--text-column")
+
+
+@pytest.mark.parametrize("kept", ["--keep-text", "--no-keep-text"])
+def test_the_pairs_of_a_store_are_those_of_its_files(
+    run: Run, pairs: Run, inputs: Path, model: Path, store: Path, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [*sentences(40), *sentences(3)]
+    path = write_parquet(inputs / "a.parquet", texts, key=[f"k{n}" for n in range(43)])
+    how = ("--id-column", "key", "--model", model, "--dtype", "float32")
+    run("embed", "--input", path, "--store", store, "--unit-tokens", 100, kept, *how).ok()
+    expected = found(pairs, path, "--id-column", "key", "-k", 30)
+    monkeypatch.setattr(Encoder, "of", None)  # no model is loaded
+    out = inputs / "pairs.jsonl"
+    run("pairs", "--store", store, "-k", 30, "--output", out).ok()
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(row["id_1"], row["id_2"]) for row in rows[:3]] == [("k0", "k40"), ("k1", "k41"), ("k2", "k42")]
+    np.testing.assert_allclose([row["score"] for row in rows], [row["score"] for row in expected], atol=1e-5)
+    assert all(("text_1" in row) == (kept == "--keep-text") for row in rows)
+    assert "43 rows with 40 texts" in run("pairs", "--store", store, "-k", 2).ok().out
+
+
+def test_only_similar_pairs_of_distinct_texts(pairs: Run, inputs: Path, model: Path) -> None:
+    texts = [*sentences(30), *sentences(2), *sentences(1)]
+    path = write_lines(inputs / "a.txt", texts)
+    scores = brute_force(model, sentences(30))
+    least = float(scores[11]) - 1e-6
+    rows = found(pairs, path, "--distinct", "--min-score", least, "-k", 100)
+    np.testing.assert_allclose([row["score"] for row in rows], scores[:12], atol=1e-5)
+    counts = {row[f"text_{side}"]: row[f"rows_{side}"] for row in rows for side in (1, 2)}
+    assert all(counts[text] == texts.count(text) for text in counts)
+    with_copies = found(pairs, path, "--min-score", least, "-k", 100)
+    assert len(with_copies) >= len(rows) + 4
+    assert min(row["score"] for row in with_copies) >= least - 1e-6
+    assert "no pairs" in pairs("--input", path, "--distinct", "--min-score", 1).ok().out
+
+
+def test_pairs_of_a_store_take_no_options_of_vectors(run: Run, inputs: Path, model: Path, store: Path) -> None:
+    path = write_lines(inputs / "a.txt", sentences(5))
+    run("embed", "--input", path, "--store", store, "--model", model).ok()
+    run("pairs", "--store", store, "--pooler", "max").failed(2, "--pooler", "--store")
+    run("pairs", "--store", store, "--input", path).failed(2, "--input", "--store")
+    run("pairs").failed(2, "--input", "--store")
+    run("pairs", "--store", store, "--min-score", 1.5).failed(2, "--min-score", "1.5")
+    run("pairs", "--store", inputs).failed(2, "no store")

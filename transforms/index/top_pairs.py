@@ -36,12 +36,12 @@ class TopPairs(NamedTuple):
     second: np.ndarray  # int64 [m]
 
 
-def exact_pairs(vectors: np.ndarray, k: int, *, block: int = BLOCK) -> TopPairs:
-    """The k pairs of rows float32 [n, d] with the highest inner product; all pairs where there are fewer.
+def exact_pairs(vectors: np.ndarray, k: int, *, block: int = BLOCK, least: float = -np.inf) -> TopPairs:
+    """The k pairs of rows float32 [n, d] with the highest inner product, `least` or more; all where there are fewer.
 
     Memory beside the vectors: one block of scores, and the pairs. `vectors` may be mapped from a file.
     """
-    best, n = _Best(vectors, k), len(vectors)
+    best, n = _Best(vectors, k, least), len(vectors)
     starts = range(0, n, block)
     blocks = [(start, other) for start in starts for other in starts if other >= start]
     left = vectors[:0]
@@ -74,13 +74,13 @@ def _rounding(left: np.ndarray, right: np.ndarray) -> float:
 
 
 class _Best:
-    """The k best of the pairs that were offered; `low` is the score that a pair has to reach."""
+    """The k best of the pairs that were offered, with `least` or more; `low` is the score that a pair has to reach."""
 
-    def __init__(self, vectors: np.ndarray, k: int):
-        self._vectors, self._k = vectors, k
+    def __init__(self, vectors: np.ndarray, k: int, least: float):
+        self._vectors, self._k, self._least = vectors, k, least
         self._waiting: list[np.ndarray] = []
         self._best = np.empty((2, 0), np.int64), np.empty(0, np.float32)
-        self.low = -np.inf
+        self.low = least
 
     def offer(self, first: np.ndarray, second: np.ndarray) -> None:
         """Take these pairs into account; a pair may be offered again."""
@@ -98,6 +98,7 @@ class _Best:
         pairs, scores = pairs[:, order], scores[order]
         again = np.zeros(len(scores), bool)
         again[1:] = (pairs[:, 1:] == pairs[:, :-1]).all(axis=0)
+        again |= scores < self._least
         self._best = pairs[:, ~again][:, : self._k], scores[~again][: self._k]
         if len(self._best[1]) == self._k:
             self.low = float(self._best[1][-1])
@@ -116,13 +117,15 @@ class _Best:
         return TopPairs(self._best[1], *self._best[0])
 
 
-def indexed_pairs(vectors: np.ndarray, k: int, *, threads: int | None = None) -> tuple[TopPairs, float]:
-    """About the k pairs with the highest inner product, from each row's nearest neighbours by an index.
+def indexed_pairs(
+    vectors: np.ndarray, k: int, *, threads: int | None = None, least: float = -np.inf
+) -> tuple[TopPairs, float]:
+    """About the k pairs with the highest inner product, `least` or more, from rows' nearest neighbours by an index.
 
     Also returns the share of a sample of rows whose nearest neighbour the index found.
     """
     plan = choose_index(*vectors.shape)
-    best, depth = _Best(vectors, k), min(k, NEIGHBOURS) + 1
+    best, depth = _Best(vectors, k, least), min(k, NEIGHBOURS) + 1
     with tempfile.TemporaryDirectory() as folder:
         index = _built(plan, vectors, Path(folder) / "segment", threads)
         for start, block in progress.over(list(_blocks(vectors)), "searching the index", "blocks of rows"):

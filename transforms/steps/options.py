@@ -148,14 +148,22 @@ class IndexOptions:
         _check(self)
 
 
+OF_VECTORS = (
+    "model", "revision", "pooler", "prompt", "prompt_name", "max_tokens", "normalize", "calibration", "truncate_dim",
+    "dtype", "text_column", "id_column", "delimiter",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class PairsOptions:
-    """The options of `pairs`, under the names of its flags."""
+    """The options of `pairs`, under the names of its flags: `input`, or `store`, whose vectors are there."""
 
-    input: tuple[str, ...]
+    input: tuple[str, ...] | None = None
+    store: str | None = None
+    snapshot: str | None = None
     format: str = "auto"
     delimiter: str | None = None
-    text_column: str = "text"
+    text_column: str | None = None
     id_column: str | None = None
     model: str | None = None
     revision: str | None = None
@@ -168,12 +176,21 @@ class PairsOptions:
     truncate_dim: int | None = None
     dtype: str | None = None
     k: int = 10
+    min_score: float | None = None
+    distinct: bool = False
     output: str | None = None
     device: str = "auto"
     tokens_per_batch: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "input", _several(self.input))
+        if (self.input is None) == (self.store is None):
+            raise OptionError("one of the arguments --input --store is required, and not both")
+        if self.input is not None:
+            object.__setattr__(self, "input", _several(self.input))
+        given = [name for name in OF_VECTORS if getattr(self, name) is not None]
+        if self.store is not None and given:
+            flag = "--" + given[0].replace("_", "-")
+            raise OptionError(f"argument {flag}: not allowed with argument --store, which has its vectors")
         _read_delimiter(self)
         _read_calibration(self)
         _check(self)
