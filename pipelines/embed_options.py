@@ -106,6 +106,14 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
         help="rows by which the store may shrink before the run fails; 1 allows all (default: 0.5)",
     )
     out.add_argument(
+        "--max-bad-files",
+        type=options.few,
+        default=0,
+        metavar="N|FRACTION",
+        help="files that may be left out because they cannot be opened, their rows taken from the last snapshot where "
+        "they stood; a number or a part of all (default: 0)",
+    )
+    out.add_argument(
         "--check-carried",
         type=options.fraction,
         metavar="FRACTION",

@@ -92,7 +92,8 @@ def value(kind: values.Kind) -> values.Kind:
 
 
 size, filled, duration, positive = map(value, (values.size, values.filled, values.duration, values.positive))
-fraction, distance, price, names = map(value, (values.fraction, values.distance, values.price, values.names))
+fraction, few, distance = map(value, (values.fraction, values.few, values.distance))
+price, names = map(value, (values.price, values.names))
 milliseconds = value(values.milliseconds)
 device, delimiter = map(value, (values.device, values.delimiter))
 cosine, score = map(value, (values.cosine, values.score))

@@ -175,7 +175,7 @@ def plan_files(job: EmbedJob) -> tuple[list[PlannedFile], Beside]:
         if isinstance(item, Problem):
             raise item.error()
         if isinstance(item, InputFile):
-            planned.append(planner.plan(item))
+            planned.append(planner.plan_or_leave_out(item))
     return checked_plan(planned, job), merged(found)
 
 

@@ -13,6 +13,7 @@ from transforms.store import layout
 from transforms.store.entries import IndexEntry, RecallEntry
 from transforms.store.runs import Result
 
+BAD_FILES = 10  # so many are named in the summary
 REASONS = 5  # why files are not taken: so many are told apart in a line
 
 
@@ -49,8 +50,12 @@ def files_lines(found: dict[str, Any] | None) -> list[str]:
     """The lines about the files of a run's input, and those beside them that are not taken."""
     if found is None:
         return []
+    bad = found.get("bad", {})
     empty = f", {found['empty']:,} of them empty" if found["empty"] else ""
-    return [f"files       {found['files']:,} taken{empty}", *beside_lines(found["beside"])]
+    lines = [f"files       {found['files'] - len(bad):,} taken{empty}", *beside_lines(found["beside"])]
+    lines += [f"bad file    {reason}" for reason in list(bad.values())[:BAD_FILES]]
+    rest = len(bad) - BAD_FILES
+    return [*lines, f"bad files   {rest:,} more; result.json of the run lists them"] if rest > 0 else lines
 
 
 def beside_lines(beside: dict[str, int]) -> list[str]:

@@ -1,5 +1,6 @@
 """The values of options as people write them, and what is said of one that cannot be."""
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -65,6 +66,15 @@ def positive(text: str) -> int:
 def fraction(text: str) -> float:
     """A number from 0 to 1."""
     return _number(text, 1, "a number from 0 to 1")
+
+
+def few(text: str) -> float:
+    """A whole number of things, or the part of all of them, below 1."""
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        if 0 <= number < 1 or (number >= 1 and number.is_integer()):
+            return number
+    raise OptionError(f"{text} is neither a whole number nor a part of all, as 0.01")
 
 
 def distance(text: str) -> float:

@@ -97,6 +97,6 @@ class PlanFilesFn(beam.DoFn):
         try:
             check_worker(self._job.run)
             self._renew()
-            return self._planner.plan(file)
+            return self._planner.plan_or_leave_out(file)
         except SentenceBeamError as error:
             return Problem.of(error)

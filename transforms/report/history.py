@@ -16,6 +16,8 @@ from transforms.store.runs import COMMITTED, Result, read_result, timestamp
 UNFINISHED = "unfinished"
 FROM_LEDGER = ("read", "rejected", "embedded", "reused", "duplicates", "carried")
 
+REASONS = 10  # of files that were left out, in a line
+
 
 @dataclass(frozen=True)
 class RunSummary:
@@ -84,7 +86,7 @@ class RunSummary:
             "status": result.status,
             "started": result.started or start_of(result.run),
             "seconds": result.seconds,
-            "message": "" if result.message == COMMITTED else result.message,
+            "message": _message(result),
             "previous": result.previous,
             "space": result.space,
             "pooled": result.pooled,
@@ -136,6 +138,14 @@ class RunSummary:
         """The summary that `asdict` was applied to. Raises TypeError where the values are of something else."""
         names = {f.name for f in fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in names})
+
+
+def _message(result: Result) -> str:
+    """What is to be said of a run beside its figures: why it failed, or which files were left out and why."""
+    bad = list(((result.input or {}).get("bad") or {}).values())
+    said = [] if result.message == COMMITTED else [result.message]
+    said += [f"{len(bad)} files could not be opened: {'; '.join(bad[:REASONS])}"] if bad else []
+    return "; ".join(said)
 
 
 def _index(index: IndexEntry | None) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def in_groups(
     last = Groups.of(manifest)
     if job.append:
         return _all_carried(files, last, shards)
-    small = [item for item in files if is_small(item.file, job.run.unit_tokens)]
+    small = [item for item in files if is_small(item.file, job.run.unit_tokens) and not item.bad]
     bits = choose_bits([item.file for item in small], job.run.unit_tokens, last.bits)
     if bits is None or job.limit is not None:
         return read_footers_of(files, last, job)
@@ -73,7 +73,7 @@ def read_footers_of(files: list[PlannedFile], last: Groups, job: EmbedJob) -> li
 
 
 def _is_bare(item: PlannedFile) -> bool:
-    return not item.spans and not item.carried
+    return not item.spans and not item.carried and not item.bad
 
 
 def _planned(

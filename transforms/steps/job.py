@@ -19,7 +19,8 @@ class EmbedJob:
     distance by which the canary's vectors may have moved. `buckets` are the last snapshot's where they are to be kept,
     `text_limit` the bytes of text that may be grouped in memory. `hidden` says that files and folders whose names begin
     with a dot are input too. `index_asked` is the index asked for now, not remembered. `retried` says that an engine
-    does work again whose worker died. `chunks` is the SPEC by which documents are cut.
+    does work again whose worker died. `chunks` is the SPEC by which documents are cut. `max_bad_files` is how many
+    input files may be left out because they cannot be opened; below 1, which part of them.
     """
 
     run: Run
@@ -41,6 +42,7 @@ class EmbedJob:
     hidden: bool = False
     index_asked: str | None = None
     chunks: str = "none"
+    max_bad_files: float = 0
 
     @property
     def by_content(self) -> bool:

@@ -39,6 +39,7 @@ KINDS: Mapping[str, values.Kind] = {
     "metric": values.one_of(*METRICS),
     "max_rejects": values.fraction,
     "max_deletes": values.fraction,
+    "max_bad_files": values.few,
     "max_drift": values.distance,
     "check_carried": values.fraction,
     "price_per_hour": values.price,
@@ -98,6 +99,7 @@ class EmbedOptions:
     max_latency_ms: float | None = None
     max_rejects: float | None = None
     max_deletes: float | None = None
+    max_bad_files: float = 0
     max_drift: float | None = None
     check_carried: float | None = None
     append: bool = False

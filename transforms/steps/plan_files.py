@@ -9,7 +9,7 @@ from transforms.corpus import InputFile, limit_spans
 from transforms.corpus.beside import Beside, merged
 from transforms.corpus.files import check_distinct, find_inputs
 from transforms.corpus.groups import AnySpan
-from transforms.errors import OptionError, SentenceBeamError
+from transforms.errors import InputChangedError, OptionError, SentenceBeamError
 from transforms.measures import Stopwatch
 from transforms.steps import content
 from transforms.steps.content import ToCount
@@ -69,6 +69,26 @@ class FilePlanner:
             planned = self._planned(file)
             progress.step()
         return replace(planned, figures=watch.figures)
+
+    def plan_or_leave_out(self, file: InputFile) -> PlannedFile:
+        """As `plan`; a file that cannot be opened is left out, with the reason, where the run may do that.
+
+        What the last snapshot has of it is carried over as it was then, so that a later run sees that it differs.
+        """
+        try:
+            return self.plan(file)
+        except SentenceBeamError as error:
+            changed = isinstance(error, InputChangedError)
+            if not self._job.max_bad_files or changed or error.exit_code != SentenceBeamError.exit_code:
+                raise
+            last = self._last_snapshot()
+            old, units = last.by_file.get(file.relative, (None, [])) if last else (None, [])
+            checked = self._shards.check(units)
+            if (old and old.size and not units) or checked.damaged:  # its rows lie among those of other files
+                raise
+            kept = file_of(old) if old else replace(file, size=0, checksum="", version="")
+            carried_over = tuple(map(self._shards.current, units))
+            return PlannedFile(kept, carried=carried_over, checked=checked, bad=str(error))
 
     def _planned(self, file: InputFile) -> PlannedFile:
         same, units = self._unchanged(file)
@@ -204,6 +224,7 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
     """
     check_distinct([item.file for item in planned])
     last, shards = None if job.by_content else last_snapshot(job.run), carried_shards(job.run)
+    check_bad([item for item in planned if item.bad], len(planned), job)
     once = {item.file.path: item for item in sorted(planned, key=lambda item: (item.file.relative, item.file.path))}
     files = list(once.values())
     if job.append and last is not None:
@@ -212,10 +233,20 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
         files = with_renamed(files, last, job, shards)
     if not job.by_content:
         files = in_groups(files, last, job, shards)
-    check_types(files, job)
+    check_types([item for item in files if not item.bad], job)
     if not job.by_content and (rows := rows_at_most(files)) is not None:
         check_rows(job, rows)
     return _limited(files, job.limit) if job.limit is not None else files
+
+
+def check_bad(bad: list[PlannedFile], files: int, job: EmbedJob) -> None:
+    """Raise SentenceBeamError, the reason of the first, where more files cannot be opened than may be left out."""
+    most = job.max_bad_files * (files if job.max_bad_files < 1 else 1)
+    if len(bad) > most:
+        first = min(bad, key=lambda item: item.file.relative).bad
+        raise SentenceBeamError(
+            f"{len(bad)} of {files} files, more than --max-bad-files {job.max_bad_files:g}: {first}"
+        )
 
 
 def with_renamed(files: list[PlannedFile], last: Manifest, job: EmbedJob, shards: CarriedShards) -> list[PlannedFile]:

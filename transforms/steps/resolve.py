@@ -108,6 +108,7 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
         retried=not local,
         hidden=chosen.hidden,
         chunks=chosen.chunks,
+        max_bad_files=asked.max_bad_files,
         index_asked=choice.index.index if choice.index is not None and asked.asks_for_index else None,
     )
 

@@ -314,8 +314,8 @@ def _measures(
 
 
 def _input(plan: RecordedPlan) -> dict[str, Any]:
-    empty = sum(file.size == 0 for file in plan.files)
-    return {"files": len(plan.files), "empty": empty, "beside": plan.beside}
+    empty = sum(file.size == 0 and file.path not in plan.bad for file in plan.files)
+    return {"files": len(plan.files), "empty": empty, "beside": plan.beside} | ({"bad": plan.bad} if plan.bad else {})
 
 
 def failed(run: Run, error: Exception) -> Result:

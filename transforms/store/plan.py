@@ -50,7 +50,7 @@ _MEMBER = ("number", "start", "stop", "row_groups", "rows", "tokens")
 Plan = TypeVar("Plan")
 # in the file's metadata
 BUCKETS, CHECKED, BESIDE = b"buckets", b"checked", b"beside"
-MEASURES, WRITTEN, UNCHANGED = b"measures", b"written", b"unchanged"
+MEASURES, WRITTEN, UNCHANGED, BAD = b"measures", b"written", b"unchanged", b"bad"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class PlannedFile:
     `kept` is the type of each kept column, None for a file that was not opened, since it has not changed; `keys` are
     those of them that it is seen to have, None where there was no row to tell. `checked` is what came of looking at the
     shards that might be carried over. `figures` say what planning it took (`measures.STAGES`). `was` is the relative
-    path under which the last snapshot has a file that was renamed.
+    path under which the last snapshot has a file that was renamed. `bad` says why a file cannot be opened and is left
+    out, but for the units that it had.
     """
 
     file: InputFile
@@ -74,6 +75,7 @@ class PlannedFile:
     keys: tuple[str, ...] | None = None
     group: GroupSpan | None = None
     was: str | None = None
+    bad: str = ""
 
     @property
     def work(self) -> list[AnySpan]:
@@ -118,7 +120,8 @@ class RecordedPlan:
     """A plan that was read back: files as manifests list them, spans or buckets as the ledger checks them.
 
     `measures` say what planning took, `written` when it ended ("" where an earlier version wrote it). `beside` are the
-    files that lie beside those of the input and were not taken, by reason.
+    files that lie beside those of the input and were not taken, by reason; `bad` are files that could not be opened, by
+    relative path, with the reason.
     """
 
     files: list[InputEntry]
@@ -129,6 +132,7 @@ class RecordedPlan:
     measures: dict[str, Summary] = field(default_factory=dict)
     written: str = ""
     beside: dict[str, int] = field(default_factory=dict)
+    bad: dict[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int | None:
@@ -181,6 +185,8 @@ def write_plan(
     metadata |= {MEASURES: json.dumps(summed(file.figures for file in listed)), WRITTEN: now()}
     metadata |= {BUCKETS: json.dumps(asdict(buckets))} if buckets else {}
     metadata |= {BESIDE: json.dumps(beside.total())} if beside else {}
+    bad = {file.file.relative: file.bad for file in listed if file.bad}
+    metadata |= {BAD: json.dumps(bad)} if bad else {}
     metadata |= {UNCHANGED: "true"} if unchanged else {}
     rows = [row for file in listed for row in _table_rows(file)]
     table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(metadata))
@@ -285,4 +291,5 @@ def _plan_of(table: pa.Table) -> RecordedPlan:
         json.loads(metadata.get(MEASURES, b"{}")),
         metadata.get(WRITTEN, b"").decode(),
         json.loads(metadata.get(BESIDE, b"{}")),
+        json.loads(metadata.get(BAD, b"{}")),
     )
