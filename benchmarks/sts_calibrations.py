@@ -19,8 +19,8 @@ from pipelines.cli import main as command
 from transforms.errors import SentenceBeamError
 
 POOLERS = ["mean", "first-last"]
-METHODS = ["standardize", "remove-top:1", "remove-top:10", "standardize+remove-top:6", "whitening", "whitening:256"]
-METHODS += ["whitening:128", "flow"]
+METHODS = ["standardize", "remove-top:1", "remove-top", "remove-top:10", "standardize+remove-top"]
+METHODS += ["standardize+remove-top:6", "whitening", "whitening:256", "whitening:128", "flow"]
 TASKS = {"STS-B": "stsb-test.tsv", "SICK-R": "sickr-test.tsv"}
 
 
