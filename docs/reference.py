@@ -21,6 +21,8 @@ PAGES = {
     "index": "search.md#build-an-index",
     "search": "search.md#search",
     "neighbours": "joins.md#neighbours",
+    "dedup": "joins.md#near-duplicates",
+    "cluster": "joins.md#clusters",
     "pairs": "search.md#most-similar-pairs",
     "files": "reading.md#paths-and-links",
     "diagnose": "diagnostics.md",

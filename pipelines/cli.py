@@ -22,6 +22,8 @@ COMMANDS = {
     "index": "build the FAISS index of a store",
     "search": "find the rows nearest to a query",
     "neighbours": "find the nearest rows of many queries, or of every row of a store",
+    "dedup": "find the rows of a store that say nearly the same",
+    "cluster": "put the rows of a store into groups by what they are about",
     "pairs": "find the most similar pairs of texts in a collection",
     "files": "print or link a store's current shards",
     "diagnose": "figures of vectors, tokens and a model, mostly without labels",
@@ -46,6 +48,7 @@ MEANT = {
     "build-index": "index", "estimate": "plan", "finetune": "train", "fine-tune": "train",
     "neighbors": "neighbours", "knn": "neighbours", "join": "neighbours", "batch-search": "neighbours",
     "sync": "push", "upload": "push",
+    "deduplicate": "dedup", "duplicates": "dedup", "clusters": "cluster", "kmeans": "cluster",
 }  # fmt: skip
 SHELLS = ("bash", "zsh", "fish")
 INTERRUPTED = "interrupted; run the same command again to go on"

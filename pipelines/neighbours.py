@@ -2,13 +2,15 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, command, engines, options
+from pipelines import beam_flags as flags
+from pipelines import command, engines, options
 from pipelines.progress import aside
 from pipelines.said import Said
 from transforms import storage
@@ -21,7 +23,7 @@ from transforms.corpus.spans import UNIT_TOKENS, plan_file
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.search import NO_QUERY_PROMPT, Searcher
 from transforms.steps.neighbours import NeighboursJob, StoredBlock, blocks_of
-from transforms.steps.neighbours_result import begin, ended
+from transforms.steps.neighbours_result import RESULT, begin, ended
 from transforms.steps.options import NeighboursOptions
 from transforms.store import open_store
 from transforms.store.open import Store
@@ -78,8 +80,17 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def _neighbours(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
-    asked = NeighboursOptions(**vars(args))
+def neighbours(store: str, *, output: str, k: int, beam_flags: Sequence[str] = (), **options: Any) -> dict[str, Any]:
+    """Write the k rows of a store nearest to each query into a folder; what came out, as the file beside it says.
+
+    `options` are those of `sentence-beam neighbours`: `of=` a store, or `queries=` a pattern of files, ...
+    `beam_flags` go to Beam. Raises the errors with which the command ends.
+    """
+    return run(NeighboursOptions(store, output, k, **options), flags.pipeline_options(beam_flags))
+
+
+def run(asked: NeighboursOptions, beam_options: PipelineOptions) -> dict[str, Any]:
+    """What a job says of itself when it has ended; of one that nobody waits for, its `output` and `run` alone."""
     output, store = storage.absolute(asked.output), open_store(asked.store)
     engines.check_shared(beam_options, store=store.root, output=output)
     job = _job(asked, store, output)
@@ -87,13 +98,18 @@ def _neighbours(args: argparse.Namespace, beam_options: PipelineOptions) -> Said
     if isinstance(sources[0], StoredBlock):
         job = replace(job, itself=what["queries"] == store.manifest.digest)
     _begin(job, what)
-    run = new_run()
+    run_id = new_run()
     with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
         records = pipeline | "Queries" >> beam.Create(sources) | "Neighbours" >> FindNeighbours(job)
-        _ = records | "Conclude" >> Conclude(output, run)
+        _ = records | "Conclude" >> Conclude(output, run_id)
     if not engines.waits(beam_options):
-        return Said([f"submitted   {output}/_neighbours.json says how it ended"], {"output": output, "run": run})
-    return _said(output, run)
+        return {"output": output, "run": run_id}
+    found = ended(output, run_id)
+    if found is None:
+        raise SentenceBeamError("the job ended without a result; see the runner's log, and run again to go on")
+    if found["exit_code"]:
+        raise Problem(found["message"], found["exit_code"]).error()
+    return {"output": output, **{name: found[name] for name in ("run", "queries", "rejected", "rows", "files")}}
 
 
 def _job(asked: NeighboursOptions, store: Store, output: str) -> NeighboursJob:
@@ -153,23 +169,21 @@ def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:
         ) from error
 
 
-def _said(output: str, run: str) -> Said:
-    found = ended(output, run)
-    if found is None:
-        raise SentenceBeamError("the job ended without a result; see the runner's log, and run again to go on")
-    if found["exit_code"]:
-        raise Problem(found["message"], found["exit_code"]).error()
+def _neighbours(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
+    found = run(NeighboursOptions(**vars(args)), beam_options)
+    if "files" not in found:
+        return Said([f"submitted   {found['output']}/{RESULT} says how it ended"], found)
     rejected = f", {found['rejected']:,} rejected" if found["rejected"] else ""
     files = len(found["files"])
     lines = [
         f"queries     {found['queries']:,}{rejected}",
         f"rows        {found['rows']:,} in {files:,} file{'s' if files > 1 else ''}",
-        f"output      {output}",
+        f"output      {found['output']}",
     ]
-    return Said(lines, {"output": output, **{name: found[name] for name in ("queries", "rejected", "rows", "files")}})
+    return Said(lines, found)
 
 
-main = command.main(parser, _neighbours, beam_flags.parse)
+main = command.main(parser, _neighbours, flags.parse)
 
 if __name__ == "__main__":
     sys.exit(main())

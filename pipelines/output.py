@@ -55,6 +55,14 @@ def write_rows(path: str, rows: list[dict[str, Any]]) -> None:
         write_text(path, "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows))
 
 
+def write_table(path: str, table: pa.Table) -> None:
+    """Write a table by the name's suffix, as `write_rows` does."""
+    if path.endswith(".parquet"):
+        write_tables(path, table.schema, [table])
+    else:
+        write_rows(path, table.to_pylist())
+
+
 def _csv(rows: list[dict[str, Any]]) -> str:
     """The rows under the names of all columns; what CSV has no value for is JSON."""
     written = io.StringIO()

@@ -10,7 +10,10 @@ from sentence_beam.hidden import check_packages
 check_packages()
 
 if TYPE_CHECKING:
+    from pipelines.cluster import cluster
+    from pipelines.dedup import dedup
     from pipelines.embed import embed
+    from pipelines.neighbours import neighbours
     from transforms.beam import BuildIndex, Chunks, Commit, Embed, EmbedRows, FindNeighbours, Plan
     from transforms.encoder import Encoder
     from transforms.errors import (
@@ -35,7 +38,10 @@ if TYPE_CHECKING:
     __version__: str
 else:  # a checker that saw this function would take every name for one of the package's
     _NAMES = {
+        "pipelines.cluster": ("cluster",),
+        "pipelines.dedup": ("dedup",),
         "pipelines.embed": ("embed",),
+        "pipelines.neighbours": ("neighbours",),
         "transforms.beam": ("BuildIndex", "Chunks", "Commit", "Embed", "EmbedRows", "FindNeighbours", "Plan"),
         "transforms.encoder": ("Encoder",),
         "transforms.errors": (
@@ -100,8 +106,11 @@ __all__ = [
     "SpaceMismatchError",
     "Store",
     "__version__",
+    "cluster",
+    "dedup",
     "diagnose",
     "embed",
     "evaluate",
+    "neighbours",
     "open_store",
 ]

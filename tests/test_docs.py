@@ -43,6 +43,8 @@ OUTSIDE = r"gs://|s3://|postgresql://|qdrant:http|--runner"  # what a command ne
 
 # What each Python block must print, by its page and the heading above it.
 PRINTS = {
+    ("docs/joins.md", "In Python"): "300 1500",
+    ("docs/joins.md", "Clusters"): "8",
     ("README.md", "Read the result"): "shop.compress",
     ("README.md", "From Python"): "(2, 384) ",
     ("docs/api.md", "A run"): "100",

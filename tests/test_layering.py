@@ -197,6 +197,8 @@ def test_arrow_reads_bytes_without_python_in_between() -> None:
         ("pipelines.embed", ["torch", "faiss", "transformers"]),
         ("pipelines.fit", ["torch", "faiss", "transformers"]),
         ("pipelines.index", ["torch", "faiss", "transformers"]),
+        ("pipelines.cluster", ["apache_beam", "pandas", "torch", "faiss", "transformers", "sklearn"]),
+        ("pipelines.dedup", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
         ("pipelines.diff", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
         ("pipelines.diagnose", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),
         ("pipelines.evaluate", ["apache_beam", "pandas", "torch", "faiss", "transformers"]),

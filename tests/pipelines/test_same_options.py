@@ -9,7 +9,7 @@ from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_lines
 
 import sentence_beam as sb
-from pipelines import embed_options, fit, index, neighbours, pairs, search
+from pipelines import cluster, dedup, embed_options, fit, index, neighbours, pairs, search
 from pipelines.options import every_command
 from transforms.errors import OptionError
 from transforms.steps import options
@@ -99,6 +99,8 @@ def flags(given: dict[str, Any]) -> list[str]:
         (search.parser, options.SearchOptions),
         (pairs.parser, options.PairsOptions),
         (neighbours.parser, options.NeighboursOptions),
+        (dedup.parser, options.DedupOptions),
+        (cluster.parser, options.ClusterOptions),
     ],
 )
 def test_a_class_has_the_options_of_its_command_and_their_defaults(parser: Any, kind: type) -> None:

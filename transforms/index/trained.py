@@ -42,6 +42,12 @@ class TrainedIndex:
         with use_threads(None) as faiss:
             return cls(faiss, read_index(faiss, path, "trained index"))
 
+    @property
+    def centroids(self) -> np.ndarray:
+        """The centroids of the lists, float32 [nlist, d], as the lists have them."""
+        with use_threads(None) as faiss:
+            return centroids(faiss, self.index).copy()
+
     @cached_property
     def fingerprint(self) -> str:
         """A digest of up to 4096 of the centroids."""

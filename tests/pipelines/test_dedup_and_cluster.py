@@ -1,0 +1,64 @@
+"""`sentence-beam dedup` and `sentence-beam cluster` as a person runs them."""
+
+import csv
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from helpers.commands import Run
+from helpers.corpora import sentences, write_parquet
+
+pytest.importorskip("faiss")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A store of 40 rows, the last four of which have the texts of the first four, and one without any."""
+    folder = tmp_path_factory.mktemp("made")
+    texts = sentences(36)
+    write_parquet(folder / "a.parquet", [*texts, *texts[:4]], key=[f"k{n:02d}" for n in range(40)])
+    write_parquet(folder / "b.parquet", [""])
+    from pipelines.embed import main
+
+    for name, store, more in (("a", "store", ["--id-column", "key"]), ("b", "empty", ["--max-rejects", "1"])):
+        files = ["--input", str(folder / f"{name}.parquet"), "--store", str(folder / store)]
+        assert main([*files, "--model", str(model), "--quiet", *more]) == 0
+    return folder
+
+
+def test_copies_are_found_and_the_smallest_id_is_kept(run: Run, made: Path, tmp_path: Path) -> None:
+    out = tmp_path / "d.csv"
+    said = run("dedup", "--store", made / "store", "--threshold", 0.999, "--output", out).ok().out
+    assert "40, 36 to keep" in said
+    assert "4 in 4 groups" in said
+    rows = list(csv.DictReader(out.open()))
+    assert [row["id"] for row in rows] == [f"k{n:02d}" for n in range(40)]
+    assert [row["id"] for row in rows if row["keep"] == "False"] == ["k36", "k37", "k38", "k39"]
+    assert [row["component"] for row in rows[36:]] == [row["component"] for row in rows[:4]]
+    assert min(float(row["score"]) for row in rows) > 0.999
+
+
+def test_clusters_are_named_by_the_texts_nearest_to_their_centres(run: Run, made: Path, tmp_path: Path) -> None:
+    out = tmp_path / "c.parquet"
+    said = run("cluster", "--store", made / "store", "--clusters", 3, "--output", out).ok().out
+    clusters = pq.read_table(tmp_path / "c-clusters.parquet").to_pylist()
+    assert [cluster["label"] for cluster in clusters] == [0, 1, 2]
+    assert clusters[0]["names"][0] in sentences(36)
+    assert clusters[0]["names"][0][:30] in said
+    assert "40 rows in" in said
+    schema = pq.read_schema(out)
+    assert [(field.name, str(field.type)) for field in schema] == [
+        ("id", "string"), ("label", "int32"), ("distance", "float"),
+    ]  # fmt: skip
+
+
+def test_mistakes_are_one_line(run: Run, made: Path, tmp_path: Path) -> None:
+    store, out = made / "store", tmp_path / "x.parquet"
+    run("cluster", "--store", store, "--clusters", 41, "--output", out).failed(2, "--clusters 41", "holds 40 rows")
+    run("cluster", "--store", store, "--output", out).failed(2, "--clusters --threshold")
+    run("cluster", "--store", made / "empty", "--threshold", 0.5, "--output", out).failed(2, "holds no rows")
+    run("dedup", "--store", made / "empty", "--threshold", 0.5, "--output", out).failed(2, "holds no rows")
+    run("dedup", "--store", store, "--threshold", 1.1, "--output", out).failed(2, "--threshold", "not a cosine")
+    run("dedup", "--store", store, "--threshold", 0.9, "--output", tmp_path / "x.txt").failed(2, "must end in")
+    run("dedup", "--store", made / "no", "--threshold", 0.9, "--output", out).failed(2, "holds no store")
+    assert not out.exists()
