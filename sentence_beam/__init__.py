@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pipelines.embed import embed
     from pipelines.neighbours import neighbours
     from transforms.beam import BuildIndex, Chunks, Commit, Embed, EmbedRows, FindNeighbours, Plan
+    from transforms.beam.ml import EncoderModelHandler, TextEmbeddings
     from transforms.encoder import Encoder
     from transforms.errors import (
         DataGateError,
@@ -43,6 +44,7 @@ else:  # a checker that saw this function would take every name for one of the p
         "pipelines.embed": ("embed",),
         "pipelines.neighbours": ("neighbours",),
         "transforms.beam": ("BuildIndex", "Chunks", "Commit", "Embed", "EmbedRows", "FindNeighbours", "Plan"),
+        "transforms.beam.ml": ("EncoderModelHandler", "TextEmbeddings"),
         "transforms.encoder": ("Encoder",),
         "transforms.errors": (
             "DataGateError",
@@ -92,6 +94,7 @@ __all__ = [
     "EmbedOptions",
     "EmbedRows",
     "Encoder",
+    "EncoderModelHandler",
     "EvaluateOptions",
     "Evaluation",
     "FindNeighbours",
@@ -105,6 +108,7 @@ __all__ = [
     "SentenceBeamError",
     "SpaceMismatchError",
     "Store",
+    "TextEmbeddings",
     "__version__",
     "cluster",
     "dedup",

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
+from apache_beam.typehints import typehints
+from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.shared import Shared
 
 from transforms.errors import OptionError
@@ -14,11 +16,23 @@ from transforms.space.recipe import Recipe
 if TYPE_CHECKING:
     from transforms.corpus import Cutter
 
-Row = Mapping[str, Any]
+PIECE_TYPES = {"piece": int, "pieces": int, "start": int, "end": int, "headings": str}
+
+
+def fields_of(element_type: Any) -> dict[str, Any] | None:
+    """The fields of rows with a schema, with their types; None for all other elements."""
+    is_row = isinstance(element_type, RowTypeConstraint)
+    row = element_type if is_row else RowTypeConstraint.from_user_type(element_type)
+    return None if row is None else dict(row._fields)
+
+
+def row_type(fields: Mapping[str, Any], added: Mapping[str, Any]) -> RowTypeConstraint:
+    """The type of rows that have these fields more."""
+    return RowTypeConstraint.from_fields([*{**fields, **added}.items()])
 
 
 class Chunks(beam.PTransform):
-    """Documents, as mappings with a text, -> a mapping for each piece, in order.
+    """Documents, as dicts or `beam.Row`s with a text, -> one for each piece, in order.
 
     A piece has what its document has, its own text, and `piece` (from 0), `pieces`, `start` and `end` in characters,
     `headings`. `spec` as `--chunks` takes it; `text` names the field; the tokens are those of `model`. A blank document
@@ -33,7 +47,10 @@ class Chunks(beam.PTransform):
         self._model, self._text = model, text
 
     def expand(self, documents: beam.PCollection) -> beam.PCollection:
-        return documents | "Cut" >> beam.ParDo(CutFn(self._chunks, self._model, self._text, Shared()))
+        fields = fields_of(documents.element_type)
+        kind = typehints.Dict[str, typehints.Any] if fields is None else row_type(fields, PIECE_TYPES)
+        cut = beam.ParDo(CutFn(self._chunks, self._model, self._text, Shared()))
+        return documents | "Cut" >> cut.with_output_types(kind)
 
 
 class CutFn(beam.DoFn):
@@ -45,12 +62,15 @@ class CutFn(beam.DoFn):
     def setup(self) -> None:
         self._cutter: Cutter = self._shared.acquire(self._load)
 
-    def process(self, document: Row) -> Iterator[dict[str, Any]]:
-        text = document[self._text]
+    def process(self, document: Any) -> Iterator[Any]:
+        named = hasattr(document, "_asdict")
+        fields = document._asdict() if named else document
+        text = fields[self._text]
         found = self._cutter.cut([text])[0]
         for piece, ((start, end), headings) in enumerate(zip(found.spans, found.headings, strict=True)):
             place = {"piece": piece, "pieces": len(found.spans), "start": start, "end": end, "headings": headings}
-            yield {**document, self._text: text[start:end], **place}
+            made = {**fields, self._text: text[start:end], **place}
+            yield beam.Row(**made) if named else made
 
     def _load(self) -> "Cutter":
         from transforms.corpus import Cutter

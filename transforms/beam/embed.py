@@ -12,7 +12,7 @@ from apache_beam.utils.shared import Shared
 
 from transforms import progress
 from transforms.beam.content import ReadRowsFn
-from transforms.beam.graph import PROBLEMS, check_worker
+from transforms.beam.graph import PROBLEMS, check_worker, typed
 from transforms.beam.metrics import StageMetrics
 from transforms.beam.quantize import quantized
 from transforms.corpus import UnitRows
@@ -55,7 +55,7 @@ class Embed(beam.PTransform):
         # Without it a runner may fuse planning and embedding, and one worker would do everything.
         spread = spans | "Spread" >> beam.Reshuffle()
         made = self._by_content(spread) if self._job.by_content else self._by_file(spread)
-        return quantized(made, self._job.run)
+        return typed(quantized(made, self._job.run), units=UnitRecord, problems=Problem)
 
     def _by_file(self, spans: beam.PCollection) -> Any:
         return spans | "EmbedUnits" >> self._step(EmbedSpansFn).with_outputs(PROBLEMS, main="units")

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.typehints import typehints
-from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.shared import Shared
 
+from transforms.beam.chunks import PIECE_TYPES, fields_of, row_type
 from transforms.beam.metrics import StageMetrics
 from transforms.errors import OptionError
 from transforms.space import Machine, Recipe, Space
@@ -91,8 +91,11 @@ class EmbedRows(beam.PTransform):
     def expand(self, rows: beam.PCollection) -> Any:
         embedded, rejected = types_of(rows.element_type, self._job)
         made = rows | "Embed" >> beam.ParDo(EmbedRowsFn(self._job, Shared())).with_outputs(REJECTED, main="rows")
-        made.rows.element_type, made[REJECTED].element_type = embedded, rejected
-        return EmbeddedRows(rows=made.rows, rejected=made[REJECTED])
+        # Beam 2.77 loses what a bundle's end gives to a step that takes batches, as WriteToParquet does.
+        return EmbeddedRows(
+            rows=made.rows | "Rows" >> beam.Map(lambda row: row).with_output_types(embedded),
+            rejected=made[REJECTED] | "Rejected" >> beam.Map(lambda row: row).with_output_types(rejected),
+        )
 
 
 class EmbedRowsFn(beam.DoFn):
@@ -141,9 +144,9 @@ def types_of(given: Any, job: RowsJob) -> tuple[Any, Any]:
 
     Raises OptionError where that is a row without the text, or with a field that is to be added.
     """
-    row = given if isinstance(given, RowTypeConstraint) else RowTypeConstraint.from_user_type(given)
-    if row is not None:
-        return _types_of_rows(dict(row._fields), job)
+    fields = fields_of(given)
+    if fields is not None:
+        return _types_of_rows(fields, job)
     if isinstance(given, typehints.TupleHint.TupleConstraint) and len(given.tuple_types) == 2:
         name, text = given.tuple_types
         name_of_vector = typehints.Tuple[name, int] if job.adds_pieces else name
@@ -159,8 +162,6 @@ def _types_of_rows(fields: dict[str, Any], job: RowsJob) -> tuple[Any, Any]:
     if job.text not in fields:
         raise OptionError(f"rows have no field {job.text!r}, but {', '.join(fields)}; say text='...'")
     job.check_names(list(fields))
-    added: dict[str, Any] = {"piece": int, "pieces": int, "start": int, "end": int, "headings": str}
-    added = added if job.adds_pieces else {}
-    added |= {"norm": float, "tokens": int, "truncated": bool, "embedding": typehints.Sequence[np.float32]}
-    embedded = RowTypeConstraint.from_fields([*(fields | added).items()])
-    return embedded, RowTypeConstraint.from_fields([*(fields | {REASON: str}).items()])
+    added: dict[str, Any] = {"norm": float, "tokens": int, "truncated": bool}
+    added |= {**(PIECE_TYPES if job.adds_pieces else {}), "embedding": typehints.Sequence[np.float32]}
+    return row_type(fields, added), row_type(fields, {REASON: str})

@@ -1,9 +1,9 @@
 """What the graphs of all jobs share: outputs by type, everything in one list, one collection of several."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import DebugOptions, DirectOptions, FlinkRunnerOptions, WorkerOptions
@@ -16,6 +16,7 @@ from transforms.store.commit import Run
 PROBLEMS = "problems"
 CARRIED = "carried"
 
+AnyOutputs = TypeVar("AnyOutputs")
 Outputs = Mapping[type, str]  # the output that results of a type go to; all others go to the main one
 
 
@@ -32,6 +33,13 @@ def _call_by_type(
     for item in function(element, *arguments):
         tag = outputs.get(type(item))
         yield item if tag is None else TaggedOutput(tag, item)
+
+
+def typed(outputs: AnyOutputs, **types: Any) -> AnyOutputs:
+    """The outputs of a step that has several, each with the type of its elements, which Beam cannot find out."""
+    for name, kind in types.items():
+        getattr(outputs, name).element_type = kind
+    return outputs
 
 
 class Together(beam.PTransform):
@@ -63,7 +71,7 @@ class Merge(beam.PTransform):
     materialised, and it takes that only if all are. The runner in this process takes it, and starts in half the time.
     """
 
-    def expand(self, parts: Sequence[beam.PCollection]) -> beam.PCollection:
+    def expand(self, parts: Any) -> beam.PCollection:
         if isinstance(parts[0].pipeline.runner, FnApiRunner):
             return parts | "Flatten" >> beam.Flatten()
         apart = [part | f"Apart{i}" >> beam.Reshuffle() for i, part in enumerate(parts)]

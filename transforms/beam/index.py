@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.typehints import typehints
 
 from transforms.beam.graph import PROBLEMS, Merge, Spread, Together, flat_map
 from transforms.beam.metrics import StageMetrics
@@ -59,7 +60,9 @@ class BuildIndex(beam.PTransform):
         )
         updated = chosen.reads | "Update" >> UpdateIndex()
         trained = (chosen[RETRAIN], updated[RETRAIN]) | "Train" >> TrainIndex(self._hints)
-        return (chosen[DONE], updated[DONE], trained) | "Index" >> beam.Flatten()
+        done = (chosen[DONE], updated[DONE], trained) | "Index" >> beam.Flatten()
+        done.element_type = typehints.Union[IndexRecord, Problem]
+        return done
 
 
 class UpdateIndex(beam.PTransform):

@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+from apache_beam.typehints import typehints
 
 from transforms.beam.content import CountFn
-from transforms.beam.graph import CARRIED, PROBLEMS, Together, check_worker, flat_map, slots_of
+from transforms.beam.graph import CARRIED, PROBLEMS, Together, check_worker, flat_map, slots_of, typed
 from transforms.beam.metrics import StageMetrics
 from transforms.corpus import InputFile
 from transforms.corpus.beside import Beside
@@ -34,7 +35,11 @@ class Plan(beam.PTransform):
         super().__init__()
         self._job = job
 
-    def expand(self, globs: beam.PCollection) -> Any:
+    def expand(self, globs: beam.PCollection[str]) -> Any:
+        spans = content.ToRead if self._job.by_content else typehints.List[typehints.Any]
+        return typed(self._planned(globs), spans=spans, carried=UnitRecord, problems=Problem)
+
+    def _planned(self, globs: beam.PCollection) -> Any:
         together = (
             globs
             | "ListFiles" >> beam.FlatMap(file_batches, self._job)

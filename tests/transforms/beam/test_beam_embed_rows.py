@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from apache_beam.metrics import MetricsFilter
 from apache_beam.testing.util import assert_that, equal_to
@@ -86,6 +87,17 @@ def test_a_schema_stays_a_schema(model: Path) -> None:
         assert_that(shuffled, equal_to([(1, 24, 3)]), label="rows")
         left = found.rejected | "Again" >> beam.Reshuffle() | beam.Map(lambda row: (row.id, row.text, row.reason))
         assert_that(left, equal_to([(2, "", "empty text")]), label="rejected")
+
+
+def test_no_row_is_lost_on_its_way_to_parquet(model: Path, tmp_path: Path) -> None:
+    """Beam's writer takes batches, and what the end of a bundle gives to such a step may be lost."""
+    with beam.Pipeline("FnApiRunner") as pipeline:
+        rows = pipeline | beam.Create([Sentence(1, "dog"), Sentence(2, "")]).with_output_types(Sentence)
+        found = rows | embed_rows(model)
+        _ = found.rows | "A" >> beam.io.WriteToParquet(str(tmp_path / "a"))
+        _ = found.rejected | "B" >> beam.io.WriteToParquet(str(tmp_path / "b"))
+    assert pq.read_table(tmp_path / "a-00000-of-00001")["id"].to_pylist() == [1]
+    assert pq.read_table(tmp_path / "b-00000-of-00001")["reason"].to_pylist() == ["empty text"]
 
 
 def test_a_row_type_without_the_text_is_refused_when_the_graph_is_made(model: Path) -> None:

@@ -1,0 +1,57 @@
+"""Our transforms in a graph say nothing about type hints, and what they give has a type."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.typehints import typehints
+from helpers.jobs import embed_job
+
+from sentence_beam import (
+    BuildIndex,
+    Chunks,
+    Commit,
+    Embed,
+    EmbedRows,
+    FindNeighbours,
+    IndexRequest,
+    NeighboursJob,
+    Plan,
+)
+from transforms.steps.index_files import IndexRecord
+from transforms.steps.neighbours import StoredBlock
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs import Result
+
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
+
+
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_the_steps_of_a_run(model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, partition: str) -> None:
+    job = embed_job(tmp_path / "store", model, tmp_path / "*.jsonl", partition=partition)
+    with caplog.at_level(logging.WARNING):
+        pipeline = beam.Pipeline("FnApiRunner")
+        planned = pipeline | beam.Create(list(job.run.globs)) | Plan(job)
+        embedded = planned.spans | Embed(job)
+        known = (embedded.units, planned.carried, embedded.problems, planned.problems)
+        index = known | BuildIndex(job.run, IndexRequest())
+        result = (*known, index) | Commit(job.run)
+    assert not caplog.messages
+    found: list[Any] = [each.element_type for each in (*known, index, result)]
+    either = typehints.Union[IndexRecord, Problem]
+    assert found == [UnitRecord, UnitRecord, Problem, Problem, either, Result]
+
+
+def test_all_others(model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        pipeline = beam.Pipeline("FnApiRunner")
+        documents = pipeline | beam.Create([{"text": "One. Two."}])
+        pieces = documents | Chunks("sentences", model=str(model))
+        rows = (pieces | EmbedRows(str(model), dtype="float32")).rows
+        job = NeighboursJob(str(tmp_path), "run", "digest", str(tmp_path / "out"), k=1)
+        blocks = pipeline | "Blocks" >> beam.Create([]).with_output_types(StoredBlock)
+        _ = blocks | FindNeighbours(job)
+    assert not caplog.messages
+    assert pieces.element_type == rows.element_type == typehints.Dict[str, typehints.Any]

@@ -1,0 +1,118 @@
+"""Beam's own interfaces for models around the encoder: RunInference, and MLTransform with what builds on it.
+
+Importing this imports torch, since Beam's do.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypedDict, Unpack
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.ml.inference.base import ModelHandler, PredictionResult, RunInference
+from apache_beam.ml.transforms.base import EmbeddingsManager, EmbeddingTypeAdapter, _TextEmbeddingHandler
+
+from transforms.encoder import Encoder
+from transforms.space import Machine, Recipe, Space
+from transforms.space.model_files import DEFAULT_MODEL
+from transforms.steps.embed_rows import RowsJob
+
+
+class Said(TypedDict, total=False):
+    """What may be said of an encoder beside its model, as `EmbedRows` takes it."""
+
+    pooler: str
+    dtype: str
+    calibration: str | None
+    prompt: str | None
+    prompt_name: str | None
+    max_tokens: int | None
+    normalize: bool | None
+    truncate_dim: int | None
+    revision: str | None
+
+
+class EncoderModelHandler(ModelHandler[str, PredictionResult, Encoder]):
+    """The encoder as a handler for `RunInference`: texts -> PredictionResults whose `inference` is float32 [d].
+
+    A batch is cut by tokens again inside, so that large ones (`min_batch_size`) are good. A text that is none fails its
+    batch. Where workers are other machines their files must make the same space, or loading the model fails. Raises
+    OptionError for options or a model that do not work.
+    """
+
+    def __init__(
+        self,
+        model: str = DEFAULT_MODEL,
+        *,
+        min_batch_size: int | None = None,
+        max_batch_size: int | None = None,
+        device: str = "auto",
+        **said: Unpack[Said],
+    ):
+        super().__init__(min_batch_size=min_batch_size, max_batch_size=max_batch_size)
+        job = RowsJob.of(Recipe(model, **said), Machine(device), "")
+        # Plain values: MLTransform keeps handlers as JSON.
+        self._recipe, self._device, self._space = vars(job.recipe), device, job.space.to_json()
+
+    def load_model(self) -> Encoder:
+        """The encoder. Raises SpaceMismatchError where the files here make another space."""
+        space = Space.from_json(self._space)
+        return RowsJob(Recipe(**self._recipe), Machine(self._device), "", space).load()
+
+    def run_inference(
+        self, batch: Sequence[str], model: Encoder, inference_args: dict[str, Any] | None = None
+    ) -> Iterable[Any]:
+        """The texts with their vectors."""
+        vectors = model.encode(list(batch))
+        return [PredictionResult(text, vector, self._space["id"]) for text, vector in zip(batch, vectors, strict=True)]
+
+    def get_num_bytes(self, batch: Sequence[str]) -> int:
+        """The characters of the texts: Beam would pickle them to know."""
+        return sum(map(len, batch))
+
+    def get_metrics_namespace(self) -> str:
+        """The namespace of Beam's metrics of inference."""
+        return "sentence_beam"
+
+
+class VectorsHandler(EncoderModelHandler):
+    """The same with bare vectors float32 [n, d], as what embeds for `MLTransform` gives them."""
+
+    def run_inference(
+        self, batch: Sequence[str], model: Encoder, inference_args: dict[str, Any] | None = None
+    ) -> np.ndarray:
+        """The vectors of the texts."""
+        return model.encode(list(batch))
+
+
+class TextEmbeddings(EmbeddingsManager):
+    """The encoder for `MLTransform`: each of the `columns` becomes its vector, a list of floats.
+
+    Or by `type_adapter`, as `create_text_adapter()` of `apache_beam.ml.rag` for its EmbeddableItems. The artifact has
+    the space: what reads it later and loads another model fails.
+    """
+
+    def __init__(
+        self,
+        model: str = DEFAULT_MODEL,
+        *,
+        columns: list[str] | None = None,
+        type_adapter: EmbeddingTypeAdapter | None = None,
+        min_batch_size: int | None = None,
+        max_batch_size: int | None = None,
+        device: str = "auto",
+        **said: Unpack[Said],
+    ):
+        super().__init__(
+            columns=columns, type_adapter=type_adapter, min_batch_size=min_batch_size, max_batch_size=max_batch_size
+        )
+        self._handler = VectorsHandler(
+            model, min_batch_size=min_batch_size, max_batch_size=max_batch_size, device=device, **said
+        )
+
+    def get_model_handler(self) -> ModelHandler:
+        """The handler of the encoder."""
+        return self._handler
+
+    def get_ptransform_for_processing(self, **kwargs: Any) -> beam.PTransform:
+        """The step that embeds."""
+        return RunInference(_TextEmbeddingHandler(self), inference_args=self.inference_args)
