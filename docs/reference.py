@@ -72,6 +72,7 @@ OPTIONS = {
     "--price-per-hour": "nightly.md#report",
     "--currency": "nightly.md#report",
     "--accelerator": "deploy.md",
+    "--index-accelerator": "search.md#training",
     "--worker-model": "deploy.md",
 }
 HEAD = """# Commands

@@ -44,11 +44,15 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argpars
     _, unknown = beam_parser().parse_known_args(rest)
     if unknown:
         raise OptionError(_unknown(parser, unknown[0]))
-    return args, pipeline_options(rest, after, getattr(args, "accelerator", None))
+    accelerators = (getattr(args, name, None) for name in ("accelerator", "index_accelerator"))
+    return args, pipeline_options(rest, after, *accelerators)
 
 
 def pipeline_options(
-    flags: Sequence[str] = (), after: Sequence[str] = (), accelerator: str | None = None
+    flags: Sequence[str] = (),
+    after: Sequence[str] = (),
+    accelerator: str | None = None,
+    index_accelerator: str | None = None,
 ) -> PipelineOptions:
     """Beam's options from its flags, made ready for the runner; `after` are those that only its Java side knows.
 
@@ -58,7 +62,7 @@ def pipeline_options(
     if options.view_as(StandardOptions).runner is None:
         options.view_as(StandardOptions).runner = RUNNER
     _check_runner(options.view_as(StandardOptions).runner)
-    engines.prepare(options, list(flags), accelerator)
+    engines.prepare(options, list(flags), accelerator, index_accelerator)
     FileSystems.set_options(options)
     return options
 
@@ -107,3 +111,8 @@ def memory(text: str) -> str:
     except ValueError as error:
         raise OptionError(f"argument --min-ram: {text} is not an amount of memory (as in 16GB)") from error
     return text
+
+
+def hints(**given: str | None) -> dict[str, str]:
+    """Beam's resource hints among some that may not be given."""
+    return {name: hint for name, hint in given.items() if hint}

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import command, engines
-from pipelines.beam_flags import memory, parse, pipeline_options
+from pipelines.beam_flags import hints, memory, parse, pipeline_options
 from pipelines.embed_options import parser
 from pipelines.progress import watched
 from pipelines.said import Said
@@ -63,7 +63,7 @@ def _embedded(asked: EmbedOptions, flags: Sequence[str], in_memory: bool = False
         raise OptionError("argument --dry-run: it prints; say sentence-beam plan")
     if asked.min_ram is not None:
         memory(asked.min_ram)
-    beam_options = pipeline_options(flags, accelerator=asked.accelerator)
+    beam_options = pipeline_options(flags, accelerator=asked.accelerator, index_accelerator=asked.index_accelerator)
     if in_memory and not engines.in_process(beam_options):
         raise OptionError("rows in memory are embedded in this process; write them to files for another runner")
     with watched(sys.stderr):
@@ -88,27 +88,35 @@ def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved,
 def run_embed(resolved: Resolved, options: EmbedOptions, writer: Writer) -> Result | None:
     """Run the pipeline; the result, None where nobody waits for it. Raises the error that a failed run ended with."""
     run = resolved.job.run
-    hints = {"accelerator": options.accelerator, "min_ram": options.min_ram}
     if resolved.calibration is not None:
         keep_calibration(run.root, resolved.calibration)
     with recorded(run, writer), writer.pipeline() as pipeline:
-        build(pipeline, resolved, {name: hint for name, hint in hints.items() if hint}, raises=not writer.waits)
+        embedding = hints(accelerator=options.accelerator, min_ram=options.min_ram)
+        indexing = hints(accelerator=options.index_accelerator)
+        build(pipeline, resolved, embedding, indexing, raises=not writer.waits)
     return result_of(run.root, run.id, writer)
 
 
 def build(
-    pipeline: beam.Pipeline, resolved: Resolved, hints: dict[str, str] | None = None, raises: bool = False
+    pipeline: beam.Pipeline,
+    resolved: Resolved,
+    embedding: dict[str, str] | None = None,
+    indexing: dict[str, str] | None = None,
+    raises: bool = False,
 ) -> beam.PCollection:
-    """The whole graph, up to the PCollection of the one Result. `raises` makes a failed run a failed job."""
+    """The whole graph, up to the PCollection of the one Result. `raises` makes a failed run a failed job.
+
+    `embedding` are Beam's hints for the step that embeds, `indexing` for those that find the lists of an index.
+    """
     job = resolved.job
     globs = pipeline | "Inputs" >> beam.Create(list(job.run.globs))
     planned = globs | "Plan" >> Plan(job)
-    embedded = planned.spans | "Embed" >> Embed(job, hints)
+    embedded = planned.spans | "Embed" >> Embed(job, embedding)
     units = (embedded.units, planned.carried) | "Units" >> beam.Flatten()
     problems = (embedded.problems, planned.problems) | "Problems" >> beam.Flatten()
     known = [units, problems, *([embedded.ranges] if embedded.ranges else [])]
     if resolved.index is not None:
-        index = BuildIndex(job.run, resolved.index, remembered=job.index_asked is None)
+        index = BuildIndex(job.run, resolved.index, remembered=job.index_asked is None, hints=indexing)
         known.append((units, problems) | "Index" >> index)
     if job.columns.id is not None:
         known.append(units | "DuplicateIds" >> CountDuplicateIds(job.run))

@@ -161,6 +161,7 @@ def _add_machine_options(group: argparse._ArgumentGroup) -> None:
     )
     hint = "hint, for the embedding step alone (default: none)"
     group.add_argument("--accelerator", metavar="HINT", help=f"Beam's accelerator {hint}")
+    options.add_index_accelerator(group)
     group.add_argument("--min-ram", type=beam_flags.memory, metavar="SIZE", help=f"Beam's memory {hint}")
     group.add_argument(
         "--worker-model", metavar="PATH", help="where workers keep the model (default: where this machine does)"

@@ -100,11 +100,16 @@ def waits(options: PipelineOptions) -> bool:
     return not template and not options.view_as(StandardOptions).no_wait_until_finish
 
 
-def prepare(options: PipelineOptions, given: Sequence[str], accelerator: str | None = None) -> None:
+def prepare(
+    options: PipelineOptions,
+    given: Sequence[str],
+    accelerator: str | None = None,
+    index_accelerator: str | None = None,
+) -> None:
     """Set what the runner needs and the command line left open.
 
-    `given` are Beam's flags as they were typed, `accelerator` is the hint for the embedding step. Raises OptionError
-    where they do not fit each other, or the engine does not answer.
+    `given` are Beam's flags as they were typed, `accelerator` is the hint for the embedding step, `index_accelerator`
+    that for training an index. Raises OptionError where they do not fit each other, or the engine does not answer.
     """
     if not _is_given(given, "save_main_session", "no_save_main_session"):
         options.view_as(SetupOptions).save_main_session = False  # all code is in installed packages
@@ -118,11 +123,12 @@ def prepare(options: PipelineOptions, given: Sequence[str], accelerator: str | N
     if runner_of(options) == "flinkrunner" and not portable.job_endpoint:
         _prepare_flink(options, given)
     if runner_of(options) == "dataflowrunner":
-        _prepare_dataflow(options, given, accelerator)
+        _prepare_dataflow(options, given)
+        _prepare_gpus(options, given, accelerator, index_accelerator)
 
 
-def _prepare_dataflow(options: PipelineOptions, given: Sequence[str], accelerator: str | None) -> None:
-    setup, debug = options.view_as(SetupOptions), options.view_as(DebugOptions)
+def _prepare_dataflow(options: PipelineOptions, given: Sequence[str]) -> None:
+    setup = options.view_as(SetupOptions)
     image = options.view_as(WorkerOptions).sdk_container_image
     if not (image or setup.setup_file or setup.extra_packages or setup.prebuild_sdk_container_engine):
         raise OptionError(
@@ -131,14 +137,21 @@ def _prepare_dataflow(options: PipelineOptions, given: Sequence[str], accelerato
         )
     if image and not _is_given(given, "sdk_location"):
         setup.sdk_location = "container"
+
+
+def _prepare_gpus(
+    options: PipelineOptions, given: Sequence[str], accelerator: str | None, index_accelerator: str | None
+) -> None:
+    services = options.view_as(GoogleCloudOptions).dataflow_service_options or []
+    if (accelerator or index_accelerator) and any(service.startswith("worker_accelerator") for service in services):
+        name, step = ("", "embedding") if accelerator else ("index-", "training")
+        raise OptionError(
+            f"--{name}accelerator gives a GPU to the {step} step, --dataflow_service_options=worker_accelerator to "
+            "all workers; leave one of them out"
+        )
     if not accelerator:
         return
-    services = options.view_as(GoogleCloudOptions).dataflow_service_options or []
-    if any(service.startswith("worker_accelerator") for service in services):
-        raise OptionError(
-            "--accelerator gives a GPU to the embedding step, --dataflow_service_options=worker_accelerator to all "
-            "workers; leave one of them out"
-        )
+    debug = options.view_as(DebugOptions)
     if debug.lookup_experiment("use_multiple_sdk_containers", None) is None:
         debug.add_experiment(ONE_PROCESS)  # else a process, and a model, for each core
     if not _is_given(given, "number_of_worker_harness_threads"):

@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
         help="one segment for all rows instead of several; later runs add deltas to it until these are many or large "
         "(default: no)",
     )
+    options.add_index_accelerator(p)
     return p
 
 
@@ -65,9 +66,10 @@ def _index(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
             asked.max_bytes_per_row,
             asked.max_latency_ms,
         )
+        hints = beam_flags.hints(accelerator=asked.index_accelerator)
         with recorded(run, writer), writer.pipeline() as pipeline:
             units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(carried_units, root)
-            record = (units,) | "Index" >> BuildIndex(run, request, asked.merge)
+            record = (units,) | "Index" >> BuildIndex(run, request, asked.merge, hints=hints)
             _ = (units, record) | "Commit" >> Commit(run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
     if result is None:

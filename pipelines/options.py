@@ -170,6 +170,15 @@ def add_budgets(group: argparse._ActionsContainer) -> None:
     )
 
 
+def add_index_accelerator(group: argparse._ActionsContainer) -> None:
+    """Add the hint for the steps that train an index."""
+    group.add_argument(
+        "--index-accelerator",
+        metavar="HINT",
+        help="Beam's accelerator hint, for the steps alone that find the lists of an index (default: none)",
+    )
+
+
 def add_vector_options(group: argparse._ArgumentGroup) -> None:
     """Add the options that decide the vectors; None means "not given"."""
     group.add_argument("--model", type=filled, metavar="MODEL", help=MODEL)

@@ -112,6 +112,7 @@ class EmbedOptions:
     tokens_per_batch: int | None = None
     deterministic: bool | None = None
     accelerator: str | None = None
+    index_accelerator: str | None = None
     min_ram: str | None = None
     worker_model: str | None = None
 
@@ -145,6 +146,7 @@ class IndexOptions:
     max_bytes_per_row: int | None = None
     max_latency_ms: float | None = None
     merge: bool = False
+    index_accelerator: str | None = None
 
     def __post_init__(self) -> None:
         _check(self)

@@ -215,14 +215,14 @@ def test_the_graph_reads_like_the_design(folder: Path, tmp_path: Path) -> None:
     arguments[arguments.index("--store") + 1] = str(tmp_path / "new")
     resolved = resolve(EmbedOptions(**vars(parser().parse_args(arguments))), None, "run", True)
     pipeline = beam.Pipeline("FnApiRunner")
-    build(pipeline, resolved, {"accelerator": "type:nvidia-l4;count:1"})
+    build(pipeline, resolved, {"accelerator": "type:nvidia-l4;count:1"}, {"accelerator": "type:nvidia-t4;count:1"})
     proto = pipeline.to_runner_api()
     names = {t.unique_name for t in proto.components.transforms.values() if t.unique_name}
     assert {"Plan", "Embed", "Index", "Commit"} <= {name.split("/")[0] for name in names}
     hinted = {
-        t.unique_name
+        (value.decode()[12:14], "/".join(t.unique_name.split("/")[:2]))
         for t in proto.components.transforms.values()
-        if any("accelerator" in urn for urn in proto.components.environments[t.environment_id].resource_hints)
+        for urn, value in proto.components.environments[t.environment_id].resource_hints.items()
+        if "accelerator" in urn and not t.subtransforms
     }
-    assert hinted
-    assert all(name.startswith("Embed/EmbedUnits") for name in hinted), hinted
+    assert hinted == {("l4", "Embed/EmbedUnits"), ("t4", "Index/Train")}, hinted
