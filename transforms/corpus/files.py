@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import zstandard
 
 from transforms import storage
+from transforms.corpus.lakes import is_table, table_entries
 from transforms.errors import InputChangedError, OptionError
 from transforms.storage.base import BLOCK, Matched
 from transforms.storage.globs import Glob, folder_of, literal_part
@@ -104,6 +105,9 @@ def match_inputs(
 
 def find_inputs(pattern: str, file_format: str, hidden: bool, delimiter: str | None = None) -> Inputs:
     """The same files, and what lies beside them."""
+    if is_table(pattern):
+        entries_below = list(table_entries(pattern))
+        return Inputs([_input_file(entry, relative, file_format) for entry, relative in entries_below], [])
     pattern = storage.absolute(pattern)
     store = storage.storage_of(pattern)
     (entries, beside), root = store.match(pattern, hidden), fixed_part(pattern)
@@ -220,6 +224,8 @@ def check_distinct(files: list[InputFile]) -> None:
 
 def overlaps(pattern: str, folder: str, hidden: bool = False) -> bool:
     """Whether a pattern names files inside a folder now, or would once a store writes there."""
+    if is_table(pattern):
+        return False  # it has the files that it lists
     pattern, folder = storage.absolute(pattern), storage.absolute(folder) + "/"
     if literal_part(pattern) == pattern and storage.storage_of(pattern).stat(pattern) is None:
         pattern += "/**"  # a folder

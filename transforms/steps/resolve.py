@@ -9,6 +9,7 @@ from transforms import storage
 from transforms.calibration import Calibration
 from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
+from transforms.corpus.lakes import absolute_input
 from transforms.errors import OptionError
 from transforms.space import Machine, Space
 from transforms.steps.check_options import check
@@ -64,7 +65,7 @@ def _run(asked: EmbedOptions, choice: Choice, previous: Manifest | None, run_id:
         space=choice.space,
         partition=choice.partition,
         unit_tokens=choice.unit_tokens,
-        globs=tuple(storage.absolute(glob) for glob in asked.input),
+        globs=tuple(absolute_input(glob) for glob in asked.input),
         earlier_globs=previous.input.globs if previous and asked.append else (),
         options=replace(chosen, max_deletes=deletes),
         versions=versions(),
