@@ -131,8 +131,8 @@ def add_input(group: argparse._ActionsContainer, help: str, required: bool = Tru
         nargs="+",
         required=required,
         metavar="PATH",
-        help=f"{help}: files, folders, patterns, tables (iceberg:NAME, delta:PATH), or - for standard input, a line a text; several, or repeated"
-        + ("" if required else " (default: none)"),
+        help=f"{help}: files, folders, patterns, tables (iceberg:NAME, delta:PATH), or - for standard input, a line a "
+        "text; several, or repeated" + ("" if required else " (default: none)"),
     )
 
 
