@@ -71,9 +71,10 @@ def compared(
             f"--target-recall {budgets.target:g}: no index reaches {budgets}; the best, {kind.plan.factory} ({costs}), "
             f"{does}; ask for less, or allow more"
         )
-    why = f"of {len(tried)} kinds for {budgets}, the one that reads least for a query"
+    kinds_told = "the only kind" if len(tried) == 1 else f"of {len(tried)} kinds"
+    why = f"{kinds_told} for {budgets}{'' if len(tried) == 1 else ', the one that reads least for a query'}"
     if not reached:
-        why = f"of {len(tried)} kinds none reaches {budgets}; this one {does}"
+        why = f"{kinds_told} within its bytes, none reaching {budgets}; it {does}"
     return kind, ChoiceEntry(why, kind.row_bytes, kind.query_bytes, tuple(map(_entry, tried)))
 
 
