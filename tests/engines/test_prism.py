@@ -1,11 +1,36 @@
 """The same store from Prism, which is what `--runner=DirectRunner` means where it can be had."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from helpers.engines import OPTIONS, start, the_same
+from helpers.engines import OPTIONS, QUIET, ROOT, start, the_same
 
 pytestmark = pytest.mark.timeout(300)
+ROWS = """
+import sys
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms import window
+from sentence_beam import EmbedRows
+
+def told(row, place=beam.DoFn.WindowParam):
+    print("ROW", row[0], float(place.start), *(row[1:] if isinstance(row[1], str) else row[1].shape), flush=True)
+
+model, kind, *flags = sys.argv[1:]
+with beam.Pipeline(options=PipelineOptions(flags)) as pipeline:
+    texts = pipeline | beam.Create([(10 * n, "dog" if n % 3 else "") for n in range(6)])
+    timed = texts | beam.MapTuple(lambda time, text: window.TimestampedValue((time, text), time))
+    rows = timed | beam.WindowInto(window.FixedWindows(30))
+    if kind == "stream":
+        batches = rows | beam.BatchElements(min_batch_size=1, max_batch_size=4, max_batch_duration_secs=1)
+        rows = batches | beam.FlatMap(list)
+    found = rows | EmbedRows(model, dtype="float32")
+    found.rows | "Rows" >> beam.Map(told)
+    found.rejected | "Rejected" >> beam.Map(told)
+"""
 
 
 @pytest.mark.parametrize(
@@ -29,3 +54,23 @@ def test_a_prism_that_is_not_there(corpus: str, model: Path, tmp_path: Path) -> 
     arguments = ["embed", "--input", corpus, "--store", tmp_path / "store", "--model", model, *OPTIONS]
     outcome = start([*arguments, "--runner=PrismRunner", "--prism_location=nowhere/prism"]).ended()
     outcome.failed(1, "Prism could not be", "--prism_location")
+
+
+@pytest.mark.parametrize("kind", [pytest.param("batch", marks=pytest.mark.slow), "stream"])
+def test_rows_of_a_pipeline(prism: str, model: Path, kind: str) -> None:
+    """Windowed rows get their vectors in their windows, in a batch and gathered for a second in a stream."""
+    flags = ["--runner=PrismRunner", f"--prism_location={prism}", "--environment_type=LOOPBACK"]
+    flags += ["--streaming"] if kind == "stream" else []
+    command = [sys.executable, "-c", ROWS, str(model), kind, *flags]
+    env = {**os.environ, **QUIET, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    found = sorted(line.removeprefix("ROW ") for line in done.stdout.splitlines() if line.startswith("ROW "))
+    assert found == [
+        "0 0.0  empty text",
+        "10 0.0 24",
+        "20 0.0 24",
+        "30 30.0  empty text",
+        "40 30.0 24",
+        "50 30.0 24",
+    ]
