@@ -28,6 +28,7 @@ from transforms.index.vectors import as_vectors, metric_name, squared_lengths
 
 MARGIN = 8  # candidates beyond k that nearly always settle rounding
 PAIRS = 1 << 14  # scored again at once
+TOGETHER = 512  # queries in a matrix product: they stay in a core's cache
 
 
 def coarse_search(trained: TrainedIndex, queries: np.ndarray, nprobe: int) -> Coarse:
@@ -127,16 +128,19 @@ def _rough(
     """Gains by matrix products, float32, and places int64 [q, depth], best first; and the length of the longest row."""
     heap = faiss.ResultHeap(len(queries), depth, keep_max=True)
     order = np.argsort(lists, axis=None, kind="stable")
-    asking, longest = order // lists.shape[1], 0.0
+    asking, longest, taken = order // lists.shape[1], 0.0, np.empty((TOGETHER, queries.shape[1]), np.float32)
     for number, here in _runs(lists.reshape(-1)[order]):
         vectors, places = codes.of_list(number) if number >= 0 else (queries[:0], asking[:0])
         if not len(vectors):
             continue
-        longest, members = max(longest, longest_row(vectors)), np.ascontiguousarray(asking[here])
-        gains = queries[members] @ vectors.T
-        if metric == "l2":
-            gains = 2 * gains - squared_lengths(vectors) - squared_lengths(queries[members])[:, None]
-        _offer(faiss, heap, members, gains, places)
+        longest = max(longest, longest_row(vectors))
+        for start in range(here.start, here.stop, TOGETHER):
+            members = np.ascontiguousarray(asking[start : min(start + TOGETHER, here.stop)])
+            some = np.take(queries, members, axis=0, out=taken[: len(members)], mode="clip")
+            gains = some @ vectors.T
+            if metric == "l2":
+                gains = 2 * gains - squared_lengths(vectors) - squared_lengths(some)[:, None]
+            _offer(faiss, heap, members, gains, places)
     heap.finalize()
     return heap.D, heap.I, longest
 

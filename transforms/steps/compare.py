@@ -47,17 +47,18 @@ class Rows(Protocol):
         """The k best rows of each query, from the best candidates of all groups."""
 
 
-def rows_of(manifest: Manifest, searcher: Searcher, k: int) -> Rows:
-    """The rows of a snapshot, as `search` would look at them for k hits."""
-    return ByIndex(manifest.index, searcher, k) if manifest.index else ByRow(manifest, k)
+def rows_of(manifest: Manifest, searcher: Searcher, k: int, spare: int) -> Rows:
+    """The rows of a snapshot, as `search` would look at them for k hits; `spare` hits more are given."""
+    return ByIndex(manifest.index, searcher, k, spare) if manifest.index else ByRow(manifest, k + spare)
 
 
 class ByIndex:
     """The rows of an index: each group's candidates are those that `search` would have from its segments."""
 
-    def __init__(self, index: IndexEntry, searcher: Searcher, k: int):
-        self._index, self._searcher, self._k = index, searcher, k
-        self._depth, self._metric = depth_for(k, index.rerank), scored_by(index.metric)
+    def __init__(self, index: IndexEntry, searcher: Searcher, k: int, spare: int):
+        self._index, self._searcher, self._k = index, searcher, k + spare
+        self._nprobe = index.nprobe_for(k)  # one hit more would have some indexes look into several times as many
+        self._depth, self._metric = depth_for(self._k, index.rerank), scored_by(index.metric)
         self._opened: tuple[Group, SegmentedIndex] | None = None
 
     @property
@@ -69,7 +70,7 @@ class ByIndex:
         if self._trained is None:
             return None
         live = sum(segment.live for segment in self._index.segments)
-        nprobe = self._trained.index.nlist if self._k >= live else self._index.nprobe_for(self._k)
+        nprobe = self._trained.index.nlist if self._k >= live else self._nprobe
         return coarse_search(self._trained, queries, nprobe)
 
     @cached_property
@@ -102,8 +103,7 @@ class ByIndex:
         result = SearchResult(gains_to_scores(gains, self._metric), segment, row)
         short = np.flatnonzero(row[:, min(self._k, row.shape[1]) - 1] < 0)
         if short.size and self._trained is not None:
-            nprobe = self._index.nprobe_for(self._k)
-            wider = self._open(self._all).search(queries[short], self._depth, nprobe=nprobe, least=self._k)
+            wider = self._open(self._all).search(queries[short], self._depth, nprobe=self._nprobe, least=self._k)
             for mine, other in zip(result, wider, strict=True):
                 mine[short] = other
         if self._index.rerank:

@@ -131,7 +131,7 @@ class Neighbours:
             if manifest is None:
                 raise SentenceBeamError(f"{job.store}: the snapshot {job.snapshot} is missing; see verify")
             searcher = Searcher(manifest, job.model, job.query_prompt)
-            self._parts = manifest, searcher, rows_of(manifest, searcher, job.k + job.itself)
+            self._parts = manifest, searcher, rows_of(manifest, searcher, job.k, int(job.itself))
         return self._parts
 
     def prepare(self, source: StoredBlock | Span) -> Iterator[Comparison | BlockRecord | Problem]:
