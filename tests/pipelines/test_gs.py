@@ -147,6 +147,9 @@ def test_every_command(
     # segments are in the cache; the ids of hits are read from the locators
     assert not [request for request in requests if "index%2F" in request and ".parquet" not in request]
     assert run("search", "--store", there, *query, "--exact").ok().out == found
+    for some in (("--query", "dog", "--where", "id IN ('r3', 'r900')"), ("--id", "r3", "--where", "NOT id = 'r5'")):
+        assert run("search", "--store", there, *some).ok().out == run("search", "--store", store, *some).ok().out
+    assert run("pairs", "--store", there).ok().out == run("pairs", "--store", store).ok().out
 
     first, second = (run_id for run_id in re.findall(r"^(\d{8}T\S+)", run("history", "--store", there).ok().out, re.M))
     run("diff", first, second, "--store", there, "--output", tmp_path / "changes.parquet").ok()

@@ -117,8 +117,13 @@ def test_a_store_on_s3_is_the_one_on_disk(
     made = json.loads(storage.read_bytes(f"{there}/manifest.json"))
     assert made["work"] == {"embedded": 0, "reused": 0, "duplicates": 0, "carried": 250}
     run("verify", "--store", there).ok()
-    query = ("--query", sentences(1, 40)[0], "-k", 5)
-    assert run("search", "--store", there, *query).ok().out == run("search", "--store", store, *query).ok().out
+    first, second = (open_store(str(store)).numpy()[0][row] for row in (0, 99))
+    for query in (
+        ("--query", sentences(1, 40)[0], "-k", 5),
+        ("--query", "dog", "--where", f"id IN ('{first}', '{second}')"),
+        ("--id", first, "--where", f"id != '{second}'"),
+    ):
+        assert run("search", "--store", there, *query).ok().out == run("search", "--store", store, *query).ok().out
     assert open_store(there).dataset().count_rows() == 250
 
 
