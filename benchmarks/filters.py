@@ -10,7 +10,6 @@ Ratios are within this run.
 
 import argparse
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -46,11 +45,14 @@ class Subject:
     precise: np.ndarray | None
     queries: np.ndarray
 
-    def search(self, search: Callable[..., object], nprobe: int, ranked: bool = False) -> np.ndarray:
-        """The rows found, int64 [q, K], by an index's `search`, whose results may be `ranked` already."""
-        ranked = ranked or self.precise is None
-        found = search(self.queries, K if ranked else depth_for(K, self.plan.rerank), nprobe=nprobe, threads=1)
-        return (found if ranked else rerank(self.queries, found, K, self.taken, "ip", threads=1)).row  # type: ignore
+    def search(self, nprobe: int) -> np.ndarray:
+        """The rows found without a filter, int64 [q, K]."""
+        found = self.index.search(self.queries, depth_for(K, self.plan.rerank), nprobe=nprobe, threads=1)
+        return (found if self.precise is None else rerank(self.queries, found, K, self.taken, "ip", threads=1)).row
+
+    def among(self, some: FilteredIndex, nprobe: int) -> np.ndarray:
+        """The rows found with a filter, int64 [q, K]."""
+        return some.search(self.queries, K, nprobe=nprobe, depth=depth_for(K, self.plan.rerank), threads=1).row
 
     def taken(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
         """The vectors that candidates are ranked by."""
@@ -91,7 +93,7 @@ def tuned(subject: Subject) -> tuple[int, float, float]:
     _, true = exact_search([(subject.vectors, 0)], subject.queries, K, "ip", threads=1)
     nprobe = 4
     while True:
-        found, (_, cost) = timed(partial(subject.search, subject.index.search, nprobe))
+        found, (_, cost) = timed(partial(subject.search, nprobe))
         if recall(found, true) >= TARGET or nprobe >= subject.index.nlist:
             return nprobe, recall(found, true), cost
         nprobe += max(1, nprobe // 5)
@@ -101,8 +103,8 @@ def row(name: str, subject: Subject, wanted: np.ndarray, nprobe: int, plain: flo
     """A line of the table."""
     some = FilteredIndex(subject.index, [wanted], None if subject.precise is None else subject.taken)
     _, (_, first) = timed(lambda: some.search(subject.queries[:1], K, nprobe=nprobe, threads=1))
-    found, (_, cost) = timed(lambda: subject.search(some.search, nprobe, some.is_exact))
-    every = found if some.is_exact else subject.search(some.search, subject.index.nlist)
+    found, (_, cost) = timed(lambda: subject.among(some, nprobe))
+    every = found if some.is_exact else subject.among(some, subject.index.nlist)
     assert wanted[found[found >= 0]].all()
     live = np.flatnonzero(wanted)
     _, true = exact_search([(subject.vectors[live], 0)], subject.queries, K, "ip", threads=1)

@@ -419,12 +419,10 @@ class Searcher:
         depth, nprobe = depth_for(k, index.rerank), index.nprobe_for(k) or None
         with progress.stage("searching the index"):
             if wanted is None:
-                found, ranked = opened.search(queries, depth, nprobe=nprobe, least=k), not index.rerank
+                found = opened.search(queries, depth, nprobe=nprobe, least=k)
             else:
-                some = self._filtered(wanted, bool(index.rerank))
-                ranked = some.is_exact or not index.rerank
-                found = some.search(queries, k if ranked else depth, nprobe=nprobe)
-        if not ranked:
+                found = self._filtered(wanted, bool(index.rerank)).search(queries, k, nprobe=nprobe, depth=depth)
+        if index.rerank and wanted is None:
             found = rerank(queries, found, k, self.vectors_of, scored_by(self._manifest.metric))
         shard, row = self.located(found.segment, found.row)
         return Hits(found.scores[:, :k], shard[:, :k], row[:, :k])

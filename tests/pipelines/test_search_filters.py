@@ -77,7 +77,7 @@ def check(hits: list[dict[str, Any]], true: dict[str, float], wanted: set[str], 
 def test_the_best_of_the_rows_that_a_filter_wants(
     store: Store, where: Any, few: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filtered, "FEW", 5000 if few else 0)
+    monkeypatch.setattr(filtered, "FEW", 50_000 if few else 0)
     table = store.dataset().to_table(columns=["lang", "year"])
     lang, year = table["lang"].to_pylist(), np.array(table["year"])
     wanted = {

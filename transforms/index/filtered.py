@@ -15,12 +15,14 @@ import numpy as np
 from transforms.index.exact import block_top_k, no_results
 from transforms.index.faiss_module import load_faiss, use_threads
 from transforms.index.parts import Coarse, Found, OpenSegment
-from transforms.index.search import SearchResult, SegmentedIndex, merge, result, split
+from transforms.index.search import SearchResult, SegmentedIndex, merge, positions_of, rerank, result, split
 from transforms.index.trained import centroids
 from transforms.index.vectors import as_vectors, metric_name
 
-FEW = 5000  # rows that are compared one by one: a matrix product is faster up to here than many lists
+FEW = 50_000  # rows that are compared one by one: a matrix product is about as fast as many lists, and finds them all
 _NPROBE = 16
+_DEEPER = 4  # times the candidates, where results change with them
+_DEEPEST = 64  # times those at first
 Vectors = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -44,13 +46,22 @@ class FilteredIndex:
 
     @property
     def is_exact(self) -> bool:
-        """Whether results are the best of all wanted rows, each compared, and ranked for good."""
+        """Whether each wanted row is compared with each query."""
         return self._block is not None
 
     def search(
-        self, queries: np.ndarray, k: int, *, nprobe: int | None = None, threads: int | None = None
+        self,
+        queries: np.ndarray,
+        k: int,
+        *,
+        nprobe: int | None = None,
+        depth: int | None = None,
+        threads: int | None = None,
     ) -> SearchResult:
-        """The top k of each query float32 [q, d] among the wanted rows; `nprobe` lists (default 16) come first."""
+        """The top k of each query float32 [q, d] among the wanted rows; `nprobe` lists (default 16) come first.
+
+        Where rows are ranked by `vectors`, `depth` candidates are, and ever more until the results stay as they are.
+        """
         with use_threads(threads) as faiss:
             if not self.rows:
                 return result(*no_results(len(queries), k), self._metric)
@@ -59,7 +70,30 @@ class FilteredIndex:
                 positions, vectors = self._block
                 gains, rows = block_top_k(faiss, queries, vectors, k, self._metric)
                 return result(gains, np.where(rows >= 0, positions[rows], -1), self._metric)
-            return result(*self._by_lists(faiss, queries, k, nprobe or _NPROBE), self._metric)
+            if self._vectors is None:
+                return result(*self._by_lists(faiss, queries, k, nprobe or _NPROBE), self._metric)
+            return self._ranked(faiss, queries, k, max(depth or k, k), nprobe or _NPROBE)
+
+    def _ranked(self, faiss: Any, queries: np.ndarray, k: int, depth: int, nprobe: int) -> SearchResult:
+        """The top k by `vectors`: codes tell rows that are about equally far from a query badly apart."""
+        assert self._vectors is not None
+        best, pending, most = None, np.arange(len(queries)), min(_DEEPEST * depth, self.rows)
+        while pending.size:
+            asked = queries[pending]
+            found = result(*self._by_lists(faiss, asked, depth, nprobe), self._metric)
+            found = rerank(asked, found, k, self._vectors, self._metric)
+            if best is None:
+                best = found
+            else:
+                changed = (positions_of(found) != positions_of(SearchResult(*(c[pending] for c in best)))).any(axis=1)
+                for column, new in zip(best, found, strict=True):
+                    column[pending] = new
+                pending = pending[changed]
+            if depth >= most:
+                break
+            depth = min(_DEEPER * depth, most)
+        assert best is not None
+        return best
 
     @cached_property
     def _block(self) -> tuple[np.ndarray, np.ndarray] | None:

@@ -42,7 +42,9 @@ def _of_parquet(path: str, option: str, space: Space) -> tuple[list[str], np.nda
     parquet = pq.ParquetFile(pa.BufferReader(storage.read_named(path, option)), page_checksum_verification=True)
     schema, known = parquet.schema_arrow, parquet.schema_arrow.names
     if COLUMN not in known:
-        raise OptionError(f"{option} {path}: there is no column {COLUMN}; its columns: {', '.join(known)}")
+        raise OptionError(
+            f"{option} {path}: there is no column {COLUMN}; rename that with the vectors ({', '.join(known)})"
+        )
     written = json.loads((schema.metadata or {}).get(b"space", b"null"))
     if written is not None and written["id"] != space.id:
         raise OptionError(f"{option} {path}: its vectors are of another space; embed both with the same options")

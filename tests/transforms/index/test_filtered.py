@@ -31,7 +31,7 @@ def test_no_row_outside_the_filter_and_as_many_as_there_are(
     keep, wanted, cuts = draws.random(150) < 0.8, draws.random(150) < share, [40, 100]
     index = open_cut(tmp_path_factory.mktemp("cut"), trained(factory, metric, 8), vectors, cuts, keep)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(filtered, "FEW", 5000 if few else -1)
+        patch.setattr(filtered, "FEW", 50_000 if few else -1)
         found = FilteredIndex(index, np.split(wanted, cuts)).search(queries, K, nprobe=1)
     rows, live = global_rows(found, cuts), np.flatnonzero(keep & wanted)
     assert set(rows[rows >= 0].tolist()) <= set(live.tolist())
@@ -81,7 +81,7 @@ def test_recall_among_the_matches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     vectors, queries, of = clusters
-    monkeypatch.setattr(filtered, "FEW", 5000 if few else 0)
+    monkeypatch.setattr(filtered, "FEW", 50_000 if few else 0)
     random = np.random.default_rng(1).random(ROWS)
     far = {"far": of >= 72, "far and few": (of >= 60) & (random < 0.01)}
     wanted = far[share] if isinstance(share, str) else random < share
@@ -91,3 +91,19 @@ def test_recall_among_the_matches(
     assert wanted[rows[rows >= 0]].all()
     recall = np.mean([len(np.intersect1d(a, b)) / len(b) for a, b in zip(rows, true, strict=True)])
     assert recall >= 0.95, recall
+
+
+def test_candidates_are_made_more_until_the_vectors_agree(
+    tmp_path: Path, clusters: tuple[np.ndarray, np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors, queries, of = clusters
+    monkeypatch.setattr(filtered, "FEW", 0)
+    start = train(choose_index(ROWS, DIM, "IVF64,RaBitQ"), vectors[::3], threads=1)
+    index, wanted = open_cut(tmp_path, start, vectors, [9000]), of >= 60
+    some = FilteredIndex(index, np.split(wanted, [9000]), lambda segment, row: vectors[9000 * segment + row])
+    found = some.search(queries, K, nprobe=4, depth=20)
+    live = np.flatnonzero(wanted)
+    scores, true = brute_force(vectors[live], queries, K, "ip")
+    rows = global_rows(found, [9000])
+    assert np.mean([len(np.intersect1d(a, b)) / K for a, b in zip(rows, live[true], strict=True)]) >= 0.95
+    assert (found.scores <= scores + 1e-5).all()
