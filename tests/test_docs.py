@@ -66,6 +66,8 @@ PRINTS = {
     ("docs/recipes/mltransform.md", "MLTransform"): "again 384",
     ("docs/recipes/mltransform.md", "Items of `rag`"): "a 384",
     ("docs/recipes/mltransform.md", "RunInference"): "the cat sat on the mat (384,)",
+    ("docs/recipes/tables.md", "A data set of Hugging Face to a FAISS file"): "",
+    ("docs/recipes/tables.md", "A store in other tools"): "[(300,)] (300, 1)",
     ("docs/recipes/store.md", "Recipe: a store made by your own pipeline"): "shop.compress\n",
     ("docs/recipes/embed-rows.md", "A batch"): "1 (384,) 8\n",
     ("docs/recipes/embed-rows.md", "A stream"): "40 (384,) 1970-01-01T00:00:30Z",
