@@ -1,0 +1,73 @@
+"""How much of a snapshot a check reads, and what it finds without reading."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.nights import Nights
+
+from transforms.storage.local import LocalStorage
+from transforms.store.verify import WHOLE, Extent, faults
+
+CORPUS = {f"f{n}": [(f"{n}-{i}", f"text {n} {i}") for i in range(2)] for n in range(40)}
+Read = Callable[[Extent], list[str]]
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    """A store of forty shards."""
+    made = Nights(tmp_path / "store")
+    made.commit_without_index(CORPUS)
+    return made
+
+
+@pytest.fixture
+def read(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> Read:
+    """The shards that a check of the current snapshot reads; it finds no fault."""
+    seen: list[str] = []
+    call = LocalStorage.read_versioned
+
+    def noted(self: LocalStorage, path: str) -> Any:
+        seen.append(path)
+        return call(self, path)
+
+    def shards(extent: Extent) -> list[str]:
+        seen.clear()
+        assert [line for line in faults(nights.manifest, extent) if "canary" not in line] == []
+        return sorted(path for path in seen if "/embeddings/" in path)
+
+    monkeypatch.setattr(LocalStorage, "read_versioned", noted)
+    return shards
+
+
+def test_every_shard_is_read_once(read: Read) -> None:
+    assert set(Counter(read(WHOLE)).values()) == {1}
+    assert len(read(WHOLE)) == 40
+
+
+def test_since_a_snapshot_its_shards_are_not_read(nights: Nights, read: Read) -> None:
+    before = nights.manifest
+    nights.commit_without_index({**CORPUS, "f3": [("new", "row")], "g": [("more", "rows")]})
+    assert len(read(Extent(0.0, before))) == 2
+    assert 2 < len(read(Extent(0.5, before))) < 35
+
+
+def test_each_snapshot_has_another_sample_and_in_time_all_are_read(nights: Nights, read: Read) -> None:
+    found, sizes = set(), []
+    for number in range(12):
+        sample = read(Extent(0.3))
+        sizes.append(len(sample))
+        found |= set(sample)
+        nights.commit_without_index({**CORPUS, "g": [(f"{number}", "row")]})
+    assert 12 * 6 < sum(sizes) < 12 * 20
+    assert len(found) >= 38
+
+
+def test_shards_that_are_not_read_are_looked_for(nights: Nights) -> None:
+    gone, short = (nights.root / unit.path for unit in nights.manifest.units[:2])
+    gone.unlink()
+    short.write_bytes(short.read_bytes()[:-1])
+    found = [line for line in faults(nights.manifest, Extent(0.0)) if "embeddings" in line]
+    assert [str(gone) in found[0], str(short) in found[1], len(found)] == [True, True, 2]
