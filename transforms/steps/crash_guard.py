@@ -1,7 +1,8 @@
 """A guard around work that may kill its process: it is repeated in a process of its own, so that nothing else dies.
 
 An engine tries work again when a worker dies, and again, and gives up without saying what killed them. So a worker that
-begins an element leaves a mark, and one that finds a mark begins with this guard.
+begins an element leaves a mark, and one that finds the marks of two attempts before begins with this guard. One mark
+says little: where machines are taken away, a loss leaves one on every element that was in flight.
 """
 
 import multiprocessing
@@ -34,13 +35,16 @@ class Death:
 
 @contextmanager
 def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
-    """Do the body's work under a mark that stays where this process dies; after an earlier one `work` runs alone first.
+    """Do the body's work under a mark that stays where this process dies; from the third attempt on, `work` runs alone
+    first.
 
     Raises SentenceBeamError where that dies too. The mark stays as well where the body fails.
     """
-    path = storage.join(root, layout.scratch(run, f"begun-{name}"))
+    paths = [storage.join(root, layout.scratch(run, f"begun-{name}{again}")) for again in ("", ".again")]
+    place = storage.storage_of(root)
     nonce = uuid.uuid4().bytes  # some storage takes an equal mark for this process's own
-    if not storage.storage_of(path).put_if_absent(path, nonce):
+    own = next((at for at, path in enumerate(paths) if place.put_if_absent(path, nonce)), None)
+    if own is None:
         death = died_of(work)
         if death is not None:
             raise SentenceBeamError(
@@ -48,7 +52,7 @@ def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
                 "its text out, or mend the library that it crashes (SIGKILL: give workers more memory)"
             )
     yield
-    storage.storage_of(path).delete(path)
+    place.delete(*(paths if own is None else paths[: own + 1]))
 
 
 def died_of(work: Work) -> Death | None:
