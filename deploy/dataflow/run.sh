@@ -8,22 +8,26 @@
 set -euo pipefail
 : "${PROJECT:?the Google Cloud project}" "${REGION:?a Dataflow region}" "${BUCKET:?a bucket for the template and staging}"
 : "${IMAGE:?the worker image, made from deploy/docker/Dockerfile}"
-accelerator=${ACCELERATOR-type:nvidia-l4;count:1;install-nvidia-driver} # empty: CPU workers alone
-machine=${MACHINE:-g2-standard-8}
+# the GPU of the embedding step and the machine that it is in; empty: CPU workers alone
+accelerator=${ACCELERATOR-type:nvidia-l4;count:1;machine_type:g2-standard-8;install-nvidia-driver}
+machine=${MACHINE:-n2-highmem-8} # of all other steps
 workers=${MAX_WORKERS:-10}
+start=${NUM_WORKERS:-1}
+disk=${DISK_GB:-100} # of each worker: the image and 20 GB
+cpu_image=${CPU_IMAGE:-${IMAGE%:*}:cpu} # the launcher needs no CUDA, and starts in half the time without
 template="gs://$BUCKET/templates/sentence-beam-embed.json"
 launcher="$IMAGE-launcher"
 cd "$(dirname "$0")/../.."
 
 if [ "${BUILD:-0}" = 1 ] || ! gcloud storage ls "$template" >/dev/null 2>&1; then
-    docker build -f deploy/dataflow/Dockerfile --build-arg "IMAGE=$IMAGE" -t "$launcher" .
+    docker build -f deploy/dataflow/Dockerfile --build-arg "IMAGE=$cpu_image" -t "$launcher" .
     docker push "$launcher"
     gcloud dataflow flex-template build "$template" --project "$PROJECT" --image "$launcher" --sdk-language PYTHON \
         --metadata-file deploy/dataflow/metadata.json
 fi
 
 # gcloud splits parameters at commas unless told another separator; globs and hints may hold either of its usual ones.
-parameters="^~^sdk_container_image=$IMAGE~dtype=bfloat16"
+parameters="^~^sdk_container_image=$IMAGE~dtype=bfloat16~disk_size_gb=$disk"
 [ -z "$accelerator" ] || parameters+="~accelerator=$accelerator"
 while [ $# -gt 0 ]; do
     case $1 in
@@ -36,4 +40,4 @@ done
 gcloud dataflow flex-template run "sentence-beam-$(date -u +%Y%m%d-%H%M%S)" \
     --project "$PROJECT" --region "$REGION" --template-file-gcs-location "$template" \
     --staging-location "gs://$BUCKET/staging" --temp-location "gs://$BUCKET/temp" \
-    --worker-machine-type "$machine" --max-workers "$workers" --parameters "$parameters"
+    --worker-machine-type "$machine" --num-workers "$start" --max-workers "$workers" --parameters "$parameters"

@@ -15,7 +15,9 @@ from pipelines.embed_options import parser
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "dataflow"
 METADATA = json.loads((FOLDER / "metadata.json").read_text(encoding="utf8"))
 PARAMETERS: dict[str, dict[str, Any]] = {item["name"]: item for item in METADATA["parameters"]}
-OF_BEAM = {"sdk_container_image"}
+OF_BEAM = {
+    "sdk_container_image", "disk_size_gb", "number_of_worker_harness_threads", "dataflow_service_options", "experiments",
+}  # fmt: skip
 
 
 def flags() -> dict[str, argparse.Action]:
@@ -37,7 +39,7 @@ def test_a_parameter_says_of_its_flag_what_is_so(name: str) -> None:
     assert item["label"]
     assert item["helpText"]
     flag = flags().get(name)
-    assert item.get("isOptional", False) == (flag is not None and not flag.required)
+    assert item.get("isOptional", False) == (not flag.required if flag is not None else name != "sdk_container_image")
     patterns = [re.compile(pattern) for pattern in item.get("regexes", [])]
     for choice in (flag.choices if flag is not None else None) or ():
         assert all(pattern.fullmatch(choice) for pattern in patterns)
@@ -49,7 +51,7 @@ VALUES = {
     "input": "gs://b/{a,b}/*.parquet", "store": "gs://b/store", "limit": "10", "max-tokens": "512", "truncate-dim": "64",
     "unit-tokens": "256k", "tokens-per-batch": "16384", "max-rejects": "0.01", "max-deletes": "1", "check-carried": ".5", "require-space": "0" * 64,
     "price-per-hour": "1.20", "device": "cuda:1", "max-drift": "1e-7", "target-recall": "0.97",
-    "max-bad-files": "2", "max-bytes-per-row": "150", "max-latency-ms": "2.5", "sdk_container_image": "a.pkg.dev/p/r/sentence-beam:cuda",
+    "max-bad-files": "2", "max-bytes-per-row": "150", "max-latency-ms": "2.5", "disk_size_gb": "100", "number_of_worker_harness_threads": "2", "sdk_container_image": "a.pkg.dev/p/r/sentence-beam:cuda",
 }  # fmt: skip
 
 
@@ -93,6 +95,9 @@ def test_the_script_hands_its_options_over_as_parameters(gcloud: Path) -> None:
     assert pairs["input"] == "gs://b/{a,b}/*.parquet"
     assert pairs["keep-columns"] == "a,b"
     assert pairs["accelerator"].startswith("type:nvidia-l4")
+    assert "machine_type:g2-standard-8" in pairs["accelerator"]
+    assert calls[calls.index("--worker-machine-type") + 1].startswith("n2-"), "a GPU machine for steps that need none"
+    assert pairs["disk_size_gb"] == "100"
     assert set(pairs) <= set(PARAMETERS)
     run(gcloud, "--input=gs://b/in", "--store=gs://b/store", ACCELERATOR="")
     assert "accelerator" not in (gcloud / "calls").read_text().splitlines()[-1]

@@ -88,6 +88,7 @@ def test_the_applications_command_is_one_that_embed_takes() -> None:
     assert args.store == "gs://my-bucket/reviews-store"
     assert told["parallelism"] == spec["job"]["parallelism"]  # type: ignore[index]
     assert told["no_wait_until_finish"]
+    assert command[-2:] == ["--", "--execution_mode_for_batch=BATCH_FORCED"]
     worker = spec["taskManager"]["podTemplate"]["spec"]["containers"][1]  # type: ignore[index]
     assert (worker["name"], worker["args"]) == ("worker", ["--worker_pool"])
     assert told["environment_config"] == "localhost:50000"  # where Beam's worker pool listens
@@ -97,4 +98,4 @@ def test_the_applications_command_is_one_that_embed_takes() -> None:
 def test_clusters_start_again_what_was_lost() -> None:
     spec, _ = application()
     own = yaml.safe_load((FLINK / "config.yaml").read_text())
-    assert spec["flinkConfiguration"]["restart-strategy.type"] == own["restart-strategy"]["type"] == "fixed-delay"  # type: ignore[index]
+    assert spec["flinkConfiguration"]["restart-strategy.type"] == own["restart-strategy"]["type"] == "failure-rate"  # type: ignore[index]

@@ -14,7 +14,8 @@ from transforms import storage
 
 pytestmark = pytest.mark.timeout(300)
 IMAGE = "us-docker.pkg.dev/p/r/sentence-beam:cuda"
-GPU = "type:nvidia-l4;count:1;install-nvidia-driver"
+GPU = "type:nvidia-l4;count:1;machine_type:g2-standard-8;install-nvidia-driver"
+WORKERS = ("--machine_type=n2-highmem-8", "--disk_size_gb=100", "--num_workers=4", "--max_num_workers=200")
 FILES = 10_000
 
 
@@ -56,9 +57,11 @@ def hinted(graph: bytes, urn: str) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("partition", ["file", "content"])
-def test_a_gpu_for_the_embedding_step_alone(run: Run, gs: str, model: Path, tmp_path: Path, partition: str) -> None:
+def test_a_gpu_for_the_embedding_step_alone(
+    run: Run, gs: str, model: Path, tmp_path: Path, partition: str, caplog: pytest.LogCaptureFixture
+) -> None:
     glob = write_lines(tmp_path / "in" / "a.txt", ["a text"])
-    options = ("--accelerator", GPU, "--min-ram", "24GB", "--index", "auto", "--partition", partition)
+    options = ("--accelerator", GPU, "--min-ram", "24GB", "--index", "auto", "--partition", partition, *WORKERS)
     job, graph = submitted(run, gs, glob, model, *options)
     for urn in (common_urns.resource_hints.ACCELERATOR.urn, common_urns.resource_hints.MIN_RAM_BYTES.urn):
         steps = hinted(graph, urn)
@@ -68,6 +71,9 @@ def test_a_gpu_for_the_embedding_step_alone(run: Run, gs: str, model: Path, tmp_
     assert set(hinted(graph, common_urns.resource_hints.MIN_RAM_BYTES.urn).values()) == {b"24000000000"}
 
     (pool,) = job["environment"]["workerPools"]
+    assert (pool["machineType"], pool["diskSizeGb"], pool["numWorkers"]) == ("n2-highmem-8", 100, 4)
+    assert pool["autoscalingSettings"]["maxNumWorkers"] == 200
+    assert "type hint" not in caplog.text
     images = pool["sdkHarnessContainerImages"]
     assert {image["containerImage"] for image in images} == {IMAGE}
     assert len(images) == 2, "one environment with the hints, one without"
