@@ -8,6 +8,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 from helpers.nights import Nights, nearest, train_steps, vector_of
 
 from transforms.beam import BuildIndex, IndexRequest
@@ -39,7 +40,8 @@ def sampled(nights: Nights, files: dict[str, list[tuple[str, str]]], request: In
 
 def test_an_engine_and_steps_in_any_order_that_are_tried_again_train_the_same(tmp_path: Path) -> None:
     nights = Nights(tmp_path / "store")
-    by_beam = nights.commit(FILES, REQUEST, pipeline=beam.Pipeline("FnApiRunner"))
+    every_bundle_twice = PipelineOptions(["--direct_runner_bundle_repeat=1"])
+    by_beam = nights.commit(FILES, REQUEST, pipeline=beam.Pipeline("FnApiRunner", options=every_bundle_twice))
     assert list(faults(nights.manifest)) == []
     (rows,) = nights.search(["b question"], 1000, nprobe=16)
     assert len(rows) == 600
