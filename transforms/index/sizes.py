@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from transforms.index.budgets import GRAPH_LINKS, held_bytes
+from transforms.index.cells import ONE_LEVEL
 from transforms.index.choose import IndexPlan, refine_bytes
+from transforms.index.kmeans import ITERATIONS
+from transforms.index.sample import MOST_SAMPLED
 
 LOCATOR_BYTES = 40  # of a row: its hash, an id of ordinary length, where it is
 HELD_OUT = 1000  # rows, as they are
 _LINK_BYTES = 4 * 2 * 32  # of a centroid in a graph
-_ITERATIONS = 10
-_ONE_LEVEL = 8192  # lists that one k-means finds; more are found in cells
 _CELL_PASSES = 27  # comparisons with all lists of a cell, for each row of the sample
 _FLOPS = 6e10  # of one core, in products of float32 matrices
 
@@ -41,6 +42,6 @@ def size_of(plan: IndexPlan, rows: int) -> IndexSize:
 
 def _comparisons(plan: IndexPlan, rows: int, graph: bool) -> float:
     """Vectors compared with each other: to find lists, to add rows, to measure recall."""
-    found = _ITERATIONS * plan.nlist if plan.nlist <= _ONE_LEVEL else _CELL_PASSES * plan.nlist**0.5
+    found = ITERATIONS * plan.nlist if plan.nlist <= ONE_LEVEL else _CELL_PASSES * plan.nlist**0.5
     added = GRAPH_LINKS * 64 if graph else plan.nlist
-    return plan.train_rows * found + rows * (added + min(HELD_OUT, rows // 10))
+    return min(plan.train_rows, MOST_SAMPLED) * found + rows * (added + min(HELD_OUT, rows // 10))

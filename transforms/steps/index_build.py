@@ -17,6 +17,7 @@ from transforms.index.budgets import MOST_LISTS
 from transforms.index.choose import depth_for
 from transforms.index.recall import tuned
 from transforms.index.refine import RefineWriter
+from transforms.index.sample import MOST_SAMPLED
 from transforms.index.segment import SegmentWriter
 from transforms.index.upkeep import imbalance
 from transforms.index.vectors import scored_by
@@ -52,7 +53,6 @@ from transforms.store.records import Problem
 
 PREFIX = "index"
 LEFT = "training.txt"  # names of the files that the training left behind
-MOST_SAMPLED = 10_000_000  # rows; beyond them lists get better by less than they get dearer
 
 
 @dataclass(frozen=True)
