@@ -81,6 +81,7 @@ def ranked(figure: str, **told: object) -> Lookup:
 SPEARMAN = tuple(sts(task) for task in (*SETS, "STS-B", "SICK-R"))
 PEARSON = tuple(sts(task, "mean", "pearson") for task in SETS)
 RELATED = tuple(judged("relatedness.jsonl", task, "pearson") for task in ("STS-B", "SICK-R"))
+TRANSFER = tuple(judged("transfer.jsonl", task, "accuracy") for task in ("TREC", "SICK-E"))
 DEV = judged("dev.jsonl", "dev", "spearman")
 NEAR = tuple(ranked(f"neighbour-{what}", neighbours=k) for what in ("distance", "product") for k in (3, 5, 7))
 
@@ -97,6 +98,7 @@ class Figures:
 
 FIGURES = (
     Figures("SBERT-WK, table III", "### Similarity", (*PEARSON, *RELATED, average(*PEARSON, *RELATED))),
+    Figures("SBERT-WK, table V", "### Transfer", TRANSFER),
     Figures("SBERT-WK, table VII", "### Its parts", (average(*PEARSON, RELATED[0]), *RELATED)),
     Figures(
         "SBERT-WK, figure 1",
