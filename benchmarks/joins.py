@@ -37,7 +37,7 @@ def main() -> None:
     vectors = with_copies(synthetic(args.rows, args.dim)[0])
     rows = np.linspace(0, args.rows - 1, args.exact).astype(np.int64)
     with tempfile.TemporaryDirectory() as folder:
-        manifest = store(Path(folder) / "store", vectors)
+        manifest = store(Path(folder) / "store", vectors, args.target_recall)
         (scores, _), exact_cost = timed(lambda: nearest(vectors, rows))
         found, neighbours_cost = timed(lambda: neighbours(manifest, Path(folder) / "found"))
         groups, dedup_cost = timed(lambda: deduplicate(manifest, THRESHOLD, Path(folder)))
@@ -61,6 +61,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--dim", type=int, default=384)
     parser.add_argument("--exact", type=int, default=2000, help="rows of which an exact search is made")
+    parser.add_argument(
+        "--target-recall", type=float, default=0.95, help="of the index, over rows that it does not hold"
+    )
     parser.add_argument("--output", help="write the figures as JSON")
     return parser.parse_args()
 
@@ -78,11 +81,11 @@ def with_copies(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def store(root: Path, vectors: np.ndarray) -> Manifest:
+def store(root: Path, vectors: np.ndarray, target_recall: float) -> Manifest:
     rows = [(str(n), f"text {n}", n) for n in range(len(vectors))]
     size = -(-len(rows) // SHARDS)
     shards = [rows[start : start + size] for start in range(0, len(rows), size)]
-    Nights(root, vectors).night(shards, IndexRequest())
+    Nights(root, vectors).night(shards, IndexRequest(target_recall=target_recall))
     manifest = read_manifest(str(root))
     assert manifest is not None
     return manifest
