@@ -26,86 +26,104 @@ EXAMPLES = {
 def parser(name: str = "embed") -> argparse.ArgumentParser:
     """The options of `embed` (and of `plan`). None means "not given": the store's value, else the default."""
     p = options.command(name, WHAT[name], *EXAMPLES[name], words=f"{specs.of_poolers()}\n\n{specs.of_chunks()}")
-    what = p.add_argument_group("input (a store remembers format and columns)")
-    options.add_input(what, "what to embed")
-    what.add_argument(
+    _add_input_options(p.add_argument_group("input (a store remembers format and columns)"))
+    _add_vector_options(p.add_argument_group("vectors (a store remembers them)"))
+    store = p.add_argument_group("store")
+    _add_store_options(store, name)
+    _add_run_options(store)
+    _add_machine_options(p.add_argument_group("machine"))
+    return p
+
+
+def _add_input_options(group: argparse._ArgumentGroup) -> None:
+    options.add_input(group, "what to embed")
+    group.add_argument(
         "--hidden",
         action=argparse.BooleanOptionalAction,
         help="take files and folders too whose names begin with a dot (default: no, unless the pattern writes the dot)",
     )
-    what.add_argument("--format", choices=INPUT_FORMATS, help=options.FORMAT)
-    what.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=options.DELIMITER)
-    text = what.add_mutually_exclusive_group()
+    group.add_argument("--format", choices=INPUT_FORMATS, help=options.FORMAT)
+    group.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=options.DELIMITER)
+    text = group.add_mutually_exclusive_group()
     text.add_argument("--text-column", metavar="NAME", help="column with the text (default: text)")
     text.add_argument(
         "--text-template",
         metavar="STR",
         help=r"text made of several columns, as in '{title}\n\n{body}'; one that a row lacks is empty (default: none)",
     )
-    what.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
-    what.add_argument(
+    group.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
+    group.add_argument(
         "--keep-columns", type=options.names, metavar="A,B", help="columns to carry into the store (default: none)"
     )
-    what.add_argument(
+    group.add_argument(
         "--keep-text",
         action=argparse.BooleanOptionalAction,
         help="keep each row's text in the store, as its column text, for search to show (default: yes in a new store)",
     )
-    what.add_argument(
+    group.add_argument(
         "--limit", type=options.positive, metavar="N", help="only the first N rows; not remembered (default: all)"
     )
-    vectors = p.add_argument_group("vectors (a store remembers them)")
-    options.add_vector_options(vectors)
-    vectors.add_argument(
+
+
+def _add_vector_options(group: argparse._ArgumentGroup) -> None:
+    options.add_vector_options(group)
+    group.add_argument(
         "--query-prompt",
         metavar="STR",
         help="text put before every query in searches (default: the store's, else the model's own for queries)",
     )
-    vectors.add_argument(
+    group.add_argument(
         "--chunks",
         metavar="SPEC",
         help="how documents are cut into pieces, a vector each: none, sentences, budget[:tokens=N,overlap=M,"
         "by=text|markdown,ends=greedy|stable,combine=none|mean] or late[:window=N,overlap=M,...] (default: none, a row "
         "is one text)",
     )
-    vectors.add_argument(
+    group.add_argument(
         "--chunk-prefix",
         metavar="STR",
         help="put before every piece, with columns' names in braces and {headings} for those above it (default: "
         "nothing)",
     )
-    vectors.add_argument("--precision", choices=PRECISIONS, help="type of the stored vectors (default: float32)")
-    out = p.add_argument_group("store")
-    store = "folder or URL of the store" if name == "embed" else "folder or URL of the store (default: a new one)"
-    options.add_store(out, "--output", required=name == "embed", help=store)
-    out.add_argument("--partition", choices=PARTITIONS, help="how rows are cut into units (default: file)")
-    out.add_argument(
+    group.add_argument("--precision", choices=PRECISIONS, help="type of the stored vectors (default: float32)")
+
+
+def _add_store_options(group: argparse._ArgumentGroup, command: str) -> None:
+    """Where a run writes, and the index that it builds."""
+    store = "folder or URL of the store" if command == "embed" else "folder or URL of the store (default: a new one)"
+    options.add_store(group, "--output", required=command == "embed", help=store)
+    group.add_argument("--partition", choices=PARTITIONS, help="how rows are cut into units (default: file)")
+    group.add_argument(
         "--unit-tokens",
         type=options.size,
         metavar="N",
         help="estimated tokens in a unit, one shard each (default: 262144; 1048576 with --accelerator or --device "
         "cuda)",
     )
-    out.add_argument(
+    group.add_argument(
         "--index",
         metavar="none|auto|compact|FACTORY",
         help=f"FAISS index to build; {specs.INDEXES} (default: as the store has it, else none)",
     )
-    options.add_metric(out)
-    options.add_budgets(out)
-    out.add_argument(
+    options.add_metric(group)
+    options.add_budgets(group)
+
+
+def _add_run_options(group: argparse._ArgumentGroup) -> None:
+    """What may end a run, what it leaves as it is, and what it costs."""
+    group.add_argument(
         "--max-rejects",
         type=options.fraction,
         metavar="FRACTION",
         help="rejected rows allowed before the run fails (default: 0.01)",
     )
-    out.add_argument(
+    group.add_argument(
         "--max-deletes",
         type=options.fraction,
         metavar="FRACTION",
         help="rows by which the store may shrink before the run fails; 1 allows all (default: 0.5)",
     )
-    out.add_argument(
+    group.add_argument(
         "--max-bad-files",
         type=options.few,
         default=0,
@@ -113,40 +131,38 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
         help="files that may be left out because they cannot be opened, their rows taken from the last snapshot where "
         "they stood; a number or a part of all (default: 0)",
     )
-    out.add_argument(
+    group.add_argument(
         "--check-carried",
         type=options.fraction,
         metavar="FRACTION",
         help="shards carried over that are read again, other ones in each run, where listings of the storage have no "
         "checksums (default: 0.01)",
     )
-    out.add_argument(
+    group.add_argument(
         "--max-drift",
         type=options.distance,
         metavar="X",
         help="cosine distance by which the model may have moved since the store was begun (default: 1e-07, 2e-05 for "
         "float16, 0.001 for bfloat16)",
     )
-    out.add_argument(
+    group.add_argument(
         "--append",
         action="store_true",
         help="files of earlier runs stay, though --input does not name them; needs --partition file (default: no)",
     )
     required = "end with exit status 2 unless the run's space has this id (default: any)"
-    out.add_argument("--require-space", metavar="ID", help=required)
+    group.add_argument("--require-space", metavar="ID", help=required)
     reembed = "embed everything again, in a new space if need be (default: no)"
-    out.add_argument("--reembed", action="store_true", help=reembed)
-    out.add_argument(
+    group.add_argument("--reembed", action="store_true", help=reembed)
+    group.add_argument(
         "--price-per-hour",
         type=options.price,
         metavar="P",
         help="what the machines cost; the report says what was spent and saved (default: none)",
     )
     currency = "what the price is in, to stand beside amounts (default: none)"
-    out.add_argument("--currency", type=options.filled, metavar="NAME", help=currency)
-    out.add_argument("--dry-run", action="store_true", help="the same as plan (default: no)")
-    _add_machine_options(p.add_argument_group("machine"))
-    return p
+    group.add_argument("--currency", type=options.filled, metavar="NAME", help=currency)
+    group.add_argument("--dry-run", action="store_true", help="the same as plan (default: no)")
 
 
 def _add_machine_options(group: argparse._ArgumentGroup) -> None:
