@@ -61,9 +61,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--dim", type=int, default=384)
     parser.add_argument("--exact", type=int, default=2000, help="rows of which an exact search is made")
-    parser.add_argument(
-        "--target-recall", type=float, default=0.95, help="of the index, over rows that it does not hold"
-    )
+    parser.add_argument("--target-recall", type=float, help="of the index, over rows that it does not hold")
     parser.add_argument("--output", help="write the figures as JSON")
     return parser.parse_args()
 
@@ -81,7 +79,7 @@ def with_copies(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def store(root: Path, vectors: np.ndarray, target_recall: float) -> Manifest:
+def store(root: Path, vectors: np.ndarray, target_recall: float | None) -> Manifest:
     rows = [(str(n), f"text {n}", n) for n in range(len(vectors))]
     size = -(-len(rows) // SHARDS)
     shards = [rows[start : start + size] for start in range(0, len(rows), size)]
