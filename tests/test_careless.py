@@ -111,7 +111,7 @@ diagnose --store s --html x           | 2 | did you mean --report?
 plan                                  | 2 | required: --input
 fit --store s --output o              | 2 | required: --method
 fit --store s --method tfdf --output o | 2 | tfdf
-search --store s                      | 2 | one of the arguments --query --queries is required
+search --store s                      | 2 | one of the arguments --query --queries --id --query-vectors is required
 search --query x                      | 2 | required: --store
 search --store s --querry x           | 2 | did you mean --query?
 search --store s --query x --top-k 5  | 2 | did you mean -k?

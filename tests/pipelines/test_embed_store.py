@@ -196,7 +196,7 @@ def test_the_lease_of_a_dead_writer_is_taken_over(embed: Run, glob: Path, store:
     store.mkdir()
     (store / "lease.json").write_text(json.dumps(values))
     if other != "dead process":
-        os.utime(store / "lease.json", (time.time() - 3600,) * 2)
+        os.utime(store / "lease.json", (time.time() - 7 * 3600,) * 2)
     embed(glob, *ALL).ok()
     check_ledger(store, 21, 1)
     assert not (store / "lease.json").exists()

@@ -35,7 +35,7 @@ def facts(manifest: Manifest) -> list[tuple[str, str]]:
         ("model", options.model + (f", revision {options.revision}" if options.revision else "")),
         ("pooler", _pooler(manifest)),
         ("vectors", f"{vectors}; the model computes in {space.dtype}"),
-        ("tokens", f"{space.max_tokens:,} of a text at most"),
+        ("tokens", f"{space.max_tokens:,} of a text at most" if space.max_tokens else ""),
         ("prompt", space.prompt),
         ("chunks", "" if manifest.chunks == "none" else manifest.chunks),
         ("calibration", manifest.calibration.digest[:16] if manifest.calibration else ""),
