@@ -41,6 +41,8 @@ PAGES = {
 }
 OPTIONS = {
     "--input GLOB": "inputs.md",
+    "--input-version": "inputs.md#tables-of-iceberg-and-delta-lake",
+    "--input-filter": "inputs.md#tables-of-iceberg-and-delta-lake",
     "--hidden": "inputs.md#patterns",
     "--id-column": "inputs.md",
     "--keep-columns": "inputs.md",

@@ -38,6 +38,19 @@ def parser(name: str = "embed") -> argparse.ArgumentParser:
 def _add_input_options(group: argparse._ArgumentGroup) -> None:
     options.add_input(group, "what to embed")
     group.add_argument(
+        "--input-version",
+        type=options.whole,
+        metavar="N",
+        help="version of a Delta table, or id of an Iceberg snapshot; not remembered (default: the current one)",
+    )
+    group.add_argument(
+        "--input-filter",
+        type=options.filled,
+        metavar="EXPR",
+        help="only partitions of a table whose columns say so, as in lang = 'en' AND day >= '2026-01-01'; not "
+        "remembered (default: all)",
+    )
+    group.add_argument(
         "--hidden",
         action=argparse.BooleanOptionalAction,
         help="take files and folders too whose names begin with a dot (default: no, unless the pattern writes the dot)",

@@ -91,7 +91,8 @@ def value(kind: values.Kind) -> values.Kind:
     return parsed
 
 
-size, filled, duration, positive = map(value, (values.size, values.filled, values.duration, values.positive))
+size, filled, duration = map(value, (values.size, values.filled, values.duration))
+positive, whole = map(value, (values.positive, values.whole))
 fraction, few, distance = map(value, (values.fraction, values.few, values.distance))
 price, names = map(value, (values.price, values.names))
 milliseconds = value(values.milliseconds)

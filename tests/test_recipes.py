@@ -1,12 +1,12 @@
 """Recipes that need a database, as their page has them."""
 
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from helpers import postgres
+from helpers.lakes import iceberg_catalog
 from helpers.pages import ROOT, Page
 
 from pipelines.cli import main
@@ -24,15 +24,9 @@ def server() -> Iterator[str]:
 @pytest.mark.slow
 def test_every_night_from_iceberg_to_postgresql(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import psycopg
-    from pyiceberg.catalog import load_catalog
 
-    settings = {"TYPE": "sql", "URI": f"sqlite:///{tmp_path}/catalog.db", "WAREHOUSE": f"file://{tmp_path}/warehouse"}
-    for name, value in settings.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{name}", value)
-    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", importlib.import_module("pyiceberg.utils.config").Config())
     monkeypatch.chdir(tmp_path)
-    catalog = load_catalog("lake")
-    catalog.create_namespace("shop")
+    catalog = iceberg_catalog(tmp_path, monkeypatch)
     block = next(b for b in Page(ROOT / "docs/recipes/tables.md").blocks if b.heading.startswith("Every night"))
     first = pa.table({"id": ["a", "b"], "text": ["a red coat", "a blue hat"], "lang": ["en", "en"]})
     table = catalog.create_table("shop.docs", schema=first.schema)

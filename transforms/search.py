@@ -32,7 +32,7 @@ from transforms.store.manifest import Manifest
 from transforms.store.matches import Matches, matches
 from transforms.store.refine_file import RefineFile
 from transforms.store.shards import open_shard, read_shard, read_wanted, take_rows
-from transforms.store.where import checked
+from transforms.where import checked
 
 if TYPE_CHECKING:
     from transforms.encoder import Encoder  # torch, which a search by vectors needs not

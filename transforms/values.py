@@ -63,6 +63,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def whole(text: str) -> int:
+    """A whole number, zero or more."""
+    if not text.isdecimal():
+        raise OptionError(f"{text} is not a whole number, zero or more")
+    return int(text)
+
+
 def fraction(text: str) -> float:
     """A number from 0 to 1."""
     return _number(text, 1, "a number from 0 to 1")

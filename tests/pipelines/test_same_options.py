@@ -57,6 +57,8 @@ MISTAKES = {
     "format": "xml",
     "delimiter": "::",
     "limit": "0",
+    "input_version": "last",
+    "input_filter": " ",
     "max_tokens": "-1",
     "dtype": "float8",
     "precision": "int4",

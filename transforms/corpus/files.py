@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import zstandard
 
 from transforms import storage
-from transforms.corpus.lakes import is_table, table_entries
+from transforms.corpus.lakes import WHOLE, TablePart, is_table, table_entries
 from transforms.errors import InputChangedError, OptionError
 from transforms.storage.base import BLOCK, Matched
 from transforms.storage.globs import Glob, folder_of, literal_part
@@ -103,10 +103,12 @@ def match_inputs(
     return find_inputs(pattern, file_format, hidden, delimiter).files
 
 
-def find_inputs(pattern: str, file_format: str, hidden: bool, delimiter: str | None = None) -> Inputs:
-    """The same files, and what lies beside them."""
+def find_inputs(
+    pattern: str, file_format: str, hidden: bool, delimiter: str | None = None, part: TablePart = WHOLE
+) -> Inputs:
+    """The same files, and what lies beside them; of a table a part."""
     if is_table(pattern):
-        entries_below = list(table_entries(pattern))
+        entries_below = list(table_entries(pattern, part))
         return Inputs([_input_file(entry, relative, file_format) for entry, relative in entries_below], [])
     pattern = storage.absolute(pattern)
     store = storage.storage_of(pattern)

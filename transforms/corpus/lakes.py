@@ -1,21 +1,41 @@
-"""Tables of Iceberg and Delta Lake as input: the data files of their current snapshot.
+"""Tables of Iceberg and Delta Lake as input: the data files of a snapshot, the current one unless another is asked for.
 
 Files of a snapshot never change, so that those which the next snapshot has too are carried over unread. Rows that a
 table has deleted apart from its files, and columns that files have under other names, are refused.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms import storage
 from transforms.errors import MissingExtraError, OptionError, SentenceBeamError, first_line
 from transforms.storage.base import Entry
+from transforms.where import Words, checked, evaluated
 
 ICEBERG, DELTA = "iceberg:", "delta:"
 METADATA = ".metadata.json"
 FIELD_ID = b"PARQUET:field_id"
+NAMED = 5  # versions of a table that a message names
+
+
+@dataclass(frozen=True)
+class TablePart:
+    """What is taken of a table: its current version or another, all of its partitions or those that a filter wants.
+
+    `version` is a version of Delta Lake, or the id of a snapshot of Iceberg.
+    """
+
+    version: int | None = None
+    filter: str | None = None
+
+
+WHOLE = TablePart()
 
 
 def is_table(pattern: str) -> bool:
@@ -31,18 +51,20 @@ def absolute_input(pattern: str) -> str:
     return f"{kind}:{storage.absolute(name)}" if kind == "delta" or name.endswith(METADATA) else pattern
 
 
-def table_entries(pattern: str) -> Iterator[tuple[Entry, str]]:
-    """(entry, path relative to the table) of each data file of a table's current snapshot, sorted by path.
+def table_entries(pattern: str, part: TablePart = WHOLE) -> Iterator[tuple[Entry, str]]:
+    """(entry, path relative to the table) of each data file of a part of a table, sorted by path.
 
-    Raises OptionError for a table that is not there, or whose files do not hold its rows as they are.
+    Raises OptionError for a table or a part that is not there, or whose files do not hold its rows as they are.
     """
     try:
-        root, paths = _delta_files(pattern) if pattern.startswith(DELTA) else _iceberg_files(pattern)
+        root, paths = _delta_files(pattern, part) if pattern.startswith(DELTA) else _iceberg_files(pattern, part)
     except ImportError as error:
         module = (error.name or "a package").partition(".")[0]
         raise MissingExtraError(
             f"--input {pattern} needs {module}, which is not installed; pip install 'sentence-beam[iceberg]'"
         ) from error
+    if not paths and part.filter is not None:
+        raise OptionError(f"--input-filter: no data file of {pattern} is in a partition with {part.filter}")
     if not paths:
         raise OptionError(f"--input {pattern}: the table has no data file; check the name")
     store = storage.storage_of(root)
@@ -50,11 +72,12 @@ def table_entries(pattern: str) -> Iterator[tuple[Entry, str]]:
     for path in sorted(paths):
         entry = listed.get(path) or store.stat(path)
         if entry is None:
-            raise SentenceBeamError(f"{path} is missing, a file of --input {pattern}; restore it, or repair the table")
+            mend = "restore it, or repair the table" if part.version is None else "take a later --input-version"
+            raise SentenceBeamError(f"{path} is missing, a file of --input {pattern}; {mend}")
         yield entry, path.removeprefix(f"{root}/")
 
 
-def _delta_files(pattern: str) -> tuple[str, list[str]]:
+def _delta_files(pattern: str, part: TablePart) -> tuple[str, list[str]]:
     """The folder and the data files of a Delta table."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
@@ -62,8 +85,10 @@ def _delta_files(pattern: str) -> tuple[str, list[str]]:
     root = storage.absolute(pattern.removeprefix(DELTA))
     try:
         table = DeltaTable(root)
+        if part.version is not None:
+            _load_version(pattern, table, part.version)
         features = table.protocol().reader_features or []
-        mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
+        metadata = table.metadata()
         paths = [_path(uri) for uri in table.file_uris()]
     except (DeltaError, OSError) as error:
         raise OptionError(f"--input {pattern}: no Delta table can be read there ({first_line(error)})") from error
@@ -72,15 +97,34 @@ def _delta_files(pattern: str) -> tuple[str, list[str]]:
             f"--input {pattern}: rows may be deleted by deletion vectors, which stay in its files; rewrite the table "
             "(REORG TABLE ... APPLY (PURGE)) and drop the feature deletionVectors"
         )
-    if mapped:
+    if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
         raise OptionError(
             f"--input {pattern}: its files have its columns under other names (delta.columnMapping.mode); copy it into "
             "a table without"
         )
+    if part.filter is not None:
+        files = pa.table(table.get_add_actions(flatten=True))
+        values = {name: files.column(f"partition.{name}") for name in metadata.partition_columns}
+        named = [unquote(path) for path in files.column("path").to_pylist()]  # relative, or whole URLs of a clone's
+        named = [_path(path) if "://" in path else f"{root}/{path}" for path in named]
+        paths = _wanted(pattern, named, pa.table(values), part.filter)
     return root, paths
 
 
-def _iceberg_files(pattern: str) -> tuple[str, list[str]]:
+def _load_version(pattern: str, table: Any, version: int) -> None:
+    """Make a Delta table what it was in a version. Raises OptionError for one that it has not."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        table.load_as_version(version)
+    except DeltaError as error:
+        there = sorted(commit["version"] for commit in table.history())
+        if version in there:
+            raise
+        raise OptionError(f"--input-version {version}: {pattern} has no such version; {_latest(there)}") from error
+
+
+def _iceberg_files(pattern: str, part: TablePart) -> tuple[str, list[str]]:
     """The folder and the data files of an Iceberg table."""
     from pyiceberg.catalog import load_catalog
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
@@ -93,7 +137,9 @@ def _iceberg_files(pattern: str) -> tuple[str, list[str]]:
             table: Any = StaticTable.from_metadata(storage.absolute(name))
         else:
             table = load_catalog(catalog).load_table(identifier)
-        tasks = list(table.scan().plan_files())
+        _check_snapshot(pattern, table, part.version)
+        scan = table.scan(snapshot_id=part.version)
+        tasks = list(scan.plan_files())
     except (NoSuchTableError, NoSuchNamespaceError, OSError, ValueError) as error:
         raise OptionError(
             f"--input {pattern}: no Iceberg table can be read there ({first_line(error)}); write "
@@ -106,8 +152,60 @@ def _iceberg_files(pattern: str) -> tuple[str, list[str]]:
             "read; rewrite the table's data files (rewrite_data_files)"
         )
     paths = [_path(task.file.file_path) for task in tasks]
-    _check_names(pattern, table, paths)
+    if part.filter is not None:
+        paths = _wanted(pattern, paths, _iceberg_partitions(table, [task.file for task in tasks]), part.filter)
+    _check_names(pattern, table, scan.projection(), paths)
     return _path(table.location()).rstrip("/"), paths
+
+
+def _check_snapshot(pattern: str, table: Any, version: int | None) -> None:
+    """Raise OptionError for a snapshot that an Iceberg table has not."""
+    if version is None or table.snapshot_by_id(version) is not None:
+        return
+    taken = sorted(table.snapshots(), key=lambda snapshot: snapshot.timestamp_ms)
+    there = [
+        f"{snapshot.snapshot_id} ({datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC)"
+        for snapshot in taken
+    ]
+    raise OptionError(f"--input-version {version}: {pattern} has no such snapshot; {_latest(there)}")
+
+
+def _latest(versions: Sequence[object]) -> str:
+    """Which versions of a table there are, the last of them by name."""
+    if not versions:
+        return "it has none"
+    earlier = len(versions) - NAMED
+    return f"it has {', '.join(map(str, versions[-NAMED:]))}" + (
+        f" and {earlier:,} earlier ones" if earlier > 0 else ""
+    )
+
+
+def _iceberg_partitions(table: Any, files: list[Any]) -> pa.Table:
+    """The partition of each data file: a column a field that all of the files are partitioned by."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+    from pyiceberg.schema import index_by_id
+
+    sources = {number: field for schema in table.metadata.schemas for number, field in index_by_id(schema).items()}
+    specs = {file.spec_id: table.specs()[file.spec_id].fields for file in files}
+    places = {number: {field.field_id: at for at, field in enumerate(fields)} for number, fields in specs.items()}
+    columns = {}
+    for field in table.spec().fields if not specs else specs[max(specs)]:
+        kind = schema_to_pyarrow(field.transform.result_type(sources[field.source_id].field_type))
+        kind = pa.string() if pa.types.is_large_string(kind) else kind
+        everywhere = all(field.field_id in place for place in places.values())
+        if everywhere and str(field.transform) != "void" and not isinstance(kind, pa.BaseExtensionType):
+            values = [file.partition[places[file.spec_id][field.field_id]] for file in files]
+            columns[field.name] = pa.array(values, kind)
+    return pa.table(columns)
+
+
+def _wanted(pattern: str, paths: list[str], partitions: pa.Table, filter_: str) -> list[str]:
+    """The files, a row of `partitions` each, that a filter wants. Raises OptionError for one that cannot be used."""
+    if not partitions.num_columns:
+        raise OptionError(f"--input-filter: the files of {pattern} are not partitioned by a column; leave it out")
+    words = Words("--input-filter", "partition column", f"{pattern} is partitioned by")
+    wanted = evaluated(checked(filter_, partitions.schema, words), partitions).to_pylist()
+    return [path for path, is_wanted in zip(paths, wanted, strict=True) if is_wanted]
 
 
 def _path(uri: str) -> str:
@@ -115,12 +213,13 @@ def _path(uri: str) -> str:
     return uri.removeprefix("file://").replace("s3a://", "s3://", 1)
 
 
-def _check_names(pattern: str, table: Any, paths: list[str]) -> None:
+def _check_names(pattern: str, table: Any, schema: Any, paths: list[str]) -> None:
     """Raise OptionError for a file that has another column under the name of one, or one under another name.
 
-    Files are opened only where the table ever had a column under two names, or two under one.
+    `schema` is that of the table's snapshot. Files are opened only where the table ever had a column under two names,
+    or two under one.
     """
-    now = {field.name: field.field_id for field in table.schema().fields}
+    now = {field.name: field.field_id for field in schema.fields}
     ever = {(field.name, field.field_id) for schema in table.metadata.schemas for field in schema.fields}
     moved = {name for name, number in ever if now.get(name, number) != number}
     moved |= {name for name, number in now.items() if any(n == number and other != name for other, n in ever)}

@@ -2,6 +2,7 @@
 
 from transforms.calibration import check_space
 from transforms.corpus.files import overlaps
+from transforms.corpus.lakes import is_table
 from transforms.errors import OptionError, SpaceMismatchError
 from transforms.index.budgets import check_row_bytes
 from transforms.space.chunks import ChunksSpec
@@ -18,6 +19,7 @@ def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> Non
         raise OptionError("--tokens-per-batch: deterministic batches have a size of their own; leave it out")
     check_kept(choice.options)
     _check_chunks(asked, choice, previous)
+    _check_table_part(asked)
     _check_inputs(asked, choice)
     _check_limit(asked, previous)
     _check_required(asked, choice)
@@ -72,6 +74,19 @@ def _check_inputs(asked: EmbedOptions, choice: Choice) -> None:
             raise OptionError(
                 f"--input {glob} takes in the store {asked.store} itself; move the store out of it or narrow --input"
             )
+
+
+def _check_table_part(asked: EmbedOptions) -> None:
+    """Raise OptionError for a part of what is no table, or a version of several."""
+    parts = {"--input-version": asked.input_version, "--input-filter": asked.input_filter}
+    for flag in (flag for flag, value in parts.items() if value is not None):
+        for name in asked.input:
+            if not is_table(name):
+                raise OptionError(
+                    f"{flag}: --input {name} is no table (iceberg:NAME, delta:PATH); leave the option out"
+                )
+    if asked.input_version is not None and len(asked.input) > 1:
+        raise OptionError(f"--input-version: there are {len(asked.input)} tables; name one --input")
 
 
 def _check_limit(asked: EmbedOptions, previous: Manifest | None) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
+from transforms.corpus.lakes import WHOLE, TablePart
 from transforms.space import Machine, Recipe
 from transforms.store.commit import Run
 
@@ -21,6 +22,7 @@ class EmbedJob:
     with a dot are input too. `index_asked` is the index asked for now, not remembered. `retried` says that an engine
     does work again whose worker died. `chunks` is the SPEC by which documents are cut. `max_bad_files` is how many
     input files may be left out because they cannot be opened; below 1, which part of them.
+    `table_part` is what is taken of a table of Iceberg or Delta Lake.
     """
 
     run: Run
@@ -43,6 +45,7 @@ class EmbedJob:
     index_asked: str | None = None
     chunks: str = "none"
     max_bad_files: float = 0
+    table_part: TablePart = WHOLE
 
     @property
     def by_content(self) -> bool:

@@ -23,6 +23,8 @@ DTYPES_ASKED = ("auto", *DTYPES)
 # What the values of options must be, by name; an option that is not here takes any text.
 KINDS: Mapping[str, values.Kind] = {
     "store": values.filled,
+    "input_version": values.whole,
+    "input_filter": values.filled,
     "format": values.one_of(*INPUT_FORMATS),
     "delimiter": values.delimiter,
     "text_template": text_template,
@@ -67,6 +69,8 @@ class EmbedOptions:
 
     input: tuple[str, ...]
     store: str
+    input_version: int | None = None
+    input_filter: str | None = None
     hidden: bool | None = None
     format: str | None = None
     delimiter: str | None = None

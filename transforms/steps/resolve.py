@@ -9,7 +9,7 @@ from transforms import storage
 from transforms.calibration import Calibration
 from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
-from transforms.corpus.lakes import absolute_input
+from transforms.corpus.lakes import TablePart, absolute_input
 from transforms.errors import OptionError
 from transforms.space import Machine, Space
 from transforms.steps.check_options import check
@@ -110,6 +110,7 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
         hidden=chosen.hidden,
         chunks=chosen.chunks,
         max_bad_files=asked.max_bad_files,
+        table_part=TablePart(asked.input_version, asked.input_filter),
         index_asked=choice.index.index if choice.index is not None and asked.asks_for_index else None,
     )
 

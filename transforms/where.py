@@ -33,6 +33,17 @@ _COMPARE: dict[str, Callable[[pc.Expression, pa.Scalar], pc.Expression]] = {
 }  # fmt: skip
 
 
+class Words(NamedTuple):
+    """What messages call a filter, a column that it may name, and those that there are."""
+
+    option: str
+    column: str
+    having: str
+
+
+WHERE = Words("--where", "column", "the store keeps")
+
+
 class _Token(NamedTuple):
     """A word of a filter: its kind (text, number, column, keyword, sign or end), what it says, and where it begins."""
 
@@ -41,19 +52,19 @@ class _Token(NamedTuple):
     start: int
 
 
-def checked(where: str | pc.Expression, schema: pa.Schema) -> pc.Expression:
+def checked(where: str | pc.Expression, schema: pa.Schema, words: Words = WHERE) -> pc.Expression:
     """A filter as an expression over the columns of `schema`, which are all that it may name.
 
     Raises OptionError, naming the columns, for a filter that cannot be read, names another column or compares a column
     with a value of another type.
     """
-    expression = _Reader(where, schema).read() if isinstance(where, str) else where
+    expression = _Reader(where, _Schema(schema, words)).read() if isinstance(where, str) else where
     try:
         kind = evaluated(expression, schema.empty_table()).type
     except (pa.ArrowException, TypeError) as error:
-        raise OptionError(f"--where: {first_line(error)}; {_columns(schema)}") from error
+        raise OptionError(f"{words.option}: {first_line(error)}; {_Schema(schema, words)}") from error
     if not pa.types.is_boolean(kind):
-        raise OptionError(f"--where: it gives {kind} and not true or false; {EXAMPLE}")
+        raise OptionError(f"{words.option}: it gives {kind} and not true or false; {EXAMPLE}")
     return expression
 
 
@@ -64,15 +75,25 @@ def evaluated(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
     return ds.dataset(table).to_table(columns={"wanted": expression}).column(0)
 
 
-def _columns(schema: pa.Schema) -> str:
-    return "the store keeps " + ", ".join(f"{field.name} ({field.type})" for field in schema)
+class _Schema(NamedTuple):
+    """The columns that a filter may name."""
+
+    fields: pa.Schema
+    words: Words
+
+    def __str__(self) -> str:
+        return f"{self.words.having} " + ", ".join(f"{field.name} ({field.type})" for field in self.fields)
+
+    def unfit(self, what: str) -> OptionError:
+        """The error of a filter that asks for what the columns do not give."""
+        return OptionError(f"{self.words.option}: {what}; {self}")
 
 
 class _Reader:
     """A filter being read from left to right: `either` reads all up to a closing parenthesis or the end."""
 
-    def __init__(self, text: str, schema: pa.Schema):
-        self._text, self._schema = text, schema
+    def __init__(self, text: str, schema: _Schema):
+        self._text, self._schema, self._option = text, schema, schema.words.option
         self._tokens = list(self._cut())
         self._next = self._depth = self._conditions = 0
 
@@ -101,7 +122,7 @@ class _Reader:
     def _unread(self, start: int, why: str) -> OptionError:
         rest = self._text[start:].strip()
         place = f"at {rest[:40]!r}" if rest else "at its end"
-        return OptionError(f"--where cannot be read {place}{f' ({why})' if why else ''}; {EXAMPLE}")
+        return OptionError(f"{self._option} cannot be read {place}{f' ({why})' if why else ''}; {EXAMPLE}")
 
     @property
     def _here(self) -> _Token:
@@ -133,7 +154,9 @@ class _Reader:
         """What NOT stands before, what is in parentheses, or a condition."""
         self._depth += 1
         if self._depth > DEEPEST:
-            raise OptionError(f"--where: more than {DEEPEST} parentheses and NOTs are in each other; make it shorter")
+            raise OptionError(
+                f"{self._option}: more than {DEEPEST} parentheses and NOTs are in each other; make it shorter"
+            )
         if self._take("NOT"):
             found = ~self._one()
         elif self._take("("):
@@ -152,7 +175,7 @@ class _Reader:
         self._next += 1
         self._conditions += 1
         if self._conditions > MOST:
-            raise OptionError(f"--where: more than {MOST:,} conditions; say column IN (...) instead of many ORs")
+            raise OptionError(f"{self._option}: more than {MOST:,} conditions; say column IN (...) instead of many ORs")
         name = token.said[1:-1].replace('""', '"') if token.said.startswith('"') else token.said
         column = _Column.of(name, self._schema)
         if self._take("IS"):
@@ -199,14 +222,14 @@ class _Column(NamedTuple):
     kind: pa.DataType
     value: pc.Expression
     compared: pc.Expression
-    schema: pa.Schema
+    schema: _Schema
 
     @classmethod
-    def of(cls, name: str, schema: pa.Schema) -> "_Column":
+    def of(cls, name: str, schema: _Schema) -> "_Column":
         """The column of a name. Raises OptionError where there is none."""
-        if schema.get_field_index(name) < 0:
-            raise OptionError(f"--where: there is no column {name}; {_columns(schema)}")
-        kind, value = schema.field(name).type, pc.field(name)
+        if schema.fields.get_field_index(name) < 0:
+            raise schema.unfit(f"there is no {schema.words.column} {name}")
+        kind, value = schema.fields.field(name).type, pc.field(name)
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
         plain = {pa.string_view(): pa.string(), pa.float16(): pa.float32()}.get(plain, plain)
         return cls(name, plain, value, value if plain == kind else value.cast(plain), schema)
@@ -232,11 +255,11 @@ class _Column(NamedTuple):
         kind, given = self.kind, token.said
         reads = _reads(kind)
         if reads is None:
-            raise OptionError(f"--where: {self.name} is {kind}, which IS NULL or is not; {_columns(self.schema)}")
+            raise self.schema.unfit(f"{self.name} is {kind}, which IS NULL or is not")
         if token.kind == reads[0]:
             with contextlib.suppress(pa.ArrowException, ValueError, OverflowError):
                 return reads[1](given, kind)
-        raise OptionError(f"--where: {self.name} is {kind}, which {given} is not; {_columns(self.schema)}")
+        raise self.schema.unfit(f"{self.name} is {kind}, which {given} is not")
 
 
 def _reads(kind: pa.DataType) -> tuple[str, Callable[[str, pa.DataType], pa.Scalar]] | None:

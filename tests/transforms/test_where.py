@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.errors import OptionError
-from transforms.store.where import checked, evaluated
+from transforms.where import checked, evaluated
 
 DAY = dt.date(2021, 5, 1)
 MOMENT = dt.datetime(2021, 5, 1, 12)
