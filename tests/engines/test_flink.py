@@ -7,7 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.corpora import check_ledger, sentences, write_parquet
-from helpers.engines import OPTIONS, Flink, sidecars, start, the_same, workers
+from helpers.engines import (
+    OPTIONS,
+    Flink,
+    files_of,
+    neighbours_of,
+    sidecars,
+    start,
+    the_same,
+    workers,
+)
 from helpers.flink import wait
 
 from pipelines import engine_jobs
@@ -53,6 +62,15 @@ def test_both_task_managers_embed_and_the_loss_of_one_changes_nothing(
     check_ledger(lossy, 360, embedded=360)
     again = len(on_flink.seen("forwards")) - sidecars(here) - len(on_flink.seen("loads"))
     assert again <= 8, "more than the units that were in flight"
+
+
+@pytest.mark.slow
+def test_the_same_neighbours(on_flink: Flink, corpus: str, model: Path, tmp_path: Path) -> None:
+    store, here, there = (tmp_path / name for name in ("store", "here", "there"))
+    start([*embed(corpus, store, model), "--index", "IVF8,SQ8"]).ended().ok()
+    start(neighbours_of(store, here)).ended().ok()
+    start([*neighbours_of(store, there), *on_flink.flags()], light=True).ended().ok()
+    assert files_of(there) == files_of(here)
 
 
 @pytest.mark.slow

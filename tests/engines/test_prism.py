@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.engines import OPTIONS, QUIET, ROOT, start, the_same
+from helpers.engines import OPTIONS, QUIET, ROOT, files_of, neighbours_of, start, the_same
 
 pytestmark = pytest.mark.timeout(300)
 ROWS = """
@@ -48,6 +48,18 @@ def test_the_same_bytes(prism: str, corpus: str, model: Path, tmp_path: Path, ru
     start(["embed", *options, "--store", here]).ended().ok()
     start(["embed", *options, "--store", there, f"--runner={runner}", f"--prism_location={prism}"]).ended().ok()
     assert the_same(there) == the_same(here)
+
+
+@pytest.mark.slow
+def test_the_same_neighbours(prism: str, corpus: str, model: Path, tmp_path: Path) -> None:
+    store, here, there = (tmp_path / name for name in ("store", "here", "there"))
+    index = ["--index", "IVF8,SQ8", "--unit-tokens", 600]
+    start(["embed", "--input", corpus, "--store", store, "--model", model, "--id-column", "id", *index]).ended().ok()
+    start(neighbours_of(store, here)).ended().ok()
+    flags = ["--runner=PrismRunner", f"--prism_location={prism}"]
+    start([*neighbours_of(store, there), *flags]).ended().ok()
+    assert sorted(files_of(here)) == ["neighbours-000000.parquet"]
+    assert files_of(there) == files_of(here)
 
 
 def test_a_prism_that_is_not_there(corpus: str, model: Path, tmp_path: Path) -> None:

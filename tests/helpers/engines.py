@@ -30,6 +30,16 @@ def the_same(store: Path) -> dict[str, Any]:
     return {name: manifest[name] for name in ("space", "partition", "rows", "work", "tokens", "shards", "index")}
 
 
+def neighbours_of(store: Path, output: Path) -> list[object]:
+    """The command that finds the neighbours of all rows of a store."""
+    return ["neighbours", "--store", store, "--of", store, "-k", 3, "--output", output]
+
+
+def files_of(output: Path) -> dict[str, bytes]:
+    """What a job of neighbours left, but for its own times and name."""
+    return {path.name: path.read_bytes() for path in output.glob("[!.]*") if path.name != "_neighbours.json"}
+
+
 def sidecars(store: Path) -> int:
     """How many units are done."""
     return len(list((store / "sidecars").glob("*.json")))

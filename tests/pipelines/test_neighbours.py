@@ -13,6 +13,8 @@ from helpers.commands import FORKS, Run, in_child, runner
 from helpers.corpora import sentences, write_jsonl, write_lines, write_parquet
 from helpers.tiny_models import save_tiny_model
 
+from transforms import storage
+
 pytest.importorskip("faiss")
 
 ASKED = [*sentences(4, start=200), "", "dog cat"]
@@ -96,6 +98,41 @@ def test_mistakes_are_one_line(run: Run, made: Path, tmp_path: Path, model: Path
     run(*asked, "--queries", tmp_path / "blank.txt").failed(2, "--queries holds no query with text")
 
 
+@pytest.mark.usefixtures("cached_beam_options")
+def test_pieces_are_named_by_document_and_number(run: Run, model: Path, tmp_path: Path) -> None:
+    texts = [". ".join(sentences(4, start=4 * n)) + "." for n in range(6)]
+    corpus, store = write_parquet(tmp_path / "in.parquet", texts, key=[f"d{n}" for n in range(6)]), tmp_path / "s"
+    how = ("--model", model, "--id-column", "key", "--chunks", "budget:tokens=8")
+    run("embed", "--input", corpus, "--store", store, *how).ok()
+    run("neighbours", "--store", store, "--of", store, "-k", 2, "--output", tmp_path / "out").ok()
+    table = ds.dataset(str(tmp_path / "out")).to_table()
+    assert table.column_names == ["query", "query_piece", "rank", "id", "piece", "score"]
+    pieces = {(row["id"], row["piece"]) for row in rows_in(store / "embeddings")}
+    rows = table.to_pylist()
+    assert {(row["query"], row["query_piece"]) for row in rows} == pieces
+    assert {(row["id"], row["piece"]) for row in rows} <= pieces
+    assert not [row for row in rows if (row["query"], row["query_piece"]) == (row["id"], row["piece"])]
+    assert len(rows) == 2 * len(pieces)
+    write_lines(tmp_path / "asked.txt", [texts[2].split(". ")[0]])
+    run("neighbours", "--store", store, "--queries", tmp_path / "asked.txt", "-k", 1, "--output", tmp_path / "o").ok()
+    (row,) = rows_in(tmp_path / "o")
+    assert [*row] == ["query", "rank", "id", "piece", "score"]
+
+
+@pytest.mark.usefixtures("cached_beam_options")
+def test_in_object_storage_it_is_as_in_a_folder(run: Run, made: Path, gs: str, model: Path, tmp_path: Path) -> None:
+    how = ("--model", model, "--id-column", "key", "--index", "IVF8,SQ8", "--quiet")
+    run("embed", "--input", made / "corpus.parquet", "--store", f"{gs}/store", *how).ok()
+    asked = ("neighbours", "-k", 3, "--output")
+    run(*asked, f"{gs}/out", "--store", f"{gs}/store", "--of", f"{gs}/store").ok()
+    run(*asked, tmp_path / "out", "--store", made / "store", "--of", made / "store").ok()
+    place = storage.storage_of(gs)
+    left = {entry.path.rpartition("/")[2]: storage.read_bytes(entry.path) for entry in place.below(f"{gs}/out")}
+    assert sorted(left) == ["_neighbours.json", "neighbours-000000.parquet"]
+    assert left["neighbours-000000.parquet"] == (tmp_path / "out" / "neighbours-000000.parquet").read_bytes()
+    assert not (tmp_path / "out" / "_work").exists()
+
+
 @pytest.mark.slow
 def test_killed_and_run_again_it_is_the_same(made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run, queries = runner(capfd), tmp_path / "queries"
@@ -117,6 +154,6 @@ def test_killed_and_run_again_it_is_the_same(made: Path, tmp_path: Path, capfd: 
         killed += len(list(out.glob("*.parquet"))) < len(whole)
         run(*asked, out).ok()
         assert {path.name: path.read_bytes() for path in out.glob("*.parquet")} == whole
-        assert not list((out / "_work").glob("[!.]*"))
+        assert not (out / "_work").exists()
         shutil.rmtree(out)
     assert killed

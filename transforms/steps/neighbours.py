@@ -6,7 +6,7 @@ descriptions travel. A block's result is one file, named by the block and writte
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,12 +26,13 @@ from transforms.search import Hits, Searcher
 from transforms.steps.compare import Group, Rows, damaged, rows_of
 from transforms.store.manifest import Manifest, read_resolved
 from transforms.store.records import Problem
-from transforms.store.shards import take_rows
+from transforms.store.shards import open_shard, take_rows
 
 BLOCK_ROWS = 32_768
 BLOCK_BYTES = 128 << 20
 WORK = "_work"
 COUNTS = b"counts"
+StoredRows = tuple[int, str, Sequence[int]]  # number and path of a shard, and rows of it
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,11 @@ class StoredBlock:
     name: str
     parts: tuple[tuple[int, str, int, int], ...]
 
+    @property
+    def rows(self) -> list[StoredRows]:
+        """The rows, shard by shard."""
+        return [(number, path, range(start, stop)) for number, path, start, stop in self.parts]
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -91,12 +97,16 @@ class BlockRecord:
 
 @dataclass(frozen=True)
 class Queries:
-    """Queries by name, their vectors float32 [q, dim]; of stored rows, number of the shard and row in it, int64 [q]."""
+    """Queries by name, their vectors float32 [q, dim]; of stored rows, number of the shard and row in it, int64 [q].
+
+    `piece` int32 [q] are their numbers where they are pieces of documents.
+    """
 
     names: list[str]
     vectors: np.ndarray
     shard: np.ndarray
     row: np.ndarray
+    piece: np.ndarray | None = None
 
 
 def blocks_of(manifest: Manifest) -> list[StoredBlock]:
@@ -115,6 +125,24 @@ def blocks_of(manifest: Manifest) -> list[StoredBlock]:
             parts[-1].append((number, path, start, stop))
             start, room = stop, room - (stop - start)
     return [StoredBlock(f"{number:06d}", tuple(block)) for number, block in enumerate(parts) if block]
+
+
+def _stored_queries(parts: Sequence[StoredRows]) -> Queries:
+    """Rows of a store as queries."""
+    names: list[str] = []
+    vectors, shards, places, numbers = [], [], [], []
+    for number, path, rows in progress.over(parts, "reading the queries", "parts of shards"):
+        with open_shard(path) as parquet:
+            pieces = [name for name in ("piece",) if name in parquet.schema_arrow.names]
+        here = np.asarray(rows)
+        table = take_rows(path, here, ["id", *pieces, "embedding"])
+        names += table.column("id").to_pylist()
+        vectors.append(as_matrix(table.column("embedding").combine_chunks()))
+        shards.append(np.full(len(here), number))
+        places.append(here)
+        numbers += [table.column(name).to_numpy() for name in pieces]
+    piece = np.concatenate(numbers) if numbers else None
+    return Queries(names, np.concatenate(vectors), np.concatenate(shards), np.concatenate(places), piece)
 
 
 class Neighbours:
@@ -138,7 +166,7 @@ class Neighbours:
         """The comparisons that the queries of a source need, or the record of a block whose file is there."""
         try:
             if isinstance(source, StoredBlock):
-                yield self._known(source.name) or self._prepared(source.name, self._stored(source))
+                yield self._known(source.name) or self._prepared(source.name, _stored_queries(source.rows))
                 return
             for unit in read_span(source, self._job.columns, UNIT_TOKENS):
                 known = self._known(unit.name)
@@ -155,18 +183,6 @@ class Neighbours:
         with place.open(path) as file, pq.ParquetFile(pa.PythonFile(file)) as parquet:
             counts = json.loads((parquet.schema_arrow.metadata or {})[COUNTS])
             return BlockRecord(path, counts["queries"], parquet.metadata.num_rows, counts["rejected"])
-
-    def _stored(self, block: StoredBlock) -> Queries:
-        names: list[str] = []
-        vectors, shards, rows = [], [], []
-        for number, path, start, stop in progress.over(block.parts, "reading the queries", "parts of shards"):
-            here = np.arange(start, stop)
-            table = take_rows(path, here, ["id", "embedding"])
-            names += table.column("id").to_pylist()
-            vectors.append(as_matrix(table.column("embedding").combine_chunks()))
-            shards.append(np.full(len(here), number))
-            rows.append(here)
-        return Queries(names, np.concatenate(vectors), np.concatenate(shards), np.concatenate(rows))
 
     def _texts(self, unit: UnitRows) -> Queries:
         names = unit.ids if self._job.columns.id else unit.texts
@@ -185,6 +201,8 @@ class Neighbours:
         arrays = {} if coarse is None else {"lists": coarse.lists.astype(np.int32), "scores": coarse.scores}
         names = np.frombuffer(json.dumps(queries.names).encode(), np.uint8)
         own = {"names": names, "vectors": vectors, "shard": queries.shard, "row": queries.row}
+        if queries.piece is not None:
+            own["piece"] = queries.piece
         _leave(self._job.work(f"{block}.npz"), **own, **arrays)
         return Comparison(block, tuple(rows.groups), rejected)
 
@@ -205,7 +223,7 @@ class Neighbours:
     def _taken(self, block: str) -> tuple[Queries, Coarse | None]:
         arrays = _take(self._job.work(f"{block}.npz"))
         names = json.loads(arrays["names"].tobytes())
-        queries = Queries(names, arrays["vectors"], arrays["shard"], arrays["row"])
+        queries = Queries(names, arrays["vectors"], arrays["shard"], arrays["row"], arrays.get("piece"))
         if "lists" not in arrays:
             return queries, None
         return queries, Coarse(arrays["scores"], np.ascontiguousarray(arrays["lists"], np.int64))
@@ -220,23 +238,22 @@ class Neighbours:
 
     def _finished(self, work: Comparison) -> BlockRecord:
         manifest, _, rows = self._open()
-        names: list[str] = []
-        table = _table([], Hits(*(np.empty((0, 1), kind) for kind in (np.float32, np.int64, np.int64))), self._job, [])
+        none = np.empty(0, np.int64)
+        queries, hits = Queries([], none, none, none), Hits(np.empty((0, 1), np.float32), *(none.reshape(0, 1),) * 2)
         if work.groups:
             queries, _ = self._taken(work.block)
-            names = queries.names
-            with progress.stage("scoring again", len(names), "queries"):
+            with progress.stage("scoring again", len(queries.names), "queries"):
                 hits = rows.hits(queries.vectors, _best(self._found(work.block, group) for group in work.groups))
             hits = _without_itself(hits, queries) if self._job.itself else hits
-            table = _table(names, hits, self._job, manifest.shard_paths)
-        counts = {"queries": len(names), "rejected": work.rejected}
+        table = _table(queries, hits, self._job, manifest)
+        counts = {"queries": len(queries.names), "rejected": work.rejected}
         data = parquet_bytes(table.replace_schema_metadata({COUNTS: json.dumps(counts)}), compression="zstd")
         path = self._job.path(work.block)
         place = storage.storage_of(path)
         place.put_if_absent(path, data)
         left = [self._found(work.block, group) for group in work.groups]
         place.delete(*left, *([self._job.work(f"{work.block}.npz")] if left else []))
-        return BlockRecord(path, len(names), len(table), work.rejected)
+        return BlockRecord(path, len(queries.names), len(table), work.rejected)
 
 
 def _mended(error: SentenceBeamError) -> SentenceBeamError:
@@ -272,31 +289,32 @@ def _without_itself(hits: Hits, queries: Queries) -> Hits:
     return Hits(hits.scores, np.where(own, -1, hits.shard), hits.row)
 
 
-def _table(names: list[str], hits: Hits, job: NeighboursJob, shards: list[str]) -> pa.Table:
-    """The rows of a file, query by query, best first."""
+def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest) -> pa.Table:
+    """The rows of a file, query by query, best first; `query_piece` and `piece` where these are pieces."""
     there = hits.shard >= 0
     if job.min_score is not None:
         there &= hits.scores >= job.min_score
     rank = np.cumsum(there, axis=1)
     there &= rank <= job.k
     query, place = np.nonzero(there)
-    ids = _ids(hits.shard[there], hits.row[there], shards)
-    columns = {
-        "query": pa.array(names, pa.string()).take(pa.array(query)),
-        "rank": pa.array(rank[query, place].astype(np.int32)),
-        "id": ids,
-        "score": pa.array(hits.scores[there]),
-    }
-    return pa.table(columns)
+    columns = {"query": pa.array(queries.names, pa.string()).take(pa.array(query))}
+    if queries.piece is not None:
+        columns["query_piece"] = pa.array(queries.piece[query], pa.int32())
+    columns["rank"] = pa.array(rank[query, place].astype(np.int32))
+    found = _columns_of(hits.shard[there], hits.row[there], manifest)
+    score = pa.array(hits.scores[there], pa.float32())
+    return pa.table({**columns, **dict(zip(found.column_names, found.columns, strict=True)), "score": score})
 
 
-def _ids(shard: np.ndarray, row: np.ndarray, paths: list[str]) -> pa.Array:
-    """The ids of rows, shard by shard read."""
-    found, order = [pa.array([], pa.string())], np.lexsort((row, shard))
+def _columns_of(shard: np.ndarray, row: np.ndarray, manifest: Manifest) -> pa.Table:
+    """The ids of rows, and their numbers where they are pieces, shard by shard read."""
+    kinds = {"id": pa.string(), **({"piece": pa.int32()} if manifest.rows.pieces is not None else {})}
+    schema = pa.schema(kinds.items())
+    found, order = [schema.empty_table()], np.lexsort((row, shard))
     for number in np.unique(shard).tolist():
         rows, place = np.unique(row[shard == number], return_inverse=True)
-        column = take_rows(paths[number], rows, ["id"]).column("id").combine_chunks()
-        found.append(column.cast(pa.string()).take(pa.array(np.sort(place))))
+        table = take_rows(manifest.shard_paths[number], rows, list(kinds)).select(list(kinds))
+        found.append(table.replace_schema_metadata(None).cast(schema).take(pa.array(np.sort(place))))
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
-    return pa.concat_arrays(found).take(pa.array(back))
+    return pa.concat_tables(found).take(pa.array(back))

@@ -85,6 +85,7 @@ def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
     if problem is None:
         left = storage.storage_of(output).below(storage.join(output, WORK))
         storage.storage_of(output).delete(*(entry.path for entry in left))
+        storage.remove_empty(storage.join(output, WORK))
     _write(output, {"asked": asked, **said})
     return said
 

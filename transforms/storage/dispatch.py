@@ -110,6 +110,13 @@ def overwrite(path: str, data: bytes) -> None:
         raise OSError(f"{path} was written by another run at the same time")
 
 
+def remove_empty(folder: str) -> None:
+    """Remove a folder of this machine that holds nothing; object storage has none of these."""
+    if is_local(folder):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+
+
 def time_of_storage(path: str) -> float:
     """The present time, in seconds since 1970, by the clock of the storage that holds a path.
 
