@@ -16,7 +16,7 @@ from transforms.beam.metrics import StageMetrics
 from transforms.errors import OptionError
 from transforms.space import Machine, Recipe, Space
 from transforms.space.model_files import DEFAULT_MODEL
-from transforms.steps.embed_rows import Result, RowEmbedder, RowsJob
+from transforms.steps.embed_rows import EmbeddedElement, RowEmbedder, RowsJob
 from transforms.steps.row_shapes import REASON
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class EmbedRowsFn(beam.DoFn):
         self._metrics.update(figures)
 
 
-def _sent(result: Result) -> Any:
+def _sent(result: EmbeddedElement) -> Any:
     """A result where it belongs, with the window and time of what it was made of."""
     value = result.place.with_value(result.value)
     return TaggedOutput(REJECTED, value) if result.rejected else value

@@ -17,7 +17,7 @@ from transforms.space.model_files import DEFAULT_MODEL
 from transforms.steps.embed_rows import RowsJob
 
 
-class Said(TypedDict, total=False):
+class EncoderOptions(TypedDict, total=False):
     """What may be said of an encoder beside its model, as `EmbedRows` takes it."""
 
     pooler: str
@@ -46,7 +46,7 @@ class EncoderModelHandler(ModelHandler[str, PredictionResult, Encoder]):
         min_batch_size: int | None = None,
         max_batch_size: int | None = None,
         device: str = "auto",
-        **said: Unpack[Said],
+        **said: Unpack[EncoderOptions],
     ):
         super().__init__(min_batch_size=min_batch_size, max_batch_size=max_batch_size)
         job = RowsJob.of(Recipe(model, **said), Machine(device), "")
@@ -100,7 +100,7 @@ class TextEmbeddings(EmbeddingsManager):
         min_batch_size: int | None = None,
         max_batch_size: int | None = None,
         device: str = "auto",
-        **said: Unpack[Said],
+        **said: Unpack[EncoderOptions],
     ):
         super().__init__(
             columns=columns, type_adapter=type_adapter, min_batch_size=min_batch_size, max_batch_size=max_batch_size

@@ -30,7 +30,7 @@ GROUP_ROWS = 1_000_000
 Group = tuple[int, int]  # the first segment or shard, and the one behind the last
 
 
-class Rows(Protocol):
+class ComparedRows(Protocol):
     """The rows of a snapshot, as queries are compared with them."""
 
     @property
@@ -47,7 +47,7 @@ class Rows(Protocol):
         """The k best rows of each query, from the best candidates of all groups."""
 
 
-def rows_of(manifest: Manifest, searcher: Searcher, k: int, spare: int) -> Rows:
+def rows_of(manifest: Manifest, searcher: Searcher, k: int, spare: int) -> ComparedRows:
     """The rows of a snapshot, as `search` would look at them for k hits; `spare` hits more are given."""
     return ByIndex(manifest.index, searcher, k, spare) if manifest.index else ByRow(manifest, k + spare)
 

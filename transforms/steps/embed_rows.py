@@ -25,7 +25,7 @@ from transforms.steps.row_shapes import (
     OF_PIECES,
     OF_VECTORS,
     REASON,
-    Columns,
+    AddedColumns,
     Element,
     MakeRow,
     NoField,
@@ -90,7 +90,7 @@ class RowsJob:
 
 
 @dataclass(frozen=True)
-class Result:
+class EmbeddedElement:
     """What came of (a part of) an element that was given with `place`: `value`, embedded or rejected."""
 
     place: Any
@@ -118,10 +118,10 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Made:
+class EmbeddedWindow:
     """What came of a window: `columns` of those that are embedded, the row of each of these, and reasons by row."""
 
-    columns: Columns
+    columns: AddedColumns
     owners: np.ndarray
     reasons: dict[int, str]
 
@@ -145,7 +145,7 @@ class RowEmbedder:
     _ahead: "Future[Window] | None" = None
     _preparer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
 
-    def add(self, given: Any, place: Any) -> Iterator[Result]:
+    def add(self, given: Any, place: Any) -> Iterator[EmbeddedElement]:
         """Take an element; the results of earlier ones, where enough are held now."""
         for element, texts in elements_of(given, self.job.text, self.window_tokens, self.make):
             self.job.check_names(element.names())
@@ -154,14 +154,14 @@ class RowEmbedder:
             if self._tokens >= self.window_tokens:
                 yield from self._turn()
 
-    def finish(self) -> Iterator[Result]:
+    def finish(self) -> Iterator[EmbeddedElement]:
         """The results of all elements that are still held."""
         yield from self._turn()
         if self._ahead is not None:
             yield from self._embedded(self._ahead.result())
         self._preparer.shutdown()
 
-    def _turn(self) -> Iterator[Result]:
+    def _turn(self) -> Iterator[EmbeddedElement]:
         """Begin to prepare what is held, and embed what was prepared before."""
         held, self._held, self._tokens = self._held, [], 0
         before, self._ahead = self._ahead, self._preparer.submit(self._prepared, held) if held else None
@@ -202,7 +202,7 @@ class RowEmbedder:
         headings = list(chain.from_iterable(pieces.headings for pieces in found))
         return cut, {job.text: own_texts(cut), **places, "headings": headings}
 
-    def _embedded(self, window: Window) -> Iterator[Result]:
+    def _embedded(self, window: Window) -> Iterator[EmbeddedElement]:
         """The results of a window's elements, in order."""
         made = self._forward(window)
         firsts = np.searchsorted(made.owners, window.bounds).tolist()
@@ -210,15 +210,17 @@ class RowEmbedder:
         for (element, place), ((start, stop), (first, end)) in zip(window.elements, rows, strict=True):
             own = (made.owners[first:end] - start).tolist()
             for value in element.embedded(own, made.columns, first):
-                yield Result(place, value)
+                yield EmbeddedElement(place, value)
             against = {row - start: made.reasons[row] for row in range(start, stop) if row in made.reasons}
             if against:
-                yield Result(place, element.rejected(against), rejected=True)
+                yield EmbeddedElement(place, element.rejected(against), rejected=True)
 
-    def _forward(self, window: Window) -> Made:
+    def _forward(self, window: Window) -> EmbeddedWindow:
         if window.inputs is None:
             self.measured({"rejected": len(window.reasons)}, window.watch.figures)
-            return Made(Columns(np.empty((0, self.job.space.dim), np.float32), {}), window.owners, window.reasons)
+            return EmbeddedWindow(
+                AddedColumns(np.empty((0, self.job.space.dim), np.float32), {}), window.owners, window.reasons
+            )
         with window.watch.time("forward_ms"):
             embedded = window.inputs.embed(self.encoder(), _nothing)
         vectors, status = window.inputs.vectors(embedded).take(window.inverse), embedded.status[window.inverse]
@@ -230,7 +232,7 @@ class RowEmbedder:
         others = {name: [column[place] for place in kept] for name, column in window.others.items()}
         others |= {name: getattr(vectors, name).tolist() for name in ("norm", "tokens", "truncated")}
         text = self.job.text if window.others else None
-        return Made(Columns(vectors.embedding, others, text), window.owners[kept], reasons)
+        return EmbeddedWindow(AddedColumns(vectors.embedding, others, text), window.owners[kept], reasons)
 
     def _measure(self, window: Window, vectors: Vectors, status: np.ndarray, stats: Any, rejected: int) -> None:
         distinct = int(window.inverse.max(initial=-1)) + 1

@@ -54,7 +54,7 @@ class SampledGroup:
 
 
 @dataclass(frozen=True)
-class Part:
+class SamplePart:
     """Rows of the sample in one file."""
 
     name: str
@@ -66,7 +66,7 @@ class PartWork:
     """One part, whose rows are to be sorted by cells in pass `turn` over all rows (0: the first)."""
 
     job: IndexJob
-    part: Part
+    part: SamplePart
     turn: int = 0
 
 
@@ -152,16 +152,16 @@ def part_name(group: int, number: int) -> str:
     return f"sample-{group}-{number}"
 
 
-def parts_of(found: list[SampledGroup]) -> list[Part]:
+def parts_of(found: list[SampledGroup]) -> list[SamplePart]:
     """All parts of the sample in order; where an index needs every row, those held out are parts too."""
     ordered = sorted(found, key=lambda sampled: sampled.group.number)
     parts = [
-        Part(part_name(sampled.group.number, number), rows)
+        SamplePart(part_name(sampled.group.number, number), rows)
         for sampled in ordered
         for number, rows in enumerate(sampled.parts)
     ]
     if lack_of_rows(ordered[0].job.plan.factory, sum(part.rows for part in parts)):
-        parts += [Part(f"held-out-{sampled.group.number}", sampled.held_out) for sampled in ordered]
+        parts += [SamplePart(f"held-out-{sampled.group.number}", sampled.held_out) for sampled in ordered]
     return parts
 
 
@@ -319,7 +319,7 @@ def _trained(job: IndexJob, sampled: list[SampledGroup], clustered: list[CellWor
     return job, Trained(path, sha256, sum(part.rows for part in parts), segment)
 
 
-def _chosen(job: IndexJob, trained: bytes, parts: list[Part]) -> tuple[IndexJob, bytes]:
+def _chosen(job: IndexJob, trained: bytes, parts: list[SamplePart]) -> tuple[IndexJob, bytes]:
     """The job with the kind of index that its request comes to, and the trained index of that kind."""
     request = job.request
     if not index_choice.budgets_of(request).choose:
@@ -376,17 +376,17 @@ def read_pieces(folder: Folder, wanted: list[tuple[str, int, int]], width: int) 
             yield np.frombuffer(data, "<f4").reshape(-1, width)
 
 
-def any_rows(job: IndexJob, parts: list[Part], most: int) -> Iterator[np.ndarray]:
+def any_rows(job: IndexJob, parts: list[SamplePart], most: int) -> Iterator[np.ndarray]:
     """About so many rows of the sample, or all, in pieces: of each part its first, which are any of it."""
     rows = sum(part.rows for part in parts)
     share = min(1.0, most / max(1, rows))
     return read_pieces(job.folder, [(part.name, 0, math.ceil(part.rows * share)) for part in parts], job.plan.dim)
 
 
-def known_parts(folder: Folder) -> list[Part]:
+def known_parts(folder: Folder) -> list[SamplePart]:
     """The parts of the sample, in order."""
     lines = (line.split() for line in folder.read(PARTS).decode().splitlines())
-    return [Part(name, int(rows)) for name, rows in lines]
+    return [SamplePart(name, int(rows)) for name, rows in lines]
 
 
 @functools.lru_cache(maxsize=1)
@@ -395,12 +395,12 @@ def _lists_after(folder: Folder, turn: int) -> np.ndarray:
     return folder.take(lists_name(turn))
 
 
-def sorted_name(turn: int, part: Part) -> str:
+def sorted_name(turn: int, part: SamplePart) -> str:
     """The name of the file of a part's rows, sorted by cells."""
     return f"sorted-{turn}-{part.name}"
 
 
-def counts_name(turn: int, part: Part) -> str:
+def counts_name(turn: int, part: SamplePart) -> str:
     """The name of the file that says how many rows of a part each cell has."""
     return f"counts-{turn}-{part.name}.npy"
 
@@ -420,7 +420,7 @@ def cell_name(number: int, turn: int | None) -> str:
     return f"lists-{number}-{0 if turn is None else turn}.npy"
 
 
-def _left(sampled: list[SampledGroup], parts: list[Part], clustered: list[CellWork]) -> Iterator[str]:
+def _left(sampled: list[SampledGroup], parts: list[SamplePart], clustered: list[CellWork]) -> Iterator[str]:
     """The names of the files that the training left behind."""
     yield LEFT
     for item in sampled:

@@ -23,7 +23,7 @@ from transforms.index.exact import best_first
 from transforms.index.parts import Coarse, Found
 from transforms.index.vectors import prepared
 from transforms.search import Hits, Searcher
-from transforms.steps.compare import Group, Rows, damaged, rows_of
+from transforms.steps.compare import ComparedRows, Group, damaged, rows_of
 from transforms.store.manifest import Manifest, read_resolved
 from transforms.store.records import Problem
 from transforms.store.shards import open_shard, take_rows
@@ -150,9 +150,9 @@ class Neighbours:
 
     def __init__(self, job: NeighboursJob):
         self._job = job
-        self._parts: tuple[Manifest, Searcher, Rows] | None = None
+        self._parts: tuple[Manifest, Searcher, ComparedRows] | None = None
 
-    def _open(self) -> tuple[Manifest, Searcher, Rows]:
+    def _open(self) -> tuple[Manifest, Searcher, ComparedRows]:
         if self._parts is None:
             job = self._job
             manifest = read_resolved(job.store, job.snapshot, job.digest)

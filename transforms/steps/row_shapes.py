@@ -27,7 +27,7 @@ class NoField:
 
 
 @dataclass(frozen=True)
-class Columns:
+class AddedColumns:
     """What is added to rows: `vectors` [n, d] float32, and beside them lists of n values, by name.
 
     Where documents are cut, the field `text` is the piece's, and `others` has its place.
@@ -57,7 +57,7 @@ class DictRow:
         """The texts of the element's rows, in order: here one."""
         return [self.row.get(field, NoField)]
 
-    def embedded(self, owners: Sequence[int], columns: Columns, first: int) -> Iterator[Any]:
+    def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """What its rows become: those at `first` and after it in the columns, of the rows `owners`."""
         for place in range(first, first + len(owners)):
             yield {**self.row, **columns.fields(place)}
@@ -82,7 +82,7 @@ class NamedRow:
         """As of a dict."""
         return DictRow(self.row._asdict()).texts(field)
 
-    def embedded(self, owners: Sequence[int], columns: Columns, first: int) -> Iterator[Any]:
+    def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """As of a dict, as rows."""
         for made in DictRow(self.row._asdict()).embedded(owners, columns, first):
             yield self.make(**made)
@@ -106,7 +106,7 @@ class Pair:
         """The text, whatever the field is called."""
         return [self.row[1]]
 
-    def embedded(self, owners: Sequence[int], columns: Columns, first: int) -> Iterator[Any]:
+    def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """(id, vector); of a piece ((id, piece), vector)."""
         for place in range(first, first + len(owners)):
             found = columns.fields(place)
@@ -119,7 +119,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Batch:
+class ArrowRows:
     """Rows that are an Arrow batch or table."""
 
     rows: pa.RecordBatch | pa.Table
@@ -136,7 +136,7 @@ class Batch:
         found: list[Any] = self.rows.column(field).to_pylist()
         return found
 
-    def embedded(self, owners: Sequence[int], columns: Columns, first: int) -> Iterator[Any]:
+    def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """One batch of all its rows that are embedded, with columns more; none where none is."""
         if not owners:
             return
@@ -159,7 +159,7 @@ class Batch:
         return rows.append_column(REASON, pa.array(list(reasons.values()), pa.string()))
 
 
-Element = DictRow | NamedRow | Pair | Batch
+Element = DictRow | NamedRow | Pair | ArrowRows
 
 
 def elements_of(given: Any, field: str, most_tokens: int, make: MakeRow) -> Iterator[tuple[Element, list[Any]]]:
@@ -168,9 +168,9 @@ def elements_of(given: Any, field: str, most_tokens: int, make: MakeRow) -> Iter
     Raises OptionError for what is no row.
     """
     if isinstance(given, pa.RecordBatch | pa.Table):
-        texts = Batch(given).texts(field)
+        texts = ArrowRows(given).texts(field)
         for start, stop in _parts([text_tokens(text) for text in texts], most_tokens):
-            yield Batch(given.slice(start, stop - start)), texts[start:stop]
+            yield ArrowRows(given.slice(start, stop - start)), texts[start:stop]
         return
     element: Element
     if isinstance(given, Mapping):

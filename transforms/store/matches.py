@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from transforms import storage
 from transforms.errors import SentenceBeamError, first_line
+from transforms.store.dataset import dataset_of
 from transforms.store.manifest import Manifest
-from transforms.store.open import Store
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -38,7 +38,7 @@ def matches(manifest: Manifest, where: pc.Expression) -> Matches:
 
     Raises SentenceBeamError naming a shard that cannot be read.
     """
-    dataset = Store(manifest).dataset()
+    dataset = dataset_of(manifest)
     fragments = list(dataset.get_fragments()) if manifest.shard_paths else []
     local = storage.is_local(manifest.root)
 

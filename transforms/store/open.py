@@ -12,6 +12,7 @@ import pyarrow as pa
 from transforms import storage
 from transforms.errors import OptionError
 from transforms.space import Space
+from transforms.store.dataset import dataset_of
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.precision import Coding, kept_ranges
 
@@ -46,20 +47,7 @@ class Store:
 
         Of a remote store the first shard's footer is read at once, each shard when its rows are, and nothing is kept.
         """
-        import pyarrow.dataset as ds  # brings pandas along where it is installed: a third of a second
-
-        paths = self.manifest.shard_paths
-        if not paths:
-            return ds.dataset(pa.table({"id": pa.array([], pa.string())}))
-        checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-        kind = ds.ParquetFileFormat(default_fragment_scan_options=checked)
-        if storage.is_local(self.root):
-            return ds.dataset(paths, format=kind)
-        from transforms.store.shard_files import shard_files
-
-        files = shard_files(self.manifest)
-        schema = kind.make_fragment(paths[0], files).physical_schema
-        return ds.FileSystemDataset.from_paths(paths, schema, kind, files)
+        return dataset_of(self.manifest)
 
     def __len__(self) -> int:
         return self.manifest.rows.stored

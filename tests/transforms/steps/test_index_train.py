@@ -108,7 +108,7 @@ def test_the_whole_sample_is_held_once(tmp_path: Path, monkeypatch: pytest.Monke
     (group,) = sampled(nights, {"x": FILES["x"][:100]})
     folder, dim = group.job.folder, group.job.plan.dim
     index_train.leave_rows(folder, "big", rng.standard_normal((200_000, dim)).astype(np.float32))
-    monkeypatch.setattr(index_train, "known_parts", lambda folder: [index_train.Part("big", 200_000)])
+    monkeypatch.setattr(index_train, "known_parts", lambda folder: [index_train.SamplePart("big", 200_000)])
     monkeypatch.setattr(index_train, "PIECE_BYTES", 1 << 20)
     tracemalloc.start()
     index_train.cluster(CellWork(group.job, 0, 0, 4))
