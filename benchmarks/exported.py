@@ -23,7 +23,7 @@ Inputs = dict[str, np.ndarray]
 Runtime = Callable[[Inputs], np.ndarray]  # int64 [B, T] each -> last hidden states [B, T, H]
 
 
-class Exported:
+class ExportedModel:
     """A model's tokenizer and pooling around a runtime."""
 
     def __init__(self, tokenizer: Any, runtime: Runtime):
@@ -50,7 +50,7 @@ def tokens(tokenizer: Any, texts: list[str]) -> Inputs:
     return {name: found[name].astype(np.int64) for name in INPUTS}
 
 
-def exported(folder: str, texts: Sequence[str]) -> dict[str, Exported]:
+def exported(folder: str, texts: Sequence[str]) -> dict[str, ExportedModel]:
     """The model in each runtime that is installed, by its name; `texts` to calibrate int8 activations on."""
     if importlib.util.find_spec("onnx") is None:
         logging.warning("ONNX Runtime and OpenVINO are left out: onnx is not installed")
@@ -61,7 +61,9 @@ def exported(folder: str, texts: Sequence[str]) -> dict[str, Exported]:
         export(folder, path)
         for make in (_onnx_runtime, _openvino):
             try:
-                found |= {name: Exported(tokenizer, runtime) for name, runtime in make(path, tokenizer, texts).items()}
+                found |= {
+                    name: ExportedModel(tokenizer, runtime) for name, runtime in make(path, tokenizer, texts).items()
+                }
             except ImportError as error:
                 logging.warning("a peer is left out: %s", error)
     return found

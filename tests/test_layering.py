@@ -186,6 +186,15 @@ def test_arrow_reads_bytes_without_python_in_between() -> None:
         assert not re.search(r"(read_table|ParquetFile|ParquetDataset)\(\s*(io\.)?BytesIO", source), path
 
 
+def test_a_name_of_a_class_has_one_meaning() -> None:
+    found: dict[str, Path] = {}
+    for path in (path for package in PACKAGES for path in _files(package)):
+        for node in ast.parse(path.read_text(encoding="utf8")).body:
+            if isinstance(node, ast.ClassDef):
+                other = found.setdefault(node.name.lstrip("_"), path)
+                assert other == path, f"{node.name}: {other.relative_to(ROOT)}, {path.relative_to(ROOT)}"
+
+
 @pytest.mark.parametrize(
     ("module", "absent"),
     [

@@ -123,7 +123,7 @@ def _reader(hint: Any) -> Reader:
         return partial(_each, kind, _reader(arguments[0]))
     if kind is dict and arguments[1] is not Any:
         return partial(_values, _reader(arguments[1]))
-    if isinstance(hint, type) and issubclass(hint, Entry):
+    if isinstance(hint, type) and issubclass(hint, JsonEntry):
         return hint.from_json
     if is_dataclass(hint):
         return partial(_dataclass, hint)
@@ -131,7 +131,7 @@ def _reader(hint: Any) -> Reader:
 
 
 @dataclass(frozen=True)
-class Entry:
+class JsonEntry:
     """A part of a JSON file. `said` is the JSON that it was read from where that has other fields than the class."""
 
     said: Mapping[str, Any] | None = field(default=None, kw_only=True, repr=False, compare=False, metadata=BESIDE)

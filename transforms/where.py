@@ -177,7 +177,7 @@ class _Reader:
         if self._conditions > MOST:
             raise OptionError(f"{self._option}: more than {MOST:,} conditions; say column IN (...) instead of many ORs")
         name = token.said[1:-1].replace('""', '"') if token.said.startswith('"') else token.said
-        column = _Column.of(name, self._schema)
+        column = _FilterColumn.of(name, self._schema)
         if self._take("IS"):
             absent = not self._take("NOT")
             self._expect("NULL")
@@ -192,7 +192,7 @@ class _Reader:
             return column.compare(_COMPARE[sign], self._literal(column))
         return column.as_condition(lambda: self._unread(self._here.start, "=, <, IN or IS has to come here"))
 
-    def _among(self, column: "_Column") -> pc.Expression:
+    def _among(self, column: "_FilterColumn") -> pc.Expression:
         self._expect("(")
         values = [self._literal(column)]
         while self._take(","):
@@ -200,7 +200,7 @@ class _Reader:
         self._expect(")")
         return column.among(values)
 
-    def _literal(self, column: "_Column") -> pa.Scalar:
+    def _literal(self, column: "_FilterColumn") -> pa.Scalar:
         token = self._here
         if token.kind not in ("text", "number") and token.said not in ("TRUE", "FALSE"):
             raise self._unread(token.start, "a number, a text in single quotes, true or false has to come here")
@@ -215,7 +215,7 @@ def _joined(how: Callable[[pc.Expression, pc.Expression], pc.Expression], parts:
     return parts[0]
 
 
-class _Column(NamedTuple):
+class _FilterColumn(NamedTuple):
     """A column: its name, type, value, and the value as it is compared (of codes what they stand for)."""
 
     name: str
@@ -225,7 +225,7 @@ class _Column(NamedTuple):
     schema: _Schema
 
     @classmethod
-    def of(cls, name: str, schema: _Schema) -> "_Column":
+    def of(cls, name: str, schema: _Schema) -> "_FilterColumn":
         """The column of a name. Raises OptionError where there is none."""
         if schema.fields.get_field_index(name) < 0:
             raise schema.unfit(f"there is no {schema.words.column} {name}")

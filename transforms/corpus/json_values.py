@@ -25,7 +25,7 @@ def read_json(file: InputFile) -> Iterator[list[Any]]:
     Raises SentenceBeamError for a file that is cut short, corrupt, or no JSON.
     """
     with open_unchanged(file) as raw:
-        source = _Source(_characters(decompressed(file, raw)))
+        source = _JsonText(_characters(decompressed(file, raw)))
         try:
             yield from whole(file, _blocks(source))
         except _NoJsonError as error:
@@ -40,7 +40,7 @@ class _NoJsonError(SentenceBeamError):
 
 
 @dataclass
-class _Source:
+class _JsonText:
     """Text as it comes: `text` from `place` on is not taken yet, and `before` characters came before `text`."""
 
     parts: Iterator[str]
@@ -101,7 +101,7 @@ def _characters(reader: Any) -> Iterator[str]:
     yield decoder.decode(b"", final=True)
 
 
-def _blocks(source: _Source) -> Iterator[list[Any]]:
+def _blocks(source: _JsonText) -> Iterator[list[Any]]:
     block: list[Any] = []
     begun = 0
     for value in _values(source):
@@ -113,7 +113,7 @@ def _blocks(source: _Source) -> Iterator[list[Any]]:
         yield block
 
 
-def _values(source: _Source) -> Iterator[Any]:
+def _values(source: _JsonText) -> Iterator[Any]:
     if source.peek() != "[":
         while source.peek():
             yield source.value()

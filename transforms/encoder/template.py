@@ -35,7 +35,7 @@ class BareTemplate:
     gap: int
 
 
-class Template:
+class PromptTemplate:
     """A template that texts are put into. Truncation takes tokens from the end of the text, never from the template."""
 
     def __init__(self, template: str, tokenizer: Tokenizer, mask_token: str | None, limit: int | None) -> None:

@@ -16,7 +16,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from transforms.encoder.load import quiet_transformers
-from transforms.encoder.template import FilledTemplate, Template
+from transforms.encoder.template import FilledTemplate, PromptTemplate
 from transforms.errors import OptionError, first_line
 from transforms.pooling.remove_biases import kept_text
 from transforms.space.model_files import ModelFiles
@@ -87,7 +87,7 @@ class TextTokenizer:
         self._has_types = self.gives_types and any(self._tokenizer.encode("a").type_ids)
         self.template = None
         if "template" in pooler:
-            self.template = Template(pooler["template"], self._tokenizer, wrapped.mask_token, limit)
+            self.template = PromptTemplate(pooler["template"], self._tokenizer, wrapped.mask_token, limit)
         else:
             self._truncate(wrapped.truncation_side)
 

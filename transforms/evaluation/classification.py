@@ -13,7 +13,7 @@ from transforms.evaluation import tables
 from transforms.evaluation.evidence import Evidence, Means
 from transforms.evaluation.pair_features import pair_features
 from transforms.evaluation.pair_files import LabelledPairs, read_labelled, read_splits
-from transforms.evaluation.task import Predictions, Vectors, numbered, overlap
+from transforms.evaluation.task import Predictions, TaskVectors, numbered, overlap
 
 PARTS = ("tr", "va", "te")
 
@@ -78,7 +78,7 @@ class Classification:
     def notes(self) -> list[str]:
         return overlap(self.parts[0].texts, self.parts[-1].texts) if len(self.parts) > 1 else []
 
-    def predict(self, vectors: Vectors) -> Predictions:
+    def predict(self, vectors: TaskVectors) -> Predictions:
         labels = labels_as_numbers([part.labels for part in self.parts])
         features = [unit(vectors.of(part.texts)).astype(np.float32) for part in self.parts]
         return judged(features, labels, self.classifier)
@@ -116,7 +116,7 @@ class Inference:
         train, _, test = self.parts
         return overlap([*train.first, *train.second], [*test.first, *test.second])
 
-    def predict(self, vectors: Vectors) -> Predictions:
+    def predict(self, vectors: TaskVectors) -> Predictions:
         labels = labels_as_numbers([part.labels for part in self.parts])
         features = [pair_features(vectors.of(part.first), vectors.of(part.second)) for part in self.parts]
         return judged(features, labels, self.classifier)

@@ -10,7 +10,7 @@ from transforms.errors import OptionError
 from transforms.evaluation import classifier, tables
 from transforms.evaluation.clusterings import Clusterings
 from transforms.evaluation.evidence import Evidence
-from transforms.evaluation.task import Predictions, Vectors, numbered
+from transforms.evaluation.task import Predictions, TaskVectors, numbered
 
 SEEDS = 10
 
@@ -43,7 +43,7 @@ class Clustering:
         labels, _ = numbered([label for label, _ in rows], f"clustering:{name}")
         return cls(name, labels, [text for _, text in rows])
 
-    def predict(self, vectors: Vectors) -> Predictions:
+    def predict(self, vectors: TaskVectors) -> Predictions:
         from sklearn.cluster import KMeans
 
         rows, number = unit(vectors.of(self.texts)).astype(np.float32), int(self.labels.max()) + 1

@@ -11,7 +11,7 @@ from transforms.evaluation import tables
 from transforms.evaluation.detections import Detections, best_threshold
 from transforms.evaluation.evidence import ALL, Evidence
 from transforms.evaluation.pair_files import SIDES
-from transforms.evaluation.task import Predictions, Vectors
+from transforms.evaluation.task import Predictions, TaskVectors
 
 YES, NO = ("1", "true", "yes"), ("0", "false", "no")
 
@@ -48,7 +48,7 @@ class Duplicates:
     def texts(self) -> list[str]:
         return [*self.first, *self.second]
 
-    def predict(self, vectors: Vectors) -> Predictions:
+    def predict(self, vectors: TaskVectors) -> Predictions:
         cosine = cosines(vectors.of(self.first), vectors.of(self.second))
         return {"cosine": cosine, f"{ALL}/threshold": np.array(best_threshold(cosine, self.labels))}
 

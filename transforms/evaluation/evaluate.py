@@ -19,7 +19,7 @@ from transforms.evaluation.options import EvaluateOptions
 from transforms.evaluation.overlap import seen_in_fit
 from transforms.evaluation.rows import DEV, Row, averaged, best_by_dev, scored, undefined
 from transforms.evaluation.store_retrieval import StoreRetrieval
-from transforms.evaluation.task import Predictions, Task, Vectors, content_digest, quoted
+from transforms.evaluation.task import Predictions, Task, TaskVectors, content_digest, quoted
 from transforms.evaluation.tasks import read_tasks
 from transforms.evaluation.watch import Watch
 from transforms.space import Space
@@ -37,7 +37,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _ScorePlan:
     """The methods to be compared, by pooler, with what makes their vectors."""
 
     model: ModelOptions
@@ -79,7 +79,7 @@ def evaluate(options: EvaluateOptions) -> Evaluation:
     return Evaluation(rows, [*dict.fromkeys(notes), *undefined(rows), *([best] if best else [])], grid)
 
 
-def _planned(options: EvaluateOptions) -> _Plan:
+def _planned(options: EvaluateOptions) -> _ScorePlan:
     model = ModelOptions(options.model, options.revision, options.max_tokens, options.dtype, options.device)
     poolers, grid = expand(model, options.poolers)
     spaces = {pooler: model.space(pooler) for pooler in poolers}
@@ -88,13 +88,13 @@ def _planned(options: EvaluateOptions) -> _Plan:
         pooler: tuple(methods_of(pooler, space, calibrations[pooler], options.truncate_dims))
         for pooler, space in spaces.items()
     }
-    return _Plan(model, spaces, calibrations, methods, grid)
+    return _ScorePlan(model, spaces, calibrations, methods, grid)
 
 
 # --- predictions
 
 
-def _predicted(plan: _Plan, tasks: Sequence[Task], cache: Cache) -> list[dict[Method, Predictions]]:
+def _predicted(plan: _ScorePlan, tasks: Sequence[Task], cache: Cache) -> list[dict[Method, Predictions]]:
     """What each method makes of each task, from the cache where it is there; methods in their order."""
     queries = plan.model.of_queries()
     keys = [{method: _key(plan, queries, task, method) for method in plan.all} for task in tasks]
@@ -107,14 +107,14 @@ def _predicted(plan: _Plan, tasks: Sequence[Task], cache: Cache) -> list[dict[Me
     return [{method: kept for method, kept in by_method.items() if kept is not None} for by_method in found]
 
 
-def _key(plan: _Plan, queries: ModelOptions | None, task: Task, method: Method) -> str:
+def _key(plan: _ScorePlan, queries: ModelOptions | None, task: Task, method: Method) -> str:
     space = plan.spaces[method.pooler]
     asked = queries.space(method.pooler).id if queries and task.queries else space.id
     fitted = plan.calibrations[method.pooler][method.calibration].digest if method.calibration else None
     return key_of(content_digest(task), space.id, asked, fitted, method.dim)
 
 
-def _parts(plan: _Plan, tasks: Sequence[Task], missing: Sequence[Sequence[Method]]) -> Iterator[list[int]]:
+def _parts(plan: _ScorePlan, tasks: Sequence[Task], missing: Sequence[Sequence[Method]]) -> Iterator[list[int]]:
     """The tasks, by place, that something is missing of, in parts whose vectors take no more than `SPILLED` bytes.
 
     A task that alone takes more is a part of its own.
@@ -135,7 +135,7 @@ def _parts(plan: _Plan, tasks: Sequence[Task], missing: Sequence[Sequence[Method
 
 
 def _computed(
-    plan: _Plan, queries: ModelOptions | None, tasks: Sequence[Task], missing: Mapping[int, Sequence[Method]]
+    plan: _ScorePlan, queries: ModelOptions | None, tasks: Sequence[Task], missing: Mapping[int, Sequence[Method]]
 ) -> Iterator[tuple[int, Method, Predictions]]:
     """The predictions that are missing of some tasks, by place; each text goes through the model once."""
     texts, asked = _distinct(tasks, missing, with_queries=queries is None), _asked(tasks, missing, queries)
@@ -164,17 +164,17 @@ def _calibrated(
     rows: Encoded,
     queries: Encoded | None,
     places: tuple[Mapping[str, int], Mapping[str, int]],
-) -> Iterator[tuple[str | None, Vectors, float]]:
+) -> Iterator[tuple[str | None, TaskVectors, float]]:
     """A pooler's vectors as they are, and under each calibration: its path, the vectors, and texts a second."""
     texts, asked = places
     asked_rows = None if queries is None else queries.rows
-    yield None, Vectors(rows.rows, texts, asked_rows, asked), rows.speed
+    yield None, TaskVectors(rows.rows, texts, asked_rows, asked), rows.speed
     for path, calibration in calibrations.items():
         began = time.monotonic()
         final = calibration.apply(rows.rows)
         took = (time.monotonic() - began) / max(1, len(final))
         of_queries = None if asked_rows is None else calibration.apply(asked_rows)
-        yield path, Vectors(final, texts, of_queries, asked), 1 / (1 / rows.speed + took)
+        yield path, TaskVectors(final, texts, of_queries, asked), 1 / (1 / rows.speed + took)
 
 
 def _distinct(tasks: Sequence[Task], places: Iterable[int], with_queries: bool) -> dict[str, int]:

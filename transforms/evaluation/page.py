@@ -19,7 +19,7 @@ BESIDE = ("mean", "wmean", "pearson", "uniformity", "alignment", "mean_cosine", 
 
 
 @dataclass(frozen=True)
-class Bar:
+class DrawnInterval:
     """An interval as it is drawn: places from 0 to WIDTH of its ends, of the score, and of zero, if that is inside."""
 
     low: float
@@ -33,8 +33,8 @@ class Line:
     """A row of scores with its intervals and the figures that stand beside."""
 
     row: Row
-    bar: Bar | None
-    diff_bar: Bar | None
+    bar: DrawnInterval | None
+    diff_bar: DrawnInterval | None
     beside: dict[str, float | None]
 
 
@@ -120,7 +120,7 @@ def _beside(rows: list[Row], row: Row) -> dict[str, float | None]:
 
 def _bar(
     low: float | None, high: float | None, at: float | None, all_of: Sequence[tuple[float | None, float | None]]
-) -> Bar | None:
+) -> DrawnInterval | None:
     """An interval, to the scale of all of them; None where it is not defined."""
     if low is None or high is None or at is None:
         return None
@@ -130,7 +130,7 @@ def _bar(
     def place(value: float) -> float:
         return round(4 + (WIDTH - 8) * (value - least) / ((most - least) or 1.0), 1)
 
-    return Bar(place(low), place(high), place(at), place(0.0) if least <= 0 <= most else None)
+    return DrawnInterval(place(low), place(high), place(at), place(0.0) if least <= 0 <= most else None)
 
 
 def _heat_maps(rows: Sequence[Row], grid: tuple[int, int]) -> list[HeatMap]:

@@ -11,7 +11,7 @@ from transforms.evaluation.correlations import Correlations, correlation
 from transforms.evaluation.evidence import Evidence
 from transforms.evaluation.pair_features import pair_features
 from transforms.evaluation.pair_files import ScoredPairs, read_pairs, read_splits
-from transforms.evaluation.task import Predictions, Vectors, overlap
+from transforms.evaluation.task import Predictions, TaskVectors, overlap
 
 BINS = 5
 BATCH, RATE, SEED = 64, 1e-3, 1111
@@ -59,7 +59,7 @@ class Relatedness:
     def notes(self) -> list[str]:
         return overlap([*self.train.first, *self.train.second], [*self.test.first, *self.test.second])
 
-    def predict(self, vectors: Vectors) -> Predictions:
+    def predict(self, vectors: TaskVectors) -> Predictions:
         train, dev, test = (pair_features(vectors.of(s.first), vectors.of(s.second)) for s in self._splits)
         best, found, waited = -np.inf, np.zeros(len(test)), 0
         for on_dev, on_test in _rounds(train, self.train.gold, dev, test):

@@ -11,7 +11,7 @@ from transforms.errors import OptionError
 from transforms.evaluation import tables
 from transforms.evaluation.evidence import Evidence
 from transforms.evaluation.judgements import DEPTH, Judgements, check_finite, evidence_of, read_judgements
-from transforms.evaluation.task import Predictions, Vectors
+from transforms.evaluation.task import Predictions, TaskVectors
 from transforms.index.exact import exact_search
 from transforms.index.vectors import prepared
 
@@ -56,7 +56,7 @@ class Retrieval:
     def notes(self) -> list[str]:
         return self.judgements.notes(set(self.ids))
 
-    def predict(self, vectors: Vectors) -> Predictions:
+    def predict(self, vectors: TaskVectors) -> Predictions:
         queries = _unit(vectors.of_queries(self.queries))
         blocks = (
             (_unit(vectors.of(self.documents[start : start + BLOCK_ROWS])), start)

@@ -9,7 +9,7 @@ from transforms.calibration.quality import alignment, cosines, mean_cosine, unif
 from transforms.evaluation.correlations import Correlations
 from transforms.evaluation.evidence import ALL, Evidence
 from transforms.evaluation.pair_files import ScoredPairs, distinct, read_subsets
-from transforms.evaluation.task import Predictions, Vectors
+from transforms.evaluation.task import Predictions, TaskVectors
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Sts:
     def texts(self) -> list[str]:
         return [*self._side("first"), *self._side("second")]
 
-    def predict(self, vectors: Vectors) -> Predictions:
+    def predict(self, vectors: TaskVectors) -> Predictions:
         first, second = vectors.of(self._side("first")), vectors.of(self._side("second"))
         cosine = cosines(first, second)
         pearson = self._correlations(cosine[None], ranked=False).scores()

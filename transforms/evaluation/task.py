@@ -18,7 +18,7 @@ NAMED = 3  # texts or names that a note quotes
 
 
 @dataclass(frozen=True)
-class Vectors:
+class TaskVectors:
     """The vectors of one method, float32 [n, d], and the place of each text in them; queries may have others."""
 
     rows: np.ndarray
@@ -36,10 +36,10 @@ class Vectors:
             return self.of(texts)
         return self.query_rows[[self.query_place[text] for text in texts]]
 
-    def cut(self, dim: int) -> "Vectors":
+    def cut(self, dim: int) -> "TaskVectors":
         """The vectors' first components."""
         queries = None if self.query_rows is None else self.query_rows[:, :dim]
-        return Vectors(self.rows[:, :dim], self.place, queries, self.query_place)
+        return TaskVectors(self.rows[:, :dim], self.place, queries, self.query_place)
 
 
 class Task(Protocol):
@@ -63,7 +63,7 @@ class Task(Protocol):
     def notes(self) -> Sequence[str]:
         """What a reader of the scores has to know of the data."""
 
-    def predict(self, vectors: Vectors) -> Predictions:
+    def predict(self, vectors: TaskVectors) -> Predictions:
         """What a method with these vectors makes of the items."""
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:

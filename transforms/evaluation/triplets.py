@@ -9,7 +9,7 @@ from transforms.calibration.quality import cosines
 from transforms.errors import OptionError
 from transforms.evaluation import tables
 from transforms.evaluation.evidence import Evidence, Means
-from transforms.evaluation.task import Predictions, Vectors
+from transforms.evaluation.task import Predictions, TaskVectors
 
 COLUMNS = ("anchor", "positive", "negative")
 
@@ -42,7 +42,7 @@ class Triplets:
     def texts(self) -> list[str]:
         return [*self.anchors, *self.positives, *self.negatives]
 
-    def predict(self, vectors: Vectors) -> Predictions:
+    def predict(self, vectors: TaskVectors) -> Predictions:
         anchors = vectors.of(self.anchors)
         near, far = (cosines(anchors, vectors.of(side)) for side in (self.positives, self.negatives))
         return {"correct": (near > far).astype(np.float64)}

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from transforms.entries import Entry
+from transforms.entries import JsonEntry
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.space import Space
 
@@ -16,7 +16,7 @@ MARK = "sentence_beam"  # under which a database keeps what it remembers
 
 
 @dataclass(frozen=True)
-class State(Entry):
+class State(JsonEntry):
     """What a database remembers of the pushes into a table; `columns` are those of its rows, with their types.
 
     `run` is the snapshot that it holds, None where a push that wrote all rows did not end. `pending` are snapshots of

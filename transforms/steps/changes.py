@@ -6,7 +6,7 @@ from typing import Any
 
 from transforms import storage
 from transforms.errors import SentenceBeamError
-from transforms.store.changes import Changes, Side, buckets_for, count_changes, differing, read_side
+from transforms.store.changes import Changes, ShardSide, buckets_for, count_changes, differing, read_side
 from transforms.store.commit import Run, last_snapshot
 from transforms.store.manifest import Manifest
 from transforms.store.records import Problem, UnitRecord
@@ -58,7 +58,7 @@ def differing_shards(found: list[Any], run: Run) -> Iterator[ChangedShard | Chan
             yield ChangedShard(storage.join(run.root, unit.path or ""), unit.bytes, is_new, buckets)
 
 
-def read_changed(shard: ChangedShard) -> Iterator[tuple[int, Side | UnknownChanges]]:
+def read_changed(shard: ChangedShard) -> Iterator[tuple[int, ShardSide | UnknownChanges]]:
     """The hashes of a shard's rows, by bucket."""
     try:
         yield from read_side(shard.path, shard.is_new, shard.buckets, shard.size)
@@ -66,10 +66,10 @@ def read_changed(shard: ChangedShard) -> Iterator[tuple[int, Side | UnknownChang
         yield 0, UnknownChanges()
 
 
-def count_bucket(bucket: tuple[int, Iterable[Side | UnknownChanges]]) -> Changes | UnknownChanges:
+def count_bucket(bucket: tuple[int, Iterable[ShardSide | UnknownChanges]]) -> Changes | UnknownChanges:
     """The changes among the rows of one bucket."""
     sides = list(bucket[1])
-    known = [side for side in sides if isinstance(side, Side)]
+    known = [side for side in sides if isinstance(side, ShardSide)]
     return count_changes(known) if len(known) == len(sides) else UnknownChanges()
 
 

@@ -35,7 +35,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class Work:
+class UnitWork:
     """A unit ready for the forward pass.
 
     `inverse` says where every row's text is among the distinct ones; `found` has the vectors of some of these, `inputs`
@@ -87,7 +87,7 @@ class UnitEmbedder:
             writing: deque[Future[UnitRecord]] = deque()
             prepared = ahead(preparer, starmap(self._prepare, ahead(reader, with_watch(units, read_ms))))
             for item, waited in with_waits(prepared):
-                if isinstance(item, Work):
+                if isinstance(item, UnitWork):
                     item.watch.set("wait_ms", waited)
                     embedded = self._forward(item)
                     item.watch.set("queue", sum(not unit.done() for unit in writing))
@@ -99,7 +99,7 @@ class UnitEmbedder:
             while writing:
                 yield writing.popleft().result()
 
-    def _prepare(self, rows: UnitRows, watch: Stopwatch) -> UnitRecord | Work:
+    def _prepare(self, rows: UnitRows, watch: Stopwatch) -> UnitRecord | UnitWork:
         rows = with_text(rows) if self.keep_text else rows
         with watch.time("reuse_ms"):
             hashes = hashes_of(rows)
@@ -115,7 +115,7 @@ class UnitEmbedder:
             found = self._found(rows, taken(hashes, first))
         new = np.delete(np.arange(len(first)), found.places)
         inputs = self._inputs(rows, taken(first, new.tolist()), watch) if len(new) else None
-        return Work(replace(unit, rows=replace(rows, parts=None, windows=None)), inverse, found, inputs, watch)
+        return UnitWork(replace(unit, rows=replace(rows, parts=None, windows=None)), inverse, found, inputs, watch)
 
     def _inputs(self, rows: UnitRows, places: list[int], watch: Stopwatch) -> Inputs:
         with watch.time("load_ms"):
@@ -131,18 +131,18 @@ class UnitEmbedder:
         good, vectors = self.finisher.finish(found.vectors)
         return replace(found, places=found.places[good], vectors=vectors)
 
-    def _forward(self, item: Work) -> "Embedded | None":
+    def _forward(self, item: UnitWork) -> "Embedded | None":
         if item.inputs is None:
             return None
         with item.watch.time("forward_ms"):
             return item.inputs.embed(self.encoder(), self.on_batch)
 
-    def _write(self, item: Work, embedded: "Embedded | None") -> UnitRecord:
+    def _write(self, item: UnitWork, embedded: "Embedded | None") -> UnitRecord:
         with item.watch.time("write_ms"):
             record = self._written(item, embedded)
         return replace(record, measures=item.watch.figures)
 
-    def _written(self, item: Work, embedded: "Embedded | None") -> UnitRecord:
+    def _written(self, item: UnitWork, embedded: "Embedded | None") -> UnitRecord:
         vectors, status = merge_found_and_embedded(item, embedded)
         unit, inverse = item.unit, item.inverse
         good, late = split_by_status(unit.rows, status)
@@ -206,7 +206,7 @@ def taken(items: list[Item], places: list[int]) -> list[Item]:
     return items if len(places) == len(items) else [items[i] for i in places]
 
 
-def merge_found_and_embedded(item: Work, embedded: "Embedded | None") -> tuple[Vectors, np.ndarray]:
+def merge_found_and_embedded(item: UnitWork, embedded: "Embedded | None") -> tuple[Vectors, np.ndarray]:
     """Vectors and statuses of every row, from those of the distinct texts, found and embedded."""
     from transforms.pooling import Status
 

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import storage
-from transforms.entries import Entry
+from transforms.entries import JsonEntry
 from transforms.index import IndexPlan
 from transforms.index.choose import plan_for
 from transforms.index.vectors import scored_by
@@ -42,7 +42,7 @@ ShardRows = tuple[str, int, str | None]  # path relative to the store, rows, sha
 
 
 @dataclass(frozen=True)
-class IndexUpdate(Entry):
+class IndexUpdate(JsonEntry):
     """What is known before any row is read.
 
     `current` is the manifest's entry of the index to update, `added` the shards that it does not know, in groups,

@@ -58,7 +58,7 @@ class Changes:
 
 
 @dataclass(frozen=True)
-class Side:
+class ShardSide:
     """Rows of one shard: `ids` uint64 hashes of the ids, `rows` uint64 hashes of ids and texts, both as bytes."""
 
     is_new: bool
@@ -78,7 +78,7 @@ def differing(units: Iterable[UnitRecord], others: Iterable[UnitRecord]) -> list
     return found
 
 
-def read_side(path: str, is_new: bool, buckets: int, size: int | None = None) -> Iterator[tuple[int, Side]]:
+def read_side(path: str, is_new: bool, buckets: int, size: int | None = None) -> Iterator[tuple[int, ShardSide]]:
     """(bucket of the ids, the rows in it) for the rows of a shard, which has `size` bytes, if that is known."""
     ids, rows = [], []
     for batch in read_shard(path, ["id", "row_hash"], size):
@@ -87,13 +87,13 @@ def read_side(path: str, is_new: bool, buckets: int, size: int | None = None) ->
     all_ids = np.concatenate(ids) if ids else np.empty(0, np.uint64)
     all_rows = all_ids * MIX + np.concatenate(rows) if rows else all_ids
     for number, places in in_buckets(all_ids % np.uint64(buckets), buckets):
-        yield number, Side(is_new, all_ids[places].tobytes(), all_rows[places].tobytes())
+        yield number, ShardSide(is_new, all_ids[places].tobytes(), all_rows[places].tobytes())
 
 
-def count_changes(sides: Iterable[Side]) -> Changes:
+def count_changes(sides: Iterable[ShardSide]) -> Changes:
     """The changes among the rows of one bucket, of the old and of the new snapshot."""
-    old: list[Side] = []
-    new: list[Side] = []
+    old: list[ShardSide] = []
+    new: list[ShardSide] = []
     for side in sides:
         (new if side.is_new else old).append(side)
     deleted, added = _excess([side.ids for side in old], [side.ids for side in new])

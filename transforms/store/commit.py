@@ -16,7 +16,16 @@ from transforms.store import calibrations, layout, lease
 from transforms.store.canary import CanaryFile
 from transforms.store.carried import ROUND, CarriedShards, step
 from transforms.store.changes import Changes
-from transforms.store.entries import CanaryEntry, IndexEntry, Input, Options, RangesEntry, Rows, Tokens, Work
+from transforms.store.entries import (
+    CanaryEntry,
+    IndexEntry,
+    Input,
+    Options,
+    RangesEntry,
+    RowCounts,
+    TokenCounts,
+    WorkCounts,
+)
 from transforms.store.kept import Kept
 from transforms.store.ledger import Ledger, check_buckets, check_pieces, check_plan
 from transforms.store.manifest import (
@@ -224,9 +233,9 @@ def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: IndexEntry | 
         space=run.space,
         partition=run.partition,
         unit_tokens=run.unit_tokens,
-        rows=Rows(ledger.read, ledger.written, ledger.rejected, ledger.pieces),
-        work=Work(ledger.embedded, ledger.reused, ledger.duplicates, ledger.carried),
-        tokens=Tokens(ledger.real, ledger.padded, ledger.truncated_rows, ledger.lost),
+        rows=RowCounts(ledger.read, ledger.written, ledger.rejected, ledger.pieces),
+        work=WorkCounts(ledger.embedded, ledger.reused, ledger.duplicates, ledger.carried),
+        tokens=TokenCounts(ledger.real, ledger.padded, ledger.truncated_rows, ledger.lost),
         shards=(),
         index=index,
         input=Input(tuple(dict.fromkeys((*run.earlier_globs, *run.globs))), ()),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
-from transforms.entries import Entry, Reader, fail, hex_digest
+from transforms.entries import JsonEntry, Reader, fail, hex_digest
 from transforms.space import DEFAULT_MODEL
 from transforms.store import layout
 
@@ -24,7 +24,7 @@ IndexPath = Annotated[str, stored("index")]
 
 
 @dataclass(frozen=True)
-class Rows(Entry):
+class RowCounts(JsonEntry):
     """The rows of a snapshot's input; where these are documents, with the `pieces` that they were cut into."""
 
     read: int
@@ -43,7 +43,7 @@ class Rows(Entry):
 
 
 @dataclass(frozen=True)
-class Work(Entry):
+class WorkCounts(JsonEntry):
     """How the written rows came by their vectors in this run."""
 
     embedded: int
@@ -53,7 +53,7 @@ class Work(Entry):
 
 
 @dataclass(frozen=True)
-class Tokens(Entry):
+class TokenCounts(JsonEntry):
     """The tokens that went through the model in this run, without and with padding; rows cut off, and tokens lost."""
 
     real: int
@@ -63,7 +63,7 @@ class Tokens(Entry):
 
 
 @dataclass(frozen=True)
-class Options(Entry):
+class Options(JsonEntry):
     """The options that a store remembers; the defaults are those of a new store, but for `keep_text`."""
 
     format: str = "auto"
@@ -114,7 +114,7 @@ class Options(Entry):
 
 
 @dataclass(frozen=True)
-class InputEntry(Entry):
+class InputEntry(JsonEntry):
     """An input file: `path` is relative to its pattern, `source` the full one."""
 
     path: str
@@ -126,7 +126,7 @@ class InputEntry(Entry):
 
 
 @dataclass(frozen=True)
-class Input(Entry):
+class Input(JsonEntry):
     """The patterns that name a snapshot's input, and its files; none here where they are in the manifest's parts."""
 
     globs: tuple[str, ...]
@@ -134,7 +134,7 @@ class Input(Entry):
 
 
 @dataclass(frozen=True)
-class PartEntry(Entry):
+class PartEntry(JsonEntry):
     """A part of a manifest, which is a file with some of its units."""
 
     path: Annotated[str, stored("parts")]
@@ -143,7 +143,7 @@ class PartEntry(Entry):
 
 
 @dataclass(frozen=True)
-class Part(Entry):
+class ManifestPart(JsonEntry):
     """The content of such a file."""
 
     shards: tuple[dict[str, Any], ...]
@@ -151,7 +151,7 @@ class Part(Entry):
 
 
 @dataclass(frozen=True)
-class RangesEntry(Entry):
+class RangesEntry(JsonEntry):
     """The bounds between which whole numbers count: their file, their digest, and the id of the floats' space."""
 
     path: Annotated[str, stored("ranges")]
@@ -160,7 +160,7 @@ class RangesEntry(Entry):
 
 
 @dataclass(frozen=True)
-class CanaryEntry(Entry):
+class CanaryEntry(JsonEntry):
     """The file of the texts by which a store notices that its model has moved."""
 
     path: Annotated[str, stored("canary")]
@@ -168,7 +168,7 @@ class CanaryEntry(Entry):
 
 
 @dataclass(frozen=True)
-class CalibrationEntry(Entry):
+class CalibrationEntry(JsonEntry):
     """The folder of a store's calibration, named by the digest."""
 
     digest: Digest
@@ -176,7 +176,7 @@ class CalibrationEntry(Entry):
 
 
 @dataclass(frozen=True)
-class IndexRequest(Entry):
+class IndexRequest(JsonEntry):
     """What index to build: `auto`, `compact` or a faiss factory string; the metric; the recall to tune for.
 
     `metric` is `cosine`, `ip`, `l2`, or `auto`: that of the index there is, else what the model's vectors are for.
@@ -203,7 +203,7 @@ class IndexRequest(Entry):
 
 
 @dataclass(frozen=True)
-class IndexFileEntry(Entry):
+class IndexFileEntry(JsonEntry):
     """A file of an index; "" where an earlier version has none."""
 
     path: IndexPath = ""
@@ -211,7 +211,7 @@ class IndexFileEntry(Entry):
 
 
 @dataclass(frozen=True)
-class SegmentEntry(Entry):
+class SegmentEntry(JsonEntry):
     """A written segment and its locator.
 
     `number` never changes and is not given again before the quantizer is retrained; it orders the segments. `kind`
@@ -260,7 +260,7 @@ class TrainedEntry(IndexFileEntry):
 
 
 @dataclass(frozen=True)
-class RecallEntry(Entry):
+class RecallEntry(JsonEntry):
     """Recall at `k` with its 95 % interval, over so many queries."""
 
     k: int
@@ -280,7 +280,7 @@ class TunedRecallEntry(RecallEntry):
 
 
 @dataclass(frozen=True)
-class ChangeEntry(Entry):
+class ChangeEntry(JsonEntry):
     """What became of an index in a run: "trained", "followed" or "compacted", why, and its rows."""
 
     what: str
@@ -291,7 +291,7 @@ class ChangeEntry(Entry):
 
 
 @dataclass(frozen=True)
-class TriedEntry(Entry):
+class TriedEntry(JsonEntry):
     """A kind of index as it did on a sample: bytes held for a row and read for a query, recall at 10 and at 100."""
 
     factory: str
@@ -303,7 +303,7 @@ class TriedEntry(Entry):
 
 
 @dataclass(frozen=True)
-class ChoiceEntry(Entry):
+class ChoiceEntry(JsonEntry):
     """Why an index is of its kind, the bytes it holds for a row and reads for a query, and the kinds compared."""
 
     why: str
@@ -313,7 +313,7 @@ class ChoiceEntry(Entry):
 
 
 @dataclass(frozen=True)
-class IndexEntry(Entry):
+class IndexEntry(JsonEntry):
     """The index of a snapshot; `queries` are the held-out texts whose true neighbours are known."""
 
     segments: tuple[SegmentEntry, ...]

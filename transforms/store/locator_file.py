@@ -145,7 +145,7 @@ def _part_of(
     if crc32(data) != crc:
         raise index_files.changed(path)
     try:
-        file = pq.ParquetFile(pa.PythonFile(_Part(data, start), mode="r"), metadata=metadata)
+        file = pq.ParquetFile(pa.PythonFile(_OpenRange(data, start), mode="r"), metadata=metadata)
         return file.read_row_group(number, columns, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise DamagedIndexError(f"{path} cannot be read ({first_line(error)})") from error
@@ -155,7 +155,7 @@ def _group_of(table: pa.Table) -> LocatorGroup:
     return LocatorGroup(*locators.shards_of(table), table.column("row").to_numpy())
 
 
-class _Part(io.RawIOBase):
+class _OpenRange(io.RawIOBase):
     """A file of which the bytes from `start` on are here, and no others are asked for."""
 
     def __init__(self, data: bytes, start: int):

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from transforms import storage
 from transforms.corpus.buckets import Buckets
-from transforms.entries import BESIDE, Entry, one_of, time
+from transforms.entries import BESIDE, JsonEntry, one_of, time
 from transforms.errors import OptionError, SentenceBeamError, first_line
 from transforms.space import Space, canonical_json, sha256_text
 from transforms.store import layout
@@ -22,14 +22,14 @@ from transforms.store.entries import (
     IndexEntry,
     Input,
     InputEntry,
+    ManifestPart,
     Options,
-    Part,
     PartEntry,
     RangesEntry,
-    Rows,
+    RowCounts,
     RunName,
-    Tokens,
-    Work,
+    TokenCounts,
+    WorkCounts,
 )  # fmt: skip
 from transforms.store.kept import Kept
 from transforms.store.records import UnitRecord
@@ -47,7 +47,7 @@ WITHOUT_DIGEST = frozenset(
 
 
 @dataclass(frozen=True)
-class Manifest(Entry):
+class Manifest(JsonEntry):
     """One snapshot: what its manifest says (`data` is the JSON), and the `root` of the store it was read from."""
 
     root: str = field(kw_only=True, metadata=BESIDE)
@@ -58,9 +58,9 @@ class Manifest(Entry):
     space: Space
     partition: Annotated[str, one_of("file", "content")]
     unit_tokens: int
-    rows: Rows
-    work: Work
-    tokens: Tokens
+    rows: RowCounts
+    work: WorkCounts
+    tokens: TokenCounts
     shards: tuple[dict[str, Any], ...]
     index: IndexEntry | None
     input: Input
@@ -89,7 +89,7 @@ class Manifest(Entry):
         return str(self.data.get("digest") or digest_of(self.data))
 
     @cached_property
-    def _parts(self) -> list[Part]:
+    def _parts(self) -> list[ManifestPart]:
         return [_read_part(self.root, part) for part in self.parts]
 
     @cached_property
@@ -133,7 +133,7 @@ class Manifest(Entry):
         return [storage.join(self.root, unit.path) for unit in self.units if unit.path]
 
 
-def _read_part(root: str, part: PartEntry) -> Part:
+def _read_part(root: str, part: PartEntry) -> ManifestPart:
     path = storage.join(root, part.path)
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
@@ -141,7 +141,7 @@ def _read_part(root: str, part: PartEntry) -> Part:
     if hashlib.sha256(found[0]).hexdigest() != part.sha256:
         raise SentenceBeamError(f"{path} is not the part that the manifest names (sha256 differs); restore it")
     try:
-        return Part.from_json(json.loads(found[0]))
+        return ManifestPart.from_json(json.loads(found[0]))
     except (ValueError, RecursionError) as error:
         raise SentenceBeamError(f"{path} is no part of a manifest ({first_line(error)}); restore it") from error
 
@@ -246,12 +246,12 @@ def with_units(manifest: Manifest, units: list[UnitRecord], files: list[InputEnt
         return replace(manifest, shards=tuple(listed), input=replace(manifest.input, files=tuple(files)), parts=())
     parts = []
     for start in range(0, len(listed), UNITS_IN_ONE_FILE):
-        part = Part(tuple(listed[start : start + UNITS_IN_ONE_FILE]), tuple(files) if start == 0 else ())
+        part = ManifestPart(tuple(listed[start : start + UNITS_IN_ONE_FILE]), tuple(files) if start == 0 else ())
         parts.append(_write_part(manifest.root, part))
     return replace(manifest, shards=(), input=replace(manifest.input, files=()), parts=tuple(parts))
 
 
-def _write_part(root: str, part: Part) -> PartEntry:
+def _write_part(root: str, part: ManifestPart) -> PartEntry:
     data = to_bytes(part.to_json())
     sha256 = hashlib.sha256(data).hexdigest()
     storage.ensure(storage.join(root, layout.part(sha256)), data)

@@ -32,7 +32,7 @@ REJECTS_SCHEMA = pa.schema(
     [("id", pa.string()), ("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("excerpt", pa.string())]
 )
 
-Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+AnyTable = TypeVar("AnyTable", pa.RecordBatch, pa.Table)
 
 
 @dataclass(frozen=True)
@@ -346,7 +346,7 @@ def read_wanted(path: str, wanted: np.ndarray, columns: list[str]) -> Iterator[p
                 yield decode(table.filter(pa.array(here)))
 
 
-def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[Rows], Rows]:
+def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[AnyTable], AnyTable]:
     """The function that decodes the column `embedding` of rows of a shard of this schema into float32 vectors."""
     kind = schema.field("embedding").type.value_type if "embedding" in columns else pa.float32()
     if kind == pa.float32() or (kind == pa.float16() and not schema.metadata):  # the latter is of another's making
@@ -354,7 +354,7 @@ def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[Rows]
     return functools.partial(_decoded, Coding.of_shard(schema.metadata, path))
 
 
-def _decoded(coding: Coding, rows: Rows) -> Rows:
+def _decoded(coding: Coding, rows: AnyTable) -> AnyTable:
     column = rows.column("embedding")
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return rows.set_column(rows.schema.get_field_index("embedding"), "embedding", fixed_size(coding.decode(whole)))

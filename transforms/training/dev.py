@@ -12,7 +12,7 @@ from transforms.evaluation.judgements import Judgements
 from transforms.evaluation.pair_files import ScoredPairs
 from transforms.evaluation.retrieval import Retrieval
 from transforms.evaluation.sts import Sts
-from transforms.evaluation.task import Predictions, Task, Vectors
+from transforms.evaluation.task import Predictions, Task, TaskVectors
 from transforms.evaluation.triplets import Triplets
 from transforms.training.examples import Examples
 from transforms.training.options import CLASSIFICATION, RANKING, TRIPLET
@@ -40,7 +40,7 @@ class Labelled:
     def texts(self) -> list[str]:
         return [*self.first, *self.second]
 
-    def predict(self, vectors: Vectors) -> Predictions:
+    def predict(self, vectors: TaskVectors) -> Predictions:
         found = self.classify(vectors.of(self.first), vectors.of(self.second))
         return {"correct": (found == self.labels).astype(np.float64)}
 
@@ -77,7 +77,7 @@ def _retrieval(columns: dict[str, list[str]]) -> Retrieval:
 def predict(task: Task, encode: Encode) -> Predictions:
     """What the vectors that `encode` makes now come to."""
     place = {text: number for number, text in enumerate(dict.fromkeys([*task.texts, *task.queries]))}
-    return task.predict(Vectors(encode(list(place)), place))
+    return task.predict(TaskVectors(encode(list(place)), place))
 
 
 def metric_of(task: Task, predictions: Predictions) -> tuple[str, float]:

@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 
 from transforms.encoder import Encoder
-from transforms.encoder.template import Template
+from transforms.encoder.template import PromptTemplate
 from transforms.errors import OptionError
 from transforms.pooling import Status, TokenStatistics
 from transforms.space import resolve_model
@@ -286,7 +286,7 @@ def test_templates_in_byte_level_tokens_keep_their_mask_and_count_the_texts_own_
     tokenizer.train_from_iterator(["the cat is ' the cat ' is the cat's \u6771\u4eac . ."] * 20, trainer)
     tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True)])
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 1), ("<s>", 0), add_prefix_space=False)
-    made, mask = Template(template, tokenizer, "<mask>", 24), tokenizer.token_to_id("<mask>")
+    made, mask = PromptTemplate(template, tokenizer, "<mask>", 24), tokenizer.token_to_id("<mask>")
     for text, own in [("", 0), ("the cat", None), ("a <mask> cat", None), ("\u6771\u4eac" * 20, None), (".", 1)]:
         (filled,) = made([text])
         assert [place for place, token in enumerate(filled.ids) if token == mask] == [filled.mask]

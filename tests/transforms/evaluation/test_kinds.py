@@ -10,7 +10,7 @@ from scipy import stats
 
 from transforms.errors import OptionError
 from transforms.evaluation.relatedness import bins
-from transforms.evaluation.task import Vectors, content_digest
+from transforms.evaluation.task import TaskVectors, content_digest
 from transforms.evaluation.tasks import read_task, read_tasks
 
 sklearn = pytest.importorskip("sklearn")
@@ -25,17 +25,17 @@ def write(path: Path, header: str, rows: Sequence[Sequence[object]]) -> Path:
     return path
 
 
-def vectors(texts: dict[str, np.ndarray]) -> Vectors:
+def vectors(texts: dict[str, np.ndarray]) -> TaskVectors:
     """Vectors by text."""
-    return Vectors(np.stack(list(texts.values())).astype(np.float32), {text: i for i, text in enumerate(texts)})
+    return TaskVectors(np.stack(list(texts.values())).astype(np.float32), {text: i for i, text in enumerate(texts)})
 
 
-def random_vectors(task, dim: int = 6, seed: int = 0) -> Vectors:
+def random_vectors(task, dim: int = 6, seed: int = 0) -> TaskVectors:
     generator = np.random.default_rng(seed)
     return vectors({text: generator.normal(size=dim) for text in dict.fromkeys([*task.texts, *task.queries])})
 
 
-def score(task, found: Vectors, metric: str | None = None) -> float:
+def score(task, found: TaskVectors, metric: str | None = None) -> float:
     """The score of one method."""
     evidence = task.evidence([task.predict(found)])
     return 100 * float(evidence[metric or next(iter(evidence))].scores()["all"][0])
@@ -132,7 +132,7 @@ def labelled(tmp_path: Path, name: str, labels: Sequence[object], prefix: str = 
     )
 
 
-def by_label(task, apart: float, seed: int = 0) -> Vectors:
+def by_label(task, apart: float, seed: int = 0) -> TaskVectors:
     """Vectors whose place says their label, if `apart` is large."""
     generator, known = np.random.default_rng(seed), {}
     for part in task.parts:
