@@ -23,6 +23,8 @@ from helpers.corpora import (
 from helpers.tiny_models import save_tiny_model
 from safetensors.torch import load_file, save_file
 
+from transforms.store.entries import Options
+
 ALL = ("--max-rejects", 1)
 
 
@@ -60,6 +62,17 @@ def test_a_model_that_is_nowhere(run: Run, glob: Path, store: Path, tmp_path: Pa
     run("embed", "--input", glob, "--store", store, "--model", tmp_path / "none").failed(2, tmp_path / "none")
     run("embed", "--input", glob, "--store", store, "--model", "no-one/no-model").failed(2, "no-one/no-model")
     assert not store.exists()
+
+
+@pytest.mark.parametrize("name", ["minilm", ""], ids=["minilm", "folder"])
+def test_a_revision_is_refused_where_there_are_none(run: Run, glob: Path, store: Path, model: Path, name: str) -> None:
+    named = name or str(model)
+    outcome = run("embed", "--input", glob, "--store", store, "--model", named, "--revision", "main")
+    outcome.failed(2, "--revision main", named, "leave it out")
+    assert not store.exists()
+    # what an earlier version remembered without using it
+    assert Options.from_json({"model": named, "revision": "main"}).revision is None
+    assert Options.from_json({"model": "owner/name", "revision": "main"}).revision == "main"
 
 
 def test_workers_with_another_model_write_nothing(embed: Run, glob: Path, store: Path, tmp_path: Path) -> None:

@@ -134,7 +134,8 @@ def resolve_model(model: str, revision: str | None = None, route: str = DOCUMENT
 
     Of a model with several routes (sentence-transformers' Router) those of one route.
     Raises `OptionError` where the directory, its config, safetensors weights or tokenizer are missing, where a module
-    is of an unknown type, or where the hub cannot be reached; `MissingExtraError` where `minilm` is not installed.
+    is of an unknown type, where the hub cannot be reached, or for a revision of what has none; `MissingExtraError`
+    where `minilm` is not installed.
     """
     root = _find_root(model, revision)
     exported = read_exported(root)
@@ -208,8 +209,15 @@ def safetensors_shapes(path: Path) -> dict[str, list[int]]:
         raise OptionError(f"{path} is not a safetensors file ({first_line(error)}); fetch the model again") from None
 
 
+def has_revisions(model: str) -> bool:
+    """Whether a model may be a hub's id, which alone has revisions: it is neither `minilm` nor a directory."""
+    return model != DEFAULT_MODEL and not Path(model).expanduser().is_absolute() and not Path(model).is_dir()
+
+
 def _find_root(model: str, revision: str | None) -> Path:
     path = Path(model).expanduser()
+    if revision is not None and not has_revisions(model):
+        raise OptionError(f"--revision {revision}: model {model!r} has none, only ids of the hub do; leave it out")
     if model == DEFAULT_MODEL or (model in _MINILM_NAMES and revision is None and not path.is_dir()):
         return _packaged_minilm()
     if path.is_dir():

@@ -104,6 +104,8 @@ def _chosen(asked: EmbedOptions, remembered: Options, name: str) -> Any:
         return None  # a trial run must not shrink every later one
     if name == "prompt" and asked.prompt_name is not None:
         return None
+    if name == "revision" and asked.model is not None and _full_path(asked.model) != remembered.model:
+        return None  # it is the other model's
     if name == "text_template" and asked.text_column is not None:
         return None
     if name == "text_column" and asked.text_template is not None:

@@ -94,7 +94,7 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
             chosen.text_column, chosen.id_column, chosen.keep_columns, chosen.text_template, chosen.chunk_prefix
         ),
         keep_text=chosen.keep_text and not chosen.keeps_text_column,
-        recipe=replace(choice.recipe, model=asked.worker_model or choice.recipe.model),
+        recipe=replace(choice.recipe, model=asked.worker_model, revision=None) if asked.worker_model else choice.recipe,
         machine=Machine(asked.device, asked.tokens_per_batch, chosen.deterministic),
         input_format=chosen.format,
         delimiter=chosen.delimiter,

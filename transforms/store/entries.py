@@ -5,6 +5,7 @@ from typing import Annotated, Any, Self
 
 from transforms.entries import JsonEntry, Reader, fail, hex_digest
 from transforms.space import DEFAULT_MODEL
+from transforms.space.model_files import has_revisions
 from transforms.store import layout
 
 
@@ -94,6 +95,10 @@ class Options(JsonEntry):
     hidden: bool = False
     dtype: str = "auto"
     metric: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.revision is not None and not has_revisions(self.model):
+            object.__setattr__(self, "revision", None)  # earlier versions remembered one without using it
 
     @classmethod
     def of_a_new_store(cls) -> Self:
