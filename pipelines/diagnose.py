@@ -11,7 +11,6 @@ from pipelines.said import Said
 from pipelines.stdin import with_stdin
 from pipelines.tables import Column, middle
 from pipelines.tables import table as lines_of
-from transforms.corpus.files import INPUT_FORMATS
 from transforms.evaluation.diagnostics.figures import FIGURES
 from transforms.evaluation.diagnostics.options import SAMPLE, DiagnoseOptions
 
@@ -47,15 +46,13 @@ def parser() -> argparse.ArgumentParser:
     pooler = "a pooler to run over the texts; repeat for more (default: of a store none, else auto)"
     p.add_argument("--pooler", action="append", metavar="SPEC", help=pooler)
     p.add_argument("--model", metavar="MODEL", help="as for embed (default: the store's, else minilm)")
-    p.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
+    options.add_revision(p)
     table = "folder of token statistics that fit made (default: words are counted in the texts themselves)"
     p.add_argument("--table", metavar="DIR", help=table)
     sample = f"rows or pairs at most, by keyed hash (default: {SAMPLE})"
     p.add_argument("--sample", type=options.positive, default=SAMPLE, metavar="N", help=sample)
-    p.add_argument("--format", choices=INPUT_FORMATS, default="auto", help=f"of --input: {options.FORMAT}")
-    p.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=f"of --input: {options.DELIMITER}")
-    p.add_argument("--text-column", default="text", metavar="COLUMN", help="of --input (default: text)")
-    p.add_argument("--device", type=options.device, metavar=options.DEVICES, default="auto", help=options.DEVICE)
+    options.add_text_files(p, of="of --input: ", default="auto")
+    options.add_device(p)
     p.add_argument("--output", metavar="FILE", help="JSON lines, one a figure (default: none)")
     p.add_argument("--report", metavar="FILE.html", help="a page with the pictures (default: none)")
     return p

@@ -7,7 +7,6 @@ from typing import Any
 from pipelines import command, options
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
-from transforms.corpus.files import INPUT_FORMATS
 from transforms.errors import OptionError
 from transforms.space import DEFAULT_MODEL
 from transforms.training.distill_options import WORDS, DistillOptions, check_installed, output_of
@@ -24,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     )
     model = p.add_argument_group("model")
     model.add_argument("--model", type=options.filled, default=DEFAULT_MODEL, metavar="MODEL", help=options.MODEL)
-    model.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
+    options.add_revision(model)
     dims = "dimensions of the new vectors, at most the model's (default: 256)"
     model.add_argument("--dim", type=options.positive, default=256, metavar="D", help=dims)
     model.add_argument("--output", required=True, type=options.filled, metavar="DIR", help="folder of the new model")
@@ -35,11 +34,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_input(what, "a corpus whose words become tokens beside the model's own", required=False)
     most = f"the most words of the corpus that become tokens, the frequent ones first (default: {WORDS})"
     what.add_argument("--words", type=options.positive, default=WORDS, metavar="N", help=most)
-    what.add_argument("--format", choices=INPUT_FORMATS, default="auto", help=options.FORMAT)
-    what.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=options.DELIMITER)
-    what.add_argument("--text-column", default="text", metavar="NAME", help="column with the text (default: text)")
+    options.add_text_files(what, default="auto")
     machine = p.add_argument_group("machine")
-    machine.add_argument("--device", type=options.device, metavar=options.DEVICES, default="auto", help=options.DEVICE)
+    options.add_device(machine)
     return p
 
 

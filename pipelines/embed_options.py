@@ -3,7 +3,6 @@
 import argparse
 
 from pipelines import beam_flags, options, specs
-from transforms.corpus.files import INPUT_FORMATS
 from transforms.space.identity import PRECISIONS
 from transforms.steps.options import PARTITIONS
 
@@ -55,8 +54,7 @@ def _add_input_options(group: argparse._ArgumentGroup) -> None:
         action=argparse.BooleanOptionalAction,
         help="take files and folders too whose names begin with a dot (default: no, unless the pattern writes the dot)",
     )
-    group.add_argument("--format", choices=INPUT_FORMATS, help=options.FORMAT)
-    group.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=options.DELIMITER)
+    options.add_format(group)
     text = group.add_mutually_exclusive_group()
     text.add_argument("--text-column", metavar="NAME", help="column with the text (default: text)")
     text.add_argument(
@@ -179,10 +177,8 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_machine_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--device", type=options.device, metavar="auto|cpu|cuda|cuda:N", default="auto", help=options.DEVICE
-    )
-    group.add_argument("--tokens-per-batch", type=options.size, metavar="N", help=options.TOKENS_PER_BATCH)
+    options.add_device(group)
+    options.add_tokens_per_batch(group)
     group.add_argument(
         "--deterministic",
         action=argparse.BooleanOptionalAction,

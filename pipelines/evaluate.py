@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     make += "bigram-shift; repeat for more (default: none)"
     p.add_argument("--make", action="append", metavar="PROBE=PATH", help=make)
     p.add_argument("--model", default=DEFAULT_MODEL, metavar="MODEL", help=options.MODEL)
-    p.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
+    options.add_revision(p)
     pooler = f"see below; repeat for more; {EVERY_HEAD} is every head (default: auto)"
     p.add_argument("--pooler", action="append", metavar="SPEC", help=pooler)
     calibration = (
@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     )
     dtypes = ["auto", "float32", "bfloat16", "float16"]
     p.add_argument("--dtype", choices=dtypes, default="float32", help="type of the forward pass (default: float32)")
-    p.add_argument("--device", type=options.device, metavar=options.DEVICES, default="auto", help=options.DEVICE)
+    options.add_device(p)
     judge = f"what judges vectors of classification, nli and probing (default: {LOGISTIC})"
     p.add_argument("--classifier", choices=CLASSIFIERS, default=LOGISTIC, help=judge)
     cache = "folder that keeps scores; what is there is not computed again (default: none)"

@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
         help="write the rows in place of the encoder: npy, a matrix; faiss, one index; both with a file of ids; lance, "
         "a table of LanceDB (default: the encoder)",
     )
-    p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot (default: the current one)")
+    options.add_snapshot(p)
     return p
 
 

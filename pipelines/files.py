@@ -20,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
         "sentence-beam files --store store --link current",
     )
     options.add_store(p)
-    p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot (default: the current one)")
+    options.add_snapshot(p)
     p.add_argument(
         "--link",
         metavar="DIR",

@@ -20,7 +20,7 @@ from transforms.calibration.fit import SHOWN_ROWS
 from transforms.calibration.methods import AFFINE
 from transforms.calibration.spec import CALIBRATIONS, CalibrationSpec
 from transforms.corpus import InputFile, match_inputs
-from transforms.corpus.files import INPUT_FORMATS, check_distinct
+from transforms.corpus.files import check_distinct
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
@@ -63,11 +63,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="MODEL",
         help="of a corpus: whose tokenizer counts; a pooler refuses statistics of another one (default: minilm)",
     )
-    p.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
-    p.add_argument("--format", choices=INPUT_FORMATS, help=f"of a corpus: {options.FORMAT}")
-    delimiter = f"of a corpus: {options.DELIMITER}"
-    p.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=delimiter)
-    p.add_argument("--text-column", metavar="COLUMN", help="of a corpus: column with the text (default: text)")
+    options.add_revision(p)
+    options.add_text_files(p, of="of a corpus: ")
     return p
 
 

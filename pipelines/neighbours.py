@@ -17,7 +17,7 @@ from transforms import storage
 from transforms.beam.neighbours import Conclude, FindNeighbours
 from transforms.corpus import Columns, InputFile, Span
 from transforms.corpus.columns import kept_types
-from transforms.corpus.files import INPUT_FORMATS, PLAIN
+from transforms.corpus.files import PLAIN
 from transforms.corpus.reading import list_files
 from transforms.corpus.spans import UNIT_TOKENS, plan_file
 from transforms.errors import OptionError, SentenceBeamError
@@ -62,9 +62,7 @@ def parser() -> argparse.ArgumentParser:
         help="folder or URL for the files: a new or empty one, or that of the same job, which goes on",
     )
     files = p.add_argument_group("files of queries")
-    files.add_argument("--format", choices=INPUT_FORMATS, help="format of all files (default: auto, by file name)")
-    files.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=options.DELIMITER)
-    files.add_argument("--text-column", metavar="NAME", help="column with the text (default: text)")
+    options.add_text_files(files)
     files.add_argument(
         "--id-column", metavar="NAME", help="column with what names a query in the result (default: its text)"
     )

@@ -5,24 +5,14 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from transforms import values
-from transforms.corpus.files import is_utf8
+from transforms.corpus.files import INPUT_FORMATS, is_utf8
 from transforms.errors import OptionError
 from transforms.steps.options import DTYPES_ASKED, METRICS
 
 RUNNER = "FnApiRunner"
 EXAMPLES = "examples:"
-FORMAT = "format of all inputs (default: auto, by file name)"
-DELIMITER = (
-    "what stands between the values of CSV and TSV; tab is a word for it (default: told from each file's header)"
-)
 MODEL = "minilm, a local directory, or a Hugging Face id (default: minilm)"
 PROMPT_NAME = "one of the model's named prompts; not with --prompt (default: the one that the model names, if any)"
-DEVICES = "auto|cpu|cuda|cuda:N"
-DEVICE = "where the model runs (default: auto, every GPU that the process sees, else the CPU)"
-TOKENS_PER_BATCH = (
-    "tokens in one forward pass, padding included (default: 65536 on a GPU; on a CPU 2048 where nothing is padded, "
-    "as in the BERT family, else 1024)"
-)
 
 
 class Parser(argparse.ArgumentParser):
@@ -137,6 +127,53 @@ def add_input(group: argparse._ActionsContainer, help: str, required: bool = Tru
     )
 
 
+def add_format(group: argparse._ActionsContainer, of: str = "", default: str | None = None) -> None:
+    """Add how files are read; `of` says whose files, and None as a default means "not given"."""
+    kinds = f"{of}format of all inputs (default: auto, by file name)"
+    group.add_argument("--format", choices=INPUT_FORMATS, default=default, help=kinds)
+    group.add_argument(
+        "--delimiter",
+        type=delimiter,
+        metavar="CHAR",
+        help=f"{of}what stands between the values of CSV and TSV; tab is a word for it (default: told from each "
+        "file's header)",
+    )
+
+
+def add_text_files(group: argparse._ActionsContainer, of: str = "", default: str | None = None) -> None:
+    """Add how files are read and where their text is; `default` is the format's, None means "not given"."""
+    add_format(group, of, default)
+    column = f"{of}column with the text (default: text)"
+    group.add_argument("--text-column", default="text" if default else None, metavar="NAME", help=column)
+
+
+def add_snapshot(group: argparse._ActionsContainer, of: str = "") -> None:
+    """Add the option `--snapshot`."""
+    group.add_argument("--snapshot", metavar="RUN", help=f"an earlier snapshot{of} (default: the current one)")
+
+
+def add_revision(group: argparse._ActionsContainer) -> None:
+    """Add the option `--revision`."""
+    group.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
+
+
+def add_device(group: argparse._ActionsContainer) -> None:
+    """Add the option `--device`."""
+    where = "where the model runs (default: auto, every GPU that the process sees, else the CPU)"
+    group.add_argument("--device", type=device, metavar="auto|cpu|cuda|cuda:N", default="auto", help=where)
+
+
+def add_tokens_per_batch(group: argparse._ActionsContainer) -> None:
+    """Add the option `--tokens-per-batch`; None means "not given"."""
+    group.add_argument(
+        "--tokens-per-batch",
+        type=size,
+        metavar="N",
+        help="tokens in one forward pass, padding included (default: 65536 on a GPU; on a CPU 2048 where nothing is "
+        "padded, as in the BERT family, else 1024)",
+    )
+
+
 def add_metric(group: argparse._ActionsContainer) -> None:
     """Add the option `--metric` of an index; None means "not given"."""
     group.add_argument(
@@ -183,7 +220,7 @@ def add_index_accelerator(group: argparse._ActionsContainer) -> None:
 def add_vector_options(group: argparse._ArgumentGroup) -> None:
     """Add the options that decide the vectors; None means "not given"."""
     group.add_argument("--model", type=filled, metavar="MODEL", help=MODEL)
-    group.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
+    add_revision(group)
     group.add_argument(
         "--pooler", metavar="SPEC", help="how token states become a vector, see below (default: auto, the model's own)"
     )

@@ -19,7 +19,6 @@ from pipelines.tables import Column, excerpt, id_column, one_line, table, text_c
 from transforms import progress
 from transforms.arrow import as_matrix
 from transforms.corpus import Columns
-from transforms.corpus.files import INPUT_FORMATS
 from transforms.corpus.reading import list_files, read_files
 from transforms.corpus.spans import estimated_tokens
 from transforms.index.top_pairs import EXACT_BELOW, TopPairs, exact_pairs, indexed_pairs, with_copies
@@ -58,10 +57,8 @@ def parser() -> argparse.ArgumentParser:
     what = p.add_argument_group("input")
     options.add_input(what, "what to read", required=False)
     options.add_store(what, help="a store, whose vectors are compared as they are (default: none)", required=False)
-    what.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot of it (default: the current one)")
-    what.add_argument("--format", choices=INPUT_FORMATS, default="auto", help=options.FORMAT)
-    what.add_argument("--delimiter", type=options.delimiter, metavar="CHAR", help=options.DELIMITER)
-    what.add_argument("--text-column", metavar="NAME", help="column with the text (default: text)")
+    options.add_snapshot(what, " of it")
+    options.add_text_files(what, default="auto")
     what.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
     options.add_vector_options(p.add_argument_group("vectors"))
     out = p.add_argument_group("result")
@@ -77,10 +74,8 @@ def parser() -> argparse.ArgumentParser:
     )
     out.add_argument("--output", metavar="FILE", help=f"{TABLE_FILE} (default: a table is printed)")
     machine = p.add_argument_group("machine")
-    machine.add_argument(
-        "--device", type=options.device, metavar="auto|cpu|cuda|cuda:N", default="auto", help=options.DEVICE
-    )
-    machine.add_argument("--tokens-per-batch", type=options.size, metavar="N", help=options.TOKENS_PER_BATCH)
+    options.add_device(machine)
+    options.add_tokens_per_batch(machine)
     return p
 
 

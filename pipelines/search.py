@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
         "--full", action="store_true", help="show ids and texts whole, however wide the terminal is (default: no)"
     )
     p.add_argument("--exact", action="store_true", help="compare with every row, without the index (default: no)")
-    p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot (default: the current one)")
+    options.add_snapshot(p)
     p.add_argument(
         "--model", metavar="PATH", help="the store's model on this machine, checked by digest (default: where it was)"
     )

@@ -64,7 +64,7 @@ def _add_data(p: argparse._ArgumentGroup) -> None:
 
 def _add_model(p: argparse._ArgumentGroup) -> None:
     p.add_argument("--model", type=options.filled, default=DEFAULT_MODEL, metavar="MODEL", help=options.MODEL)
-    p.add_argument("--revision", metavar="R", help="revision of a Hugging Face id (default: the hub's)")
+    options.add_revision(p)
     p.add_argument(
         "--pooler", choices=POOLERS, help="how token states become a vector (default: the model's own, or mean)"
     )
@@ -102,7 +102,7 @@ def _add_training(p: argparse._ArgumentGroup) -> None:
     p.add_argument("--hard-negatives", type=options.positive, metavar="N", help=hard)
     dtype = "type of the computation (default: auto, which is float32)"
     p.add_argument("--dtype", choices=DTYPES, default="auto", help=dtype)
-    p.add_argument("--device", type=options.device, metavar=options.DEVICES, default="auto", help=options.DEVICE)
+    options.add_device(p)
     every = "steps between checkpoints and dev scores (default: a tenth of all)"
     p.add_argument("--checkpoint-steps", type=options.positive, metavar="N", help=every)
     patience = "stop after N dev scores that are no better (default: never)"

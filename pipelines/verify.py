@@ -21,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
         "sentence-beam verify --store store --snapshot 20260314T031500_123Z-4f1d2a",
     )
     options.add_store(p)
-    p.add_argument("--snapshot", metavar="RUN", help="an earlier snapshot (default: the current one)")
+    options.add_snapshot(p)
     p.add_argument(
         "--sample",
         type=options.fraction,
