@@ -113,7 +113,7 @@ def unknown(name: str) -> str:
 
 
 def parser_of(command: str) -> "argparse.ArgumentParser":
-    """A command's parser."""
+    """The parser of a command, by its name in COMMANDS."""
     found: argparse.ArgumentParser = importlib.import_module(f"pipelines.{command}").parser()
     return found
 

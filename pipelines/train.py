@@ -129,7 +129,7 @@ def with_recipe(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[a
 
 
 def ends_of(text: str) -> tuple[float, float]:
-    """Two numbers."""
+    """The least and the greatest score, of LOW,HIGH. Raises ArgumentTypeError for anything else."""
     try:
         low, high = (float(word) for word in text.split(","))
     except ValueError:

@@ -40,7 +40,7 @@ _ended = Progress()  # the state in which the last stage ended
 
 
 def clear() -> None:
-    """Start from nothing."""
+    """Start from nothing, with nothing expected."""
     _begin(Progress(since=time.monotonic()))
 
 
@@ -50,7 +50,7 @@ def planned(tokens: int) -> None:
 
 
 def advance(rows: int, tokens: int) -> None:
-    """Count a batch."""
+    """Count the rows and tokens of a batch that went through the model."""
     global _state
     with _lock:
         _state = replace(_state, rows=_state.rows + rows, tokens=_state.tokens + tokens)

@@ -93,7 +93,7 @@ class MergeAll(beam.CombineFn):
         return total.merge(value)
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
-        """All totals together."""
+        """The totals of several workers as one."""
         return reduce(self.add_input, accumulators, self._nothing)
 
     def extract_output(self, total: Any) -> Any:

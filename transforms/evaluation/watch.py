@@ -26,11 +26,11 @@ class Watch:
         tell("")
 
     def encoded(self, texts: int) -> None:
-        """Count texts."""
+        """Count so many texts that went through the model, and tell how far it is."""
         self._count("texts", texts)
 
     def scored(self) -> None:
-        """Count a score."""
+        """Count a score that was computed, and tell how far it is."""
         self._count("scores", 1)
 
     def _count(self, what: str, number: int) -> None:

@@ -53,7 +53,7 @@ class SegmentedIndex:
 
     @property
     def parts(self) -> Sequence[OpenSegment]:
-        """The opened segments."""
+        """The opened segments, in the order of their files."""
         return self._parts
 
     @property

@@ -25,20 +25,19 @@ class Groups:
     @classmethod
     def of(cls, manifest: Manifest | None) -> "Groups":
         """The groups of a snapshot; without one there are none."""
-        groups, alone = cls(), set()
-        for unit in manifest.units if manifest else ():
-            bits = bits_of(unit.unit)
-            if bits is None:
-                alone.add(unit.file)
-            else:
-                groups = replace(groups, bits=bits)
-                groups.units.setdefault(span_name(unit.unit), []).append(unit)
-        if manifest is None or groups.bits is None:
+        grouped = [unit for unit in manifest.units if bits_of(unit.unit) is not None] if manifest else []
+        if manifest is None or not grouped:
             return cls()
+        bits = bits_of(grouped[-1].unit)
+        units: dict[str, list[UnitRecord]] = {}
+        for unit in grouped:
+            units.setdefault(span_name(unit.unit), []).append(unit)
+        alone = {unit.file for unit in manifest.units if bits_of(unit.unit) is None}
+        files: dict[str, list[InputEntry]] = {}
         for file in manifest.files:
-            if file.path not in alone and is_small(file_of(file), manifest.unit_tokens):
-                groups.files.setdefault(group_name(file.path, groups.bits), []).append(file)
-        return groups
+            if bits is not None and file.path not in alone and is_small(file_of(file), manifest.unit_tokens):
+                files.setdefault(group_name(file.path, bits), []).append(file)
+        return cls(bits, units, files)
 
 
 def in_groups(

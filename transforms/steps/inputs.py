@@ -20,12 +20,12 @@ BETWEEN = "\x1e"  # between the pieces of a document in what its hash covers
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts, tokenized."""
+    """Rows whose whole text goes into the model."""
 
     tokenized: "Tokenized"
 
     def embed(self, encoder: "Encoder", progress: Progress) -> "Embedded":
-        """Their vectors."""
+        """The vectors of the texts, a row each."""
         return encoder.embed(self.tokenized, progress=progress)
 
     def vectors(self, embedded: "Embedded") -> Vectors:
@@ -42,7 +42,7 @@ class PieceMeans:
     tokens: np.ndarray
 
     def embed(self, encoder: "Encoder", progress: Progress) -> "Embedded":
-        """The documents' vectors."""
+        """The means of the vectors of each document's texts."""
         return encoder.embed_means(self.tokenized, self.bounds, self.tokens)
 
     def vectors(self, embedded: "Embedded") -> Vectors:
@@ -61,7 +61,7 @@ class Late:
     wanted: np.ndarray
 
     def embed(self, encoder: "Encoder", progress: Progress) -> "Embedded":
-        """The pieces' vectors."""
+        """The vectors of the pieces at the places wanted, made of their windows' token states."""
         return encoder.embed_pieces(self.windows, self.wanted)
 
     def vectors(self, embedded: "Embedded") -> Vectors:

@@ -38,7 +38,7 @@ class Resolved:
 
     @property
     def space(self) -> Space:
-        """The run's space."""
+        """The space of the vectors that the run writes."""
         return self.job.run.space
 
 

@@ -55,7 +55,7 @@ class Known:
 
     @cached_property
     def manifest(self) -> Manifest | None:
-        """The snapshot."""
+        """The manifest of the snapshot; None where there is none."""
         return read_shared(self._root, self._run, self._digest)
 
     @cached_property

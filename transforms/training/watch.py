@@ -39,7 +39,7 @@ class TrainingWatch:
         self._parts["loss"] = f"loss {loss:.4f}"
 
     def scored(self, step: int, metric: str, score: float) -> None:
-        """A dev score."""
+        """Tell a dev score, in percent, and whether it is the best so far."""
         self._parts["dev"] = f"dev {metric} {score:.2f}"
         best = ", the best so far" if score > self._best else ""
         self._best = max(self._best, score)
