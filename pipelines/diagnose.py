@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--table", metavar="DIR", help=table)
     sample = f"rows or pairs at most, by keyed hash (default: {SAMPLE})"
     p.add_argument("--sample", type=options.positive, default=SAMPLE, metavar="N", help=sample)
-    options.add_text_files(p, of="of --input: ", default="auto")
+    options.add_text_files(p, of="of --input: ", default="auto", column="text")
     options.add_device(p)
     p.add_argument("--output", metavar="FILE", help="JSON lines, one a figure (default: none)")
     p.add_argument("--report", metavar="FILE.html", help="a page with the pictures (default: none)")

@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_input(what, "a corpus whose words become tokens beside the model's own", required=False)
     most = f"the most words of the corpus that become tokens, the frequent ones first (default: {WORDS})"
     what.add_argument("--words", type=options.positive, default=WORDS, metavar="N", help=most)
-    options.add_text_files(what, default="auto")
+    options.add_text_files(what, default="auto", column="text")
     machine = p.add_argument_group("machine")
     options.add_device(machine)
     return p

@@ -140,11 +140,13 @@ def add_format(group: argparse._ActionsContainer, of: str = "", default: str | N
     )
 
 
-def add_text_files(group: argparse._ActionsContainer, of: str = "", default: str | None = None) -> None:
-    """Add how files are read and where their text is; `default` is the format's, None means "not given"."""
+def add_text_files(
+    group: argparse._ActionsContainer, of: str = "", default: str | None = None, column: str | None = None
+) -> None:
+    """Add how files are read and where their text is, with the defaults of format and column."""
     add_format(group, of, default)
-    column = f"{of}column with the text (default: text)"
-    group.add_argument("--text-column", default="text" if default else None, metavar="NAME", help=column)
+    named = f"{of}column with the text (default: text)"
+    group.add_argument("--text-column", default=column, metavar="NAME", help=named)
 
 
 def add_snapshot(group: argparse._ActionsContainer, of: str = "") -> None:
