@@ -140,7 +140,7 @@ def _files(asked: NeighboursOptions, store: Store) -> tuple[list[Span], dict[str
         files = list_files(asked.queries or (), asked.format or "auto", asked.delimiter)
     except OptionError as error:
         raise OptionError(str(error).replace("--input", "--queries")) from error
-    if Searcher(store.manifest, asked.model, asked.query_prompt).lacks_query_prompt:
+    if Searcher(store.manifest, asked.model, asked.query_prompt).queries.lacks_prompt:
         aside(f"note: {NO_QUERY_PROMPT}")
     spans = [span for file in files for span in _spans(file, asked)]
     if not spans:

@@ -83,7 +83,7 @@ def _search(args: argparse.Namespace) -> Said:
     results = searcher.search(
         k=asked.k, exact=asked.exact, fold=asked.fold, where=asked.where, min_score=asked.min_score, **what
     )
-    if "texts" in what and searcher.lacks_query_prompt:
+    if "texts" in what and searcher.queries.lacks_prompt:
         aside(f"note: {NO_QUERY_PROMPT}")
     wanted = searcher.matches(asked.where)
     if wanted is not None and not wanted.count:

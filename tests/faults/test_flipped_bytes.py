@@ -53,7 +53,7 @@ def content(store: Path) -> Any:
     data = Counter((row["id"], row["row_hash"], row["text"], row["norm"], tuple(row["embedding"])) for row in rows)
     queries = np.random.default_rng(1).standard_normal((3, snapshot.manifest.space.dim)).astype(np.float32)
     searcher = Searcher(snapshot.manifest)
-    hits = searcher._described(searcher.nearest(queries, 9))
+    hits = searcher.rows.described(searcher.nearest(queries, 9))
     return data, [[row["id"] for row in found] for found in hits]
 
 

@@ -235,7 +235,7 @@ def check_index(manifest: Manifest, state: State) -> None:
         assert (index["factory"], index["metric"]) == (state.asked.index, state.asked.metric)
         searcher = Searcher(Manifest.of(manifest.root, {**manifest.data, "index": {**index, "nprobe": 64}}))
         hits = searcher.nearest(np.ones((1, manifest.space.dim), np.float32), 10_000)
-        (rows,) = searcher._described(hits)
+        (rows,) = searcher.rows.described(hits)
         assert Counter(row["id"] for row in rows) == Counter(i for i, _, _ in state.rows.elements())
 
 

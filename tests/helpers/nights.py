@@ -148,7 +148,7 @@ class Nights:
         data = {**manifest.data, "index": {**manifest.data["index"], **changed}}
         searcher = Searcher(Manifest.of(str(self.root), data))
         hits = searcher.nearest(np.array([vector_of(text, self.space.dim) for text in texts]), k)
-        return [[(row["score"], row["id"]) for row in rows] for rows in searcher._described(hits)]
+        return [[(row["score"], row["id"]) for row in rows] for rows in searcher.rows.described(hits)]
 
 
 def input_file(name: str) -> InputFile:

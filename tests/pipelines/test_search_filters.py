@@ -170,7 +170,7 @@ def test_only_the_columns_of_a_filter_are_read(store: Store, monkeypatch: pytest
     searcher.nearest(store.numpy()[1][:1], 3, where="lang = 'en'")
     if store.manifest.index is None:
         return
-    for name in ("read_shard", "read_wanted", "take_rows"):
+    for name in ("searcher.read_shard", "searcher.read_wanted", "opened.take_rows", "rows.take_rows"):
         monkeypatch.setattr(f"transforms.search.{name}", None)  # a second search by the filter opens no shard
     assert searcher.nearest(store.numpy()[1][:1], 3, where="lang = 'en'").row.shape == (1, 3)
 

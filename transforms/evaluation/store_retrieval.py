@@ -85,7 +85,7 @@ class StoreRetrieval:
 
     def _pooled(self) -> list[list[str]]:
         recipe = Recipe.of(self.store.manifest.options.to_json())
-        prompt = Searcher(self.store.manifest).query_prompt or ""
+        prompt = Searcher(self.store.manifest).queries.prompt or ""
         plain = replace(recipe, prompt=prompt, prompt_name=None, calibration="", truncate_dim=None, precision="float32")
         from transforms.encoder import Encoder  # torch, which reading tasks needs not
 

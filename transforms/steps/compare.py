@@ -76,9 +76,9 @@ class ByIndex:
     @cached_property
     def _trained(self) -> TrainedIndex | None:
         """What the lists were built from; None where there are none."""
-        trained = self._searcher.trained
+        trained = self._searcher.index.trained
         if trained is None:  # segments of earlier versions have the quantizer themselves
-            lists = [part.index for part in self._searcher.opened(*self._all).parts if part.has_lists]
+            lists = [part.index for part in self._searcher.index.opened(*self._all).parts if part.has_lists]
             return TrainedIndex(load_faiss(), lists[0]) if lists else None
         return trained if hasattr(trained.index, "quantizer") else None
 
@@ -93,7 +93,7 @@ class ByIndex:
 
     def _open(self, group: Group) -> SegmentedIndex:
         if self._opened is None or self._opened[0] != group:
-            self._opened = group, self._searcher.opened(*group)
+            self._opened = group, self._searcher.index.opened(*group)
         return self._opened[1]
 
     def hits(self, queries: np.ndarray, found: Found) -> Hits:
@@ -107,8 +107,8 @@ class ByIndex:
             for mine, other in zip(result, wider, strict=True):
                 mine[short] = other
         if self._index.rerank:
-            result = rerank(queries, result, self._k, self._searcher.vectors_of, self._metric)
-        shard, row = self._searcher.located(result.segment, result.row)
+            result = rerank(queries, result, self._k, self._searcher.index.vectors_of, self._metric)
+        shard, row = self._searcher.index.located(result.segment, result.row)
         return Hits(result.scores[:, : self._k], shard[:, : self._k], row[:, : self._k])
 
 

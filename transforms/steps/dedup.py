@@ -66,7 +66,7 @@ def _lists(stored: StoreVectors, threshold: float) -> np.ndarray:
 def _of_index(manifest: Manifest) -> TrainedIndex | None:
     """What the store's index was trained to, where its lists are about vectors of length 1."""
     alike = manifest.metric == "cosine" or manifest.space.normalize
-    trained = Searcher(manifest).trained if alike else None
+    trained = Searcher(manifest).index.trained if alike else None
     return trained if trained is not None and hasattr(trained.index, "quantizer") else None
 
 

@@ -187,7 +187,7 @@ class Neighbours:
     def _texts(self, unit: UnitRows) -> Queries:
         names = unit.ids if self._job.columns.id else unit.texts
         _, searcher, _ = self._open()
-        vectors = searcher.embedded(unit.texts) if names else np.empty((0, 1), np.float32)
+        vectors = searcher.queries.vectors(unit.texts) if names else np.empty((0, 1), np.float32)
         none = np.full(len(names), -1)
         return Queries(names, vectors, none, none)
 

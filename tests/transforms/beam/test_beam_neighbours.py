@@ -13,6 +13,7 @@ from helpers.nights import DIM, Nights, vector_of
 from transforms.beam import IndexRequest
 from transforms.beam.neighbours import Conclude, FindNeighbours
 from transforms.search import Searcher
+from transforms.search.opened import SnapshotIndex
 from transforms.steps import compare, neighbours
 from transforms.steps.neighbours import BlockRecord, NeighboursJob, blocks_of
 from transforms.steps.neighbours_result import begin
@@ -57,7 +58,7 @@ def by_query(output: Path) -> Found:
 def searched(nights: Nights, queries: list[tuple[str, str]], k: int) -> Found:
     """What `search` finds for the same queries."""
     searcher = Searcher(nights.manifest)
-    rows = searcher._described(searcher.nearest(np.array([vector_of(text, DIM) for _, text in queries]), k))
+    rows = searcher.rows.described(searcher.nearest(np.array([vector_of(text, DIM) for _, text in queries]), k))
     return {name: [(hit["id"], hit["score"]) for hit in hits] for (name, _), hits in zip(queries, rows, strict=True)}
 
 
@@ -126,9 +127,9 @@ def test_what_is_finished_is_not_made_again_after_a_crash(tmp_path: Path, monkey
     stood = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.parquet")}
     assert len(stood) == 2
     monkeypatch.setattr(neighbours.Neighbours, "finish", finish)
-    read = Searcher.located
+    read = SnapshotIndex.located
     counted: list[int] = []
-    monkeypatch.setattr(Searcher, "located", lambda self, *where: counted.append(1) or read(self, *where))
+    monkeypatch.setattr(SnapshotIndex, "located", lambda self, *where: counted.append(1) or read(self, *where))
     records = eager.run(FindNeighbours(job), blocks)
     assert len(counted) == len(blocks) - 2
     assert sum(record.queries for record in records) == len(ASKED["q"])

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from helpers.nights import Nights, nearest
 
-from transforms import search
 from transforms.beam import IndexRequest
 from transforms.errors import DamagedIndexError
 from transforms.index import upkeep
+from transforms.search.opened import SnapshotIndex
 from transforms.store.manifest import sealed
 from transforms.store.verify import faults
 
@@ -42,7 +42,7 @@ def test_candidates_are_scored_without_reading_a_shard(nights: Nights, monkeypat
     index = nights.commit(FILES, COMPACT)
     assert all(segment["refine"]["path"].endswith(".refine") for segment in index["segments"])
     check_near(nights, FILES)
-    monkeypatch.setattr(search.Searcher, "_stored", None)
+    monkeypatch.setattr(SnapshotIndex, "_stored", None)
     assert len(nights.search(["a question"], 10)[0]) == 10
 
 

@@ -61,7 +61,9 @@ def found(store: Nights, query: str, exact: bool = False) -> list[str]:
     data = dict(store.manifest.data)
     data["index"] = {**data["index"], "nprobe": 4}
     searcher = Searcher(Manifest.of(store.manifest.root, data))
-    return [row["id"] for row in searcher._described(searcher.nearest(long_or_short(query)[None], 5, exact=exact))[0]]
+    return [
+        row["id"] for row in searcher.rows.described(searcher.nearest(long_or_short(query)[None], 5, exact=exact))[0]
+    ]
 
 
 @pytest.mark.parametrize("metric", ["cosine", "ip", "l2"])
