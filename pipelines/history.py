@@ -58,7 +58,15 @@ def _history(args: argparse.Namespace) -> Said:
     if any(summary.pieces is not None for summary in found):
         shown.insert(PIECES_AT, Column("pieces", right=True))
         rows = [with_pieces(row, summary) for row, summary in zip(rows, found, strict=True)]
+    if any(summary.tables for summary in found):
+        shown.insert(-1, Column("table version", spare=8))
+        rows = [(*row[:-1], versions(summary), row[-1]) for row, summary in zip(rows, found, strict=True)]
     return Said(table(shown, rows), {"store": root, "runs": runs}, asked=True)
+
+
+def versions(summary: RunSummary) -> str:
+    """The versions of the tables that a run read."""
+    return ", ".join((summary.tables or {}).values())
 
 
 def with_pieces(row: tuple[str, ...], summary: RunSummary) -> tuple[str, ...]:

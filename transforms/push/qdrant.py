@@ -14,6 +14,7 @@ from qdrant_client.http.exceptions import ApiException
 from transforms.arrow import as_matrix
 from transforms.errors import first_line
 from transforms.push.target import MARK, State, Table, refused
+from transforms.push.turn import Turn
 from transforms.push.values import json_value
 
 API_KEY = "QDRANT_API_KEY"
@@ -34,12 +35,14 @@ def opened(place: str, name: str, where: str) -> Iterator["QdrantTarget"]:
             client = QdrantClient(path=place)
     except (RuntimeError, ValueError, OSError) as error:
         raise refused(where, first_line(error), "check the URL or folder") from error
+    target = QdrantTarget(client, name, where)
     try:
-        yield QdrantTarget(client, name, where)
+        yield target
     except ApiException as error:
         mend = f"check the URL, the environment variable {API_KEY}, and that the server runs; then push again"
         raise refused(where, first_line(error), mend) from error
     finally:
+        target.turn.give_up()
         client.close()
 
 
@@ -50,13 +53,22 @@ class QdrantTarget:
         self.where = where
         self._client = client
         self._name = name
+        self.turn = Turn(where, self._read, self._remember)
 
     def state(self) -> State | None:
         """What the collection's metadata says."""
+        return self.turn.look()
+
+    def _read(self) -> State | None:
         if not self._client.collection_exists(self._name):
             return None
-        metadata = self._client.get_collection(self._name).config.metadata or {}
-        return State.read(metadata.get(MARK), self.where)
+        return State.read(self._metadata().get(MARK), self.where)
+
+    def _metadata(self) -> dict[str, Any]:
+        return self._client.get_collection(self._name).config.metadata or {}
+
+    def _remember(self, state: State) -> None:
+        self._client.update_collection(self._name, metadata={MARK: state.text})
 
     def listing(self, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """The keys of all points."""
@@ -72,12 +84,17 @@ class QdrantTarget:
 
     def begin(self, table: Table, state: State, anew: bool) -> None:
         """Make the collection, or remember the state in it."""
-        if not self._client.collection_exists(self._name):
-            vectors = models.VectorParams(size=table.dim, distance=DISTANCES[table.metric])
-            self._client.create_collection(self._name, vectors_config=vectors, metadata={MARK: state.text})
-        else:
-            self._client.update_collection(self._name, metadata={MARK: state.text})
-        if self.state() != state:
+        self.turn.take(state, lambda told: self._made(table, told))
+
+    def _made(self, table: Table, state: State) -> None:
+        """Have the collection, with the state."""
+        if self._client.collection_exists(self._name):
+            self._remember(state)
+            return
+        vectors = models.VectorParams(size=table.dim, distance=DISTANCES[table.metric])
+        self._client.create_collection(self._name, vectors_config=vectors, metadata={MARK: state.text})
+        if MARK not in self._metadata():
+            self._client.delete_collection(self._name)
             raise refused(self.where, "it keeps no metadata of collections", "run Qdrant 1.16 or later")
 
     def upsert(self, rows: pa.RecordBatch) -> None:
@@ -92,12 +109,14 @@ class QdrantTarget:
         ]
         step = max(1, NUMBERS // vectors.shape[1])
         for start in range(0, len(points), step):
+            self.turn.keep()
             self._client.upsert(self._name, points[start : start + step], wait=True)
 
     def delete(self, keys: pa.RecordBatch) -> None:
         """Delete the points of these keys."""
         points: Sequence[Any] = _points(keys)
         for start in range(0, len(points), LISTED):
+            self.turn.keep()
             chosen = models.PointIdsList(points=list(points[start : start + LISTED]))
             self._client.delete(self._name, chosen, wait=True)
 
@@ -107,7 +126,7 @@ class QdrantTarget:
 
     def finish(self, state: State) -> None:
         """Remember the state."""
-        self._client.update_collection(self._name, metadata={MARK: state.text})
+        self.turn.end(state)
 
 
 _KEY_TYPES = {"id": pa.string(), "piece": pa.int32()}

@@ -10,6 +10,7 @@ import pyarrow as pa
 from transforms.entries import JsonEntry
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.space import Space
+from transforms.store.lease import Lease
 
 KEYS = ("id", "piece")  # of these, the columns that a table has tell its rows apart
 MARK = "sentence_beam"  # under which a database keeps what it remembers
@@ -20,7 +21,8 @@ class State(JsonEntry):
     """What a database remembers of the pushes into a table; `columns` are those of its rows, with their types.
 
     `run` is the snapshot that it holds, None where a push that wrote all rows did not end. `pending` are snapshots of
-    pushes that did not end: rows may already be theirs.
+    pushes that did not end: rows may already be theirs. `writer` is the push that writes now, where the database has no
+    transactions.
     """
 
     space: Space
@@ -28,6 +30,7 @@ class State(JsonEntry):
     columns: dict[str, str]
     run: str | None = None
     pending: tuple[str, ...] = ()
+    writer: Lease | None = None
     format: int = 1
 
     def begun(self, run: str) -> "State":
@@ -79,7 +82,7 @@ class Target(Protocol):
     def state(self) -> State | None:
         """What it remembers; None where there is none. OptionError for one that no push made.
 
-        Where there are transactions, no other push writes from here on.
+        Where there are transactions, no other push writes from here on; elsewhere from `begin` on.
         """
 
     def listing(self, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

@@ -32,7 +32,8 @@ class RunSummary:
     `spent` and `saved` are in the currency of `price_per_hour`. `command` is "embed", "index", "recalibrate" or
     "rollback", "" for a run of an earlier version; `moved` as in Result. `measures` say what its stages took, `limit`
     which part of Embed held up the others. Where rows are documents, `pieces` are what these were cut into, and what
-    was embedded, reused, carried, truncated, added, changed and deleted.
+    was embedded, reused, carried, truncated, added, changed and deleted. `tables` are the versions of the tables that
+    were its input.
     """
 
     run: str
@@ -71,6 +72,7 @@ class RunSummary:
     moved: dict[str, float] | None = None
     limit: str | None = None
     measures: Measures | None = None
+    tables: dict[str, str] | None = None
 
     @property
     def stored(self) -> int | None:
@@ -94,6 +96,7 @@ class RunSummary:
             "currency": result.currency,
             "command": result.command,
             "moved": result.moved,
+            "tables": (result.input or {}).get("tables"),
             "spent": None if price is None else round(price * result.seconds / 3600, 6),
         }
         if ledger:
@@ -129,6 +132,7 @@ class RunSummary:
             read=manifest.rows.read,
             rejected=manifest.rows.rejected,
             tokens=manifest.tokens.real,
+            tables=manifest.input.tables or None,
             **manifest.work.to_json(),
             **_index(manifest.index),
         )

@@ -8,7 +8,7 @@ from itertools import islice
 from transforms.errors import SentenceBeamError
 from transforms.report.history import RunSummary
 from transforms.space import PoolerSpec
-from transforms.store.entries import IndexEntry
+from transforms.store.entries import IndexEntry, Input
 from transforms.store.manifest import Manifest
 from transforms.store.rejected import rejected_rows
 from transforms.store.runs import COMMITTED
@@ -39,7 +39,7 @@ def facts(manifest: Manifest) -> list[tuple[str, str]]:
         ("prompt", space.prompt),
         ("chunks", "" if manifest.chunks == "none" else manifest.chunks),
         ("calibration", manifest.calibration.digest[:16] if manifest.calibration else ""),
-        ("input", ", ".join(manifest.input.globs)),
+        ("input", ", ".join(_input(manifest.input))),
         ("index", _index(manifest.index) if manifest.index else "none"),
     ]
     return [(name, value) for name, value in found if value]
@@ -51,6 +51,12 @@ def _pooler(manifest: Manifest) -> str:
     if "parts" not in pooler or any(of_the_model in pooler for of_the_model in ("mix", "tokens", "then")):
         return manifest.options.pooler
     return str(PoolerSpec.from_json(pooler))
+
+
+def _input(found: Input) -> list[str]:
+    """The patterns of an input, tables with their versions."""
+    tables = found.tables
+    return [f"{glob} (version {tables[glob]})" if glob in tables else glob for glob in found.globs]
 
 
 def _index(index: IndexEntry) -> str:

@@ -18,6 +18,7 @@ def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
         partition=manifest.partition,
         unit_tokens=manifest.unit_tokens,
         globs=manifest.input.globs,
+        tables={**manifest.input.tables},
         options=manifest.options,
         versions=versions(),
         started=now(),

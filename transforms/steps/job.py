@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
-from transforms.corpus.lakes import WHOLE, TablePart
+from transforms.corpus.lakes import TablePart
 from transforms.space import Machine, Recipe
 from transforms.store.commit import Run
 
@@ -22,7 +22,7 @@ class EmbedJob:
     with a dot are input too. `index_asked` is the index asked for now, not remembered. `retried` says that an engine
     does work again whose worker died. `chunks` is the SPEC by which documents are cut. `max_bad_files` is how many
     input files may be left out because they cannot be opened; below 1, which part of them.
-    `table_part` is what is taken of a table of Iceberg or Delta Lake.
+    `table_filter` names the partitions that are taken of a table of Iceberg or Delta Lake.
     """
 
     run: Run
@@ -45,12 +45,17 @@ class EmbedJob:
     index_asked: str | None = None
     chunks: str = "none"
     max_bad_files: float = 0
-    table_part: TablePart = WHOLE
+    table_filter: str | None = None
 
     @property
     def by_content(self) -> bool:
         """Whether units are buckets of the hash space, not parts of files."""
         return self.run.partition == "content"
+
+    def table_part(self, pattern: str) -> TablePart:
+        """What is taken of a table that is input: the version that was there when the run began, or was asked for."""
+        version = self.run.tables.get(pattern)
+        return TablePart(None if version is None else int(version), self.table_filter)
 
     @property
     def root(self) -> str:

@@ -45,7 +45,7 @@ def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Pro
         return
     try:
         with kept_alive(job.root, job.run.id), progress.stage("listing the input"):
-            found = find_inputs(pattern, job.input_format, job.hidden, job.delimiter, job.table_part)
+            found = find_inputs(pattern, job.input_format, job.hidden, job.delimiter, job.table_part(pattern))
         yield from found.files
         if found.beside:
             yield Beside.of(found.beside, frozenset(job.run.globs), job.hidden)

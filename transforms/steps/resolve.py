@@ -9,7 +9,7 @@ from transforms import storage
 from transforms.calibration import Calibration
 from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
-from transforms.corpus.lakes import TablePart, absolute_input
+from transforms.corpus.lakes import absolute_input, is_table, version_of
 from transforms.errors import OptionError
 from transforms.space import Machine, Space
 from transforms.steps.check_options import check
@@ -59,14 +59,17 @@ def resolve(asked: EmbedOptions, previous: Manifest | None, run_id: str, local: 
 def _run(asked: EmbedOptions, choice: Choice, previous: Manifest | None, run_id: str) -> Run:
     chosen, before = choice.options, previous.options if previous else Options()
     deletes = remembered_deletes(chosen.max_deletes, before.max_deletes)
+    globs = tuple(absolute_input(glob) for glob in asked.input)
+    tables = {glob: str(version_of(glob, asked.input_version)) for glob in globs if is_table(glob)}
     return Run(
         root=storage.absolute(asked.store),
         id=run_id,
         space=choice.space,
         partition=choice.partition,
         unit_tokens=choice.unit_tokens,
-        globs=tuple(absolute_input(glob) for glob in asked.input),
+        globs=globs,
         earlier_globs=previous.input.globs if previous and asked.append else (),
+        tables=({**previous.input.tables} if previous and asked.append else {}) | tables,
         options=replace(chosen, max_deletes=deletes),
         versions=versions(),
         started=now(),
@@ -110,7 +113,7 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
         hidden=chosen.hidden,
         chunks=chosen.chunks,
         max_bad_files=asked.max_bad_files,
-        table_part=TablePart(asked.input_version, asked.input_filter),
+        table_filter=asked.input_filter,
         index_asked=choice.index.index if choice.index is not None and asked.asks_for_index else None,
     )
 

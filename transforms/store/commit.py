@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from transforms import storage
@@ -48,12 +48,13 @@ from transforms.store.runs import COMMITTED, Result, now, record_result, timesta
 class Run:
     """One execution that writes a snapshot: what its manifest will say beside counts and units, known before it starts.
 
-    `globs` name its input, `earlier_globs` that of earlier runs whose files stay; `previous` is the run whose snapshot
-    it replaces, `previous_digest` and `version` are that manifest's (None: the store is new); `generation` counts how
-    often the whole store was embedded again; `canary` is the last manifest's entry, `ranges` what the manifest says of
-    them, if known. `previous_rows` are the last snapshot's, of which the fraction `max_deletes` may go. `leased` says
-    that the run took the store's lease, and so must still have it in the end. Of the shards that are carried over, the
-    fraction `check_carried` is read again, from the place `check_from` on. `command` is the one that was given.
+    `globs` name its input, `earlier_globs` that of earlier runs whose files stay, `tables` the versions of the tables
+    among them; `previous` is the run whose snapshot it replaces, `previous_digest` and `version` are that manifest's
+    (None: the store is new); `generation` counts how often the whole store was embedded again; `canary` is the last
+    manifest's entry, `ranges` what the manifest says of them, if known. `previous_rows` are the last snapshot's, of
+    which the fraction `max_deletes` may go. `leased` says that the run took the store's lease, and so must still have
+    it in the end. Of the shards that are carried over, the fraction `check_carried` is read again, from the place
+    `check_from` on. `command` is the one that was given.
     """
 
     root: str
@@ -80,6 +81,7 @@ class Run:
     check_from: int = 0
     check_carried: float = 0.0
     command: str = ""
+    tables: dict[str, str] = field(default_factory=dict)
 
     @property
     def canary_file(self) -> CanaryFile:
@@ -238,7 +240,7 @@ def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: IndexEntry | 
         tokens=TokenCounts(ledger.real, ledger.padded, ledger.truncated_rows, ledger.lost),
         shards=(),
         index=index,
-        input=Input(tuple(dict.fromkeys((*run.earlier_globs, *run.globs))), ()),
+        input=Input(tuple(dict.fromkeys((*run.earlier_globs, *run.globs))), (), run.tables),
         options=run.options,
         started=run.started,
         finished=now(),
@@ -301,7 +303,7 @@ def _committed(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger],
         truncated=sum(unit.truncated for unit in units),
         spared=max(sum(unit.tokens - unit.lost for unit in units) - ledger.real, 0),
         tokens=sum(unit.real for unit in units if unit.run == run.id),
-        input=_input(plan),
+        input=_input(plan, run),
         resumed=dict(Counter(unit.run for unit in resumed)),
         made=len(made),
         own_rows=sum(unit.rows for unit in made) - sum(unit.rows for unit in resumed),
@@ -322,9 +324,11 @@ def _measures(
     }
 
 
-def _input(plan: RecordedPlan) -> dict[str, Any]:
+def _input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
     empty = sum(file.size == 0 and file.path not in plan.bad for file in plan.files)
-    return {"files": len(plan.files), "empty": empty, "beside": plan.beside} | ({"bad": plan.bad} if plan.bad else {})
+    sometimes = {"bad": plan.bad, "tables": run.tables}
+    found = {"files": len(plan.files), "empty": empty, "beside": plan.beside}
+    return found | {name: value for name, value in sometimes.items() if value}
 
 
 def failed(run: Run, error: Exception) -> Result:

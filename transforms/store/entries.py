@@ -1,6 +1,6 @@
 """What a manifest says, part by part, with what is checked of it; a path may be nowhere but where `layout` has it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 from transforms.entries import JsonEntry, Reader, fail, hex_digest
@@ -132,10 +132,18 @@ class InputEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class Input(JsonEntry):
-    """The patterns that name a snapshot's input, and its files; none here where they are in the manifest's parts."""
+    """The patterns that name a snapshot's input, and its files; none here where they are in the manifest's parts.
+
+    `tables` are the versions of those patterns that name a table.
+    """
 
     globs: tuple[str, ...]
     files: tuple[InputEntry, ...]
+    tables: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON of the entry, without `tables` where there are none."""
+        return {name: value for name, value in super().to_json().items() if value or name != "tables"}
 
 
 @dataclass(frozen=True)

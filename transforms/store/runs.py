@@ -27,10 +27,11 @@ class Result:
     `checked` counts the carried shards that were looked at, compared and read, the bytes read, and the damaged ones.
     `pooled` is the id of the pooled vectors' space. `measures` say what its stages took (`measures.STAGES`), `limit`
     which part of Embed held up the others. `input` are the number of files, of `empty` ones among them, and of those
-    `beside` them by reason why they were not taken (None: not known). `resumed` are the units that unfinished runs
-    before had made, by run, and `made` the units that were to be made; `own_rows` are the rows of the others. `moved`
-    says how far the rows that were made lie from those that the calibration was fitted on (`calibration.moved.Moved`).
-    `currency` is what `price_per_hour` is in, `command` the one that was given; "" where they are not known.
+    `beside` them by reason why they were not taken (None: not known), and the versions of `tables`. `resumed` are the
+    units that unfinished runs before had made, by run, and `made` the units that were to be made; `own_rows` are the
+    rows of the others. `moved` says how far the rows that were made lie from those that the calibration was fitted on
+    (`calibration.moved.Moved`). `currency` is what `price_per_hour` is in, `command` the one that was given; "" where
+    they are not known.
     """
 
     run: str

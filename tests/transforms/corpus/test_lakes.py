@@ -9,7 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers.lakes import iceberg_catalog, rows
+from helpers.lakes import (
+    deletion_vector,
+    delta_with_vector,
+    equality_deletes,
+    iceberg_catalog,
+    iceberg_with_deletes,
+    positional_deletes,
+    rows,
+)
 
 from transforms.corpus.lakes import TablePart, table_entries
 from transforms.errors import OptionError, SentenceBeamError
@@ -72,20 +80,27 @@ def test_tables_of_iceberg_that_are_not_there(catalog: Any) -> None:
     refused("iceberg:sea.shop.docs", "no Iceberg table can be read there")
 
 
-def test_deletes_of_iceberg_apart_from_its_files(catalog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyiceberg.table import DataScan
-
+@pytest.mark.parametrize(
+    ("make", "kind", "format_version"),
+    [
+        (positional_deletes, "positional deletes", 2),
+        (equality_deletes, "equality deletes", 2),
+        (deletion_vector, "deletion vectors", 3),
+    ],
+)
+def test_deletes_of_iceberg_apart_from_its_files(
+    catalog: Any, tmp_path: Path, make: Callable[..., dict], kind: str, format_version: int
+) -> None:
     table = catalog.create_table("shop.docs", schema=rows("a").schema)
     table.append(rows("a", "b"))
-    plan = DataScan.plan_files
-
-    def with_deletes(scan: Any) -> Any:
-        for task in plan(scan):
-            task.delete_files = {task.file}  # pyiceberg itself writes none
-            yield task
-
-    monkeypatch.setattr(DataScan, "plan_files", with_deletes)
-    refused(TABLE, "are deleted by delete files", "rewrite_data_files")
+    (task,) = table.scan().plan_files()
+    made = make(tmp_path, task.file.file_path)
+    of_file = iceberg_with_deletes(table, made, format_version)
+    if kind != "equality deletes":  # which pyiceberg itself does not read
+        read = importlib.import_module("pyiceberg.table").StaticTable.from_metadata(of_file.removeprefix("iceberg:"))
+        assert read.scan().to_arrow()["id"].to_pylist() == ["b"]
+    refused(of_file, f"rows are deleted by {kind} ({made['path']})", "rewrite_data_files")
+    assert ids_in(of_file, table.current_snapshot().snapshot_id) == ["a", "b"]  # as it was before
 
 
 def test_versions_of_a_delta_table(tmp_path: Path) -> None:
@@ -104,11 +119,19 @@ def test_versions_of_a_delta_table(tmp_path: Path) -> None:
 
 
 def test_tables_of_delta_that_are_not_taken(tmp_path: Path) -> None:
-    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    pytest.importorskip("deltalake", reason="deltalake is not installed")
     refused(f"delta:{tmp_path}/nothing", "no Delta table can be read there")
-    properties = {"delta.enableDeletionVectors": "true"}
-    deltalake.write_deltalake(tmp_path / "vectors", rows("a"), configuration=properties)
-    refused(f"delta:{tmp_path}/vectors", "deletion vectors")
+
+
+def test_deletion_vectors_of_a_delta_table(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    folder, properties = tmp_path / "delta", {"delta.enableDeletionVectors": "true"}
+    deltalake.write_deltalake(folder, rows("a", "b"), configuration=properties)
+    assert ids_in(f"delta:{folder}") == ["a", "b"]
+    delta_with_vector(folder)
+    assert deltalake.DeltaTable(folder).scan(["id"]).read_all().num_rows == 1
+    refused(f"delta:{folder}", "are deleted by a deletion vector", "REORG TABLE")
+    assert ids_in(f"delta:{folder}", 0) == ["a", "b"]
 
 
 def days(*ids: str) -> pa.Table:

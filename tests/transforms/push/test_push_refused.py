@@ -34,31 +34,31 @@ def test_an_extra_that_is_missing(run: Run, store: Kept, monkeypatch: pytest.Mon
     assert line.endswith("needs lancedb, which is not installed; pip install 'sentence-beam[push]'")
 
 
-def test_databases_that_cannot_be_reached(run: Run, store: Kept, server: str) -> None:
+def test_databases_that_cannot_be_reached(run: Run, store: Kept, pgvector: str) -> None:
     port = free_port()
     push = ("push", "--store", store.root, "--to")
     line = run(*push, f"postgresql://me:secret@127.0.0.1:{port}/db#docs").failed(1, "refused", "check host, port")
     assert "secret" not in line
-    line = run(*push, server.replace("secret", "wrong") + "#docs").failed(1, "password authentication failed")
+    line = run(*push, pgvector.replace("secret", "wrong") + "#docs").failed(1, "password authentication failed")
     assert "wrong" not in line
-    run(*push, server.rpartition("/")[0] + "/nothing#docs").failed(1, 'database "nothing" does not exist')
+    run(*push, pgvector.rpartition("/")[0] + "/nothing#docs").failed(1, 'database "nothing" does not exist')
     pytest.importorskip("qdrant_client")
     run(*push, f"qdrant:http://127.0.0.1:{port}#docs").failed(1, "refused", "check the URL")
 
 
-def test_a_table_that_no_push_made(run: Run, store: Kept, server: str, quick: Path) -> None:
+def test_a_table_that_no_push_made(run: Run, store: Kept, pgvector: str, quick: Path) -> None:
     import lancedb
     import psycopg
     from qdrant_client import QdrantClient, models
 
-    with psycopg.connect(server) as connection:
+    with psycopg.connect(pgvector) as connection:
         connection.execute("CREATE TABLE theirs (id text, n int)")
         connection.execute("COMMENT ON TABLE theirs IS 'what we sell'")
     lancedb.connect(str(quick / "lance")).create_table("theirs", pa.table({"id": ["a"]}))
     client = QdrantClient(path=str(quick / "qdrant"))
     client.create_collection("theirs", models.VectorParams(size=16, distance=models.Distance.COSINE))
     client.close()
-    for place in (server, f"lance:{quick}/lance", f"qdrant:{quick}/qdrant"):
+    for place in (pgvector, f"lance:{quick}/lance", f"qdrant:{quick}/qdrant"):
         for how in ((), ("--full",)):
             line = run("push", "--store", store.root, "--to", f"{place}#theirs", *how).failed(
                 2, shown(f"{place}#theirs")
@@ -75,16 +75,16 @@ def test_a_run_that_is_gone(run: Run, store: Kept, to: str) -> None:
     run("push", "--store", store.root, "--to", to, "--full").ok()
 
 
-def test_rows_that_somebody_else_wrote(run: Run, store: Kept, server: str) -> None:
+def test_rows_that_somebody_else_wrote(run: Run, store: Kept, pgvector: str) -> None:
     import psycopg
 
-    push = ("push", "--store", store.root, "--to", f"{server}#disturbed")
+    push = ("push", "--store", store.root, "--to", f"{pgvector}#disturbed")
     run(*push).ok()
-    with psycopg.connect(server) as connection:
+    with psycopg.connect(pgvector) as connection:
         connection.execute("INSERT INTO disturbed SELECT 'x' || id, embedding, text, size FROM disturbed")
     store.commit_without_index(files_of({"i1": "one"}))
     run(*push).failed(4, "it holds 10 rows", "has 1", "push with --full")
-    with psycopg.connect(server) as connection:
+    with psycopg.connect(pgvector) as connection:
         assert connection.execute("SELECT count(*) FROM disturbed").fetchone() == (18,)
     run(*push, "--full").ok()
 
@@ -106,13 +106,13 @@ class Rich(Kept):
         return pa.table({k: pa.array([v] * (len(texts) - 1) + [None], t) for k, (t, v) in values.items()})
 
 
-def test_every_type_of_a_kept_column_in_postgres(run: Run, quick: Path, server: str) -> None:
+def test_every_type_of_a_kept_column_in_postgres(run: Run, quick: Path, pgvector: str) -> None:
     import psycopg
 
     store = Rich(quick / "rich")
     store.commit_without_index({"a": [("i1", "one"), ("i2", "two")]})
-    run("push", "--store", store.root, "--to", f"{server}#rich").ok()
-    with psycopg.connect(server) as connection:
+    run("push", "--store", store.root, "--to", f"{pgvector}#rich").ok()
+    with psycopg.connect(pgvector) as connection:
         cursor = connection.execute("SELECT * FROM rich ORDER BY id")
         names = [column.name for column in cursor.description or ()]
         found = [dict(zip(names, row, strict=True)) for row in cursor]
@@ -144,10 +144,10 @@ def test_every_type_of_a_kept_column_in_the_others(run: Run, quick: Path) -> Non
     assert (payload["price"], payload["day"], payload["bytes"]) == ("12.50", "2026-03-14", "AAE=")
 
 
-def test_values_that_postgres_cannot_hold(run: Run, quick: Path, server: str) -> None:
+def test_values_that_postgres_cannot_hold(run: Run, quick: Path, pgvector: str) -> None:
     store = Kept(quick / "nul")
     store.commit_without_index(files_of({"i1": "one", "i2": "t\0wo"}))
-    line = run("push", "--store", store.root, "--to", f"{server}#nul").failed(
+    line = run("push", "--store", store.root, "--to", f"{pgvector}#nul").failed(
         3, "the column 'text' of row 'i2' has a NUL"
     )
     assert "mend it in the input" in line
