@@ -13,6 +13,11 @@ __all__ = ["model", "one_model", "run"]
 SIZE = "SENTENCE_BEAM_FAULTS"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _cached_beam_options(cached_beam_options: None) -> None:
+    """Many small pipelines."""
+
+
 @pytest.fixture(scope="session")
 def size() -> float:
     """By what the number of cases of the long form is multiplied."""

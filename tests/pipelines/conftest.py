@@ -9,6 +9,11 @@ from helpers.fixtures import model, one_model, run
 __all__ = ["model", "one_model", "run"]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _cached_beam_options(cached_beam_options: None) -> None:
+    """Many small pipelines."""
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """Where a store may be made."""

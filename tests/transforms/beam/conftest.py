@@ -6,6 +6,11 @@ import pytest
 from helpers.tiny_models import save_tiny_model
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _cached_beam_options(cached_beam_options: None) -> None:
+    """Many small pipelines."""
+
+
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model."""
