@@ -60,7 +60,6 @@ PRINTS = {
     ("docs/push.md", "Other databases"): "19 Review 19, written 2 times.",
     ("docs/evaluation.md", "From Python"): "spearman 8",
     ("docs/documents.md", "From Python"): "A paragraph is a better end.",
-    ("docs/documents.md", "In a Beam pipeline"): "a 1 And another one.",
     ("docs/diagnostics.md", "From Python"): "0.",
     ("docs/search.md", "Search"): " shop.compress\n",
     ("docs/recipes/mltransform.md", "MLTransform"): "again 384",
@@ -71,7 +70,9 @@ PRINTS = {
     ("docs/recipes/store.md", "Recipe: a store made by your own pipeline"): "shop.compress\n",
     ("docs/recipes/embed-rows.md", "A batch"): "1 (384,) 8\n",
     ("docs/recipes/embed-rows.md", "A stream"): "40 (384,) 1970-01-01T00:00:30Z",
-    ("docs/recipes/embed-rows.md", "Pieces of documents"): "('a', 1) (384,)",
+    ("docs/recipes/embed-rows.md", "Pieces of documents"): "a 1 They have a budget of tokens. (384,)",
+    ("docs/recipes/neighbours.md", "Recipe: neighbours in your own pipeline"): "300 rows have a nearest one",
+    ("docs/recipes/pieces.md", "Recipe: pieces of documents"): "guide 0 Install (384,)",
 }
 
 

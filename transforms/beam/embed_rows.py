@@ -51,7 +51,8 @@ class EmbedRows(beam.PTransform):
     columns; pairs become (id, embedding), rejected ones (id, text, reason).
 
     With `chunks` rows are documents: each becomes a row for each piece, with the piece as its text, and `piece`,
-    `pieces`, `start`, `end`, `headings`; pairs become ((id, piece), embedding).
+    `pieces`, `start`, `end`, `headings`; pairs become ((id, piece), embedding). Names in `chunk_prefix` are those of
+    fields; a document whose prefix leaves no token for its pieces is rejected.
 
     `model`, `pooler` and what follows them mean what the flags of `embed` mean. Rows are held until they have the
     tokens of a unit or their bundle ends. Where another machine does the work its files must make the same `space`, or
@@ -73,6 +74,7 @@ class EmbedRows(beam.PTransform):
         truncate_dim: int | None = None,
         revision: str | None = None,
         chunks: str = "none",
+        chunk_prefix: str = "",
         device: str = "auto",
         tokens_per_batch: int | None = None,
         deterministic: bool = False,
@@ -81,7 +83,7 @@ class EmbedRows(beam.PTransform):
         said: dict[str, Any] = {"pooler": pooler, "dtype": dtype, "calibration": calibration, "prompt": prompt}
         said |= {"prompt_name": prompt_name, "max_tokens": max_tokens, "normalize": normalize}
         recipe = Recipe(model, revision, **said, truncate_dim=truncate_dim, chunks=chunks)
-        self._job = RowsJob.of(recipe, Machine(device, tokens_per_batch, deterministic), text)
+        self._job = RowsJob.of(recipe, Machine(device, tokens_per_batch, deterministic), text, chunk_prefix)
 
     @property
     def space(self) -> Space:
@@ -148,6 +150,7 @@ def types_of(given: Any, job: RowsJob) -> tuple[Any, Any]:
     if fields is not None:
         return _types_of_rows(fields, job)
     if isinstance(given, typehints.TupleHint.TupleConstraint) and len(given.tuple_types) == 2:
+        job.check_prefix([])
         name, text = given.tuple_types
         name_of_vector = typehints.Tuple[name, int] if job.adds_pieces else name
         return typehints.Tuple[name_of_vector, np.ndarray], typehints.Tuple[name, text, str]
@@ -162,6 +165,7 @@ def _types_of_rows(fields: dict[str, Any], job: RowsJob) -> tuple[Any, Any]:
     if job.text not in fields:
         raise OptionError(f"rows have no field {job.text!r}, but {', '.join(fields)}; say text='...'")
     job.check_names(list(fields))
+    job.check_prefix(list(fields))
     added: dict[str, Any] = {"norm": float, "tokens": int, "truncated": bool}
     added |= {**(PIECE_TYPES if job.adds_pieces else {}), "embedding": typehints.Sequence[np.float32]}
     return row_type(fields, added), row_type(fields, {REASON: str})

@@ -6,7 +6,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
-from transforms.beam.graph import PROBLEMS, Merge, MergeAll
+from transforms.beam.graph import PROBLEMS, Merge, MergeAll, typed
 from transforms.corpus import Span
 from transforms.steps.compare import Group
 from transforms.steps.neighbours import BlockRecord, Comparison, Neighbours, NeighboursJob, StoredBlock
@@ -32,11 +32,13 @@ class FindNeighbours(beam.PTransform):
             | "SpreadQueries" >> beam.Reshuffle()
             | "Prepare" >> beam.ParDo(PrepareFn(self._job)).with_outputs(DONE, PROBLEMS, main="groups")
         )
+        typed(prepared, done=BlockRecord, problems=Problem)
         compared = (
             prepared.groups
             | "SpreadGroups" >> beam.Reshuffle()
             | "Compare" >> beam.ParDo(CompareFn(self._job)).with_outputs(PROBLEMS, main="compared")
         )
+        typed(compared, problems=Problem)
         finished = compared.compared | "Blocks" >> beam.GroupByKey() | "Finish" >> beam.ParDo(FinishFn(self._job))
         everything = (prepared[DONE], prepared[PROBLEMS], compared[PROBLEMS], finished)
         return everything | "Records" >> Merge()

@@ -86,6 +86,11 @@ def is_string(found: pa.DataType | None) -> bool:
     )
 
 
+def is_bytes(found: pa.DataType) -> bool:
+    """Whether a column of this type holds bytes of any number, which are no text."""
+    return pa.types.is_binary(found) or pa.types.is_large_binary(found) or pa.types.is_binary_view(found)
+
+
 def is_id(found: pa.DataType | None) -> bool:
     """Whether the values of a column of this type can be ids."""
     return is_string(found) or (
@@ -135,7 +140,7 @@ def template_names_found(file: InputFile, names: tuple[str, ...], option: str) -
     schema = schema_of(file)
     types = {name: kind for name in names if (kind := type_at(schema, name)) is not None}
     for name, kind in types.items():
-        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        if is_bytes(kind):
             raise OptionError(f"{file.path}: column {name} is {kind}, not text ({option}); cast it or leave it out")
     return tuple(types)
 

@@ -3,6 +3,7 @@
 A column whose own name has the dots comes before a field of another.
 """
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,15 @@ def value_at(row: dict[str, Any], name: str) -> Any:
     head, _, rest = name.partition(".")
     inner = row.get(head)
     return value_at(inner, rest) if isinstance(inner, dict) else None
+
+
+def value_as_text(value: Any) -> str | None:
+    """A value as text: strings as they are, what JSON can say as compact JSON, anything else as Python prints it."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (dict, list, bool, int, float)):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return str(value)
 
 
 def type_at(schema: pa.Schema | pa.StructType, name: str) -> pa.DataType | None:

@@ -1,6 +1,6 @@
 """Documents cut into pieces: rows into more rows, and the sums that say whether all pieces are there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -58,17 +58,29 @@ def as_pieces(rows: UnitRows, found: "list[Pieces]", text_column: str | None) ->
 
 def cut_texts(rows: UnitRows, cutter: "Cutter") -> "list[Pieces]":
     """The pieces of a unit's documents. Raises OptionError naming one whose prefix leaves no room for a piece."""
+    found = []
+    for number, pieces in enumerate(cut_where_possible(rows, cutter)):
+        if isinstance(pieces, OptionError):
+            name = f"document {rows.ids[number]} of {rows.file_of(number)}"
+            raise OptionError(f"{name}: {pieces} (--chunk-prefix)")
+        found.append(pieces)
+    return found
+
+
+def cut_where_possible(rows: UnitRows, cutter: "Cutter") -> "Sequence[Pieces | OptionError]":
+    """The pieces of each document, or the error of one whose prefix leaves no room for a piece."""
     prefix = None if rows.prefixes is None else lambda number, headings: prefix_of(rows, number, headings)
     try:
         return cutter.cut(rows.texts, prefix)
-    except OptionError:
-        for number, text in enumerate(rows.texts):  # which one it is
-            try:
-                cutter.cut([text], lambda _, headings, at=number: prefix_of(rows, at, headings))  # type: ignore[misc]
-            except OptionError as error:
-                name = f"document {rows.ids[number]} of {rows.file_of(number)}"
-                raise OptionError(f"{name}: {error} (--chunk-prefix)") from None
-        raise
+    except OptionError:  # of one of them, or of several
+        return [_pieces_or_error(rows, number, cutter) for number in range(len(rows.texts))]
+
+
+def _pieces_or_error(rows: UnitRows, number: int, cutter: "Cutter") -> "Pieces | OptionError":
+    try:
+        return cutter.cut([rows.texts[number]], lambda _, headings: prefix_of(rows, number, headings))[0]
+    except OptionError as error:
+        return error
 
 
 def prefix_of(rows: UnitRows, number: int, headings: str) -> str:
@@ -135,6 +147,7 @@ def taken(rows: UnitRows, places: np.ndarray) -> UnitRows:
         positions=[rows.positions[i] for i in which],
         kept=rows.kept.take(pa.array(places)) if rows.kept is not None else None,
         files=[rows.files[i] for i in which] if rows.files is not None else None,
+        prefixes=[rows.prefixes[i] for i in which] if rows.prefixes is not None else None,
         pieces=rows.pieces.take(pa.array(places)) if rows.pieces is not None else None,
     )
 

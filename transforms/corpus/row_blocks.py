@@ -17,7 +17,7 @@ from transforms.corpus.csv_rows import dialect_of, read_csv
 from transforms.corpus.files import BY_LINE, SEPARATED, InputFile, check_unchanged, is_utf8
 from transforms.corpus.json_values import read_json
 from transforms.corpus.lines import read_lines
-from transforms.corpus.nested import column_at, roots, type_at, value_at
+from transforms.corpus.nested import column_at, roots, type_at, value_as_text, value_at
 from transforms.corpus.spans import Span, parquet_file
 from transforms.corpus.tables import read_table, table_schema
 from transforms.corpus.template import Template, parse
@@ -26,7 +26,6 @@ from transforms.errors import SentenceBeamError, first_line
 
 READ_ROWS = 8192
 EXCERPT = 80
-HEADINGS = "headings"  # in a prefix: the headings above a piece, not a column
 
 NULL_TEXT = "null text"
 EMPTY_TEXT = "empty text"
@@ -62,7 +61,7 @@ class Columns:
     @property
     def of_prefix(self) -> tuple[str, ...]:
         """The columns that the prefix names."""
-        return tuple(name for name in self.before_pieces.names if name != HEADINGS) if self.before_pieces else ()
+        return self.before_pieces.columns if self.before_pieces else ()
 
     @property
     def of_text(self) -> Template | None:
@@ -176,7 +175,7 @@ def _texts(batch: pa.RecordBatch, columns: Columns) -> tuple[list[str | None], "
     if columns.of_text is None:
         text = _large(column_at(batch, columns.text))
         return *_decoded(text), pc.fill_null(pc.binary_length(text), 0).to_numpy(zero_copy_only=False)
-    rows, reasons = _values(batch, columns.of_text.names)
+    rows, reasons = named_values(batch, columns.of_text.names)
     texts = [columns.of_text.fill(row.get) for row in rows]
     return list(texts), reasons, np.array([len(text.encode()) for text in texts], np.int64)
 
@@ -185,12 +184,12 @@ def _prefixes(batch: pa.RecordBatch, columns: Columns) -> tuple[list[tuple[str, 
     """What stands before the pieces of each row, and reasons against it."""
     if columns.before_pieces is None:
         return [], None
-    rows, reasons = _values(batch, columns.of_prefix)
-    return [columns.before_pieces.parts(row.get, HEADINGS) for row in rows], reasons
+    rows, reasons = named_values(batch, columns.of_prefix)
+    return [columns.before_pieces.around_headings(row.get) for row in rows], reasons
 
 
-def _values(batch: pa.RecordBatch, names: tuple[str, ...]) -> tuple[list[dict[str, str | None]], "_Reasons"]:
-    """The values of those columns that are there, row by row, and reasons against them."""
+def named_values(batch: pa.RecordBatch, names: tuple[str, ...]) -> tuple[list[dict[str, str | None]], "_Reasons"]:
+    """The values of those columns that are there as text, row by row, and reasons against them."""
     values: dict[str, list[str | None]] = {}
     reasons: _Reasons = None
     for name in names:
@@ -210,7 +209,7 @@ def _values_as_text(column: pa.Array) -> tuple[list[str | None], "_Reasons"]:
         return _decoded(_as_strings(column))
     faults = _kept_faults(column)
     bad = faults or [None] * len(column)
-    texts = [None if fault else _as_text(value.as_py()) for value, fault in zip(column, bad, strict=True)]
+    texts = [None if fault else value_as_text(value.as_py()) for value, fault in zip(column, bad, strict=True)]
     return texts, [fault and NOT_UTF8 for fault in bad] if faults else None
 
 
@@ -329,7 +328,7 @@ def _parsed_rows(columns: Columns, positions: Iterable[int], parsed: list[_Parse
 
 def _prefix(columns: Columns, value: Callable[[str], str | None]) -> tuple[str, ...]:
     """What stands before the pieces of a row with these values."""
-    return columns.before_pieces.parts(value, HEADINGS) if columns.before_pieces else ("",)
+    return columns.before_pieces.around_headings(value) if columns.before_pieces else ("",)
 
 
 def _sizes(parsed: list[_Parsed]) -> np.ndarray:
@@ -387,10 +386,10 @@ def _object_row(columns: Columns, row: Any, default: str | None, source: str | N
         return rejected(row_id, TEXT_NOT_STRING)
     if not is_utf8(text) or not is_utf8(row_id):
         return rejected(default, NOT_UTF8)
-    kept = {name: _as_text(value_at(row, name)) for name in columns.keep}
+    kept = {name: value_as_text(value_at(row, name)) for name in columns.keep}
     if not all(map(is_utf8, kept.values())):
         return rejected(row_id, KEPT_NOT_UTF8)
-    prefix = _prefix(columns, lambda name: _as_text(value_at(row, name)))
+    prefix = _prefix(columns, lambda name: value_as_text(value_at(row, name)))
     if not all(map(is_utf8, prefix)):
         return rejected(row_id, NOT_UTF8)
     return _Parsed(text, row_id, reason, kept, prefix)
@@ -400,7 +399,7 @@ def _object_text(columns: Columns, row: dict[str, Any]) -> Any:
     """The text of a JSON object, of any type where a column has it."""
     if columns.of_text is None:
         return value_at(row, columns.text)
-    return columns.of_text.fill(lambda name: _as_text(value_at(row, name)))
+    return columns.of_text.fill(lambda name: value_as_text(value_at(row, name)))
 
 
 def _csv_row(columns: Columns, places: dict[str, int], row: list[str], default: str | None) -> _Parsed:
@@ -432,10 +431,3 @@ def _json_id(value: Any) -> tuple[str | None, str | None]:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value), None
     return None, ID_NOT_STRING
-
-
-def _as_text(value: Any) -> str | None:
-    """A kept JSON value: strings as they are, anything else as compact JSON."""
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -2,13 +2,13 @@
 
 import contextlib
 import functools
-import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from transforms.corpus.files import InputFile, check_unchanged, open_unchanged
+from transforms.corpus.nested import value_as_text
 from transforms.errors import SentenceBeamError, first_line
 from transforms.storage.base import BLOCK
 
@@ -136,7 +136,7 @@ def _avro_schema(reader: Any) -> pa.Schema:
 
 
 def _avro_type(kind: Any) -> pa.DataType | None:
-    """The Arrow type of an Avro type, None for one whose values are taken as text (see `_as_text`)."""
+    """The Arrow type of an Avro type, None for one whose values are taken as text (see `value_as_text`)."""
     if isinstance(kind, list):
         others = [one for one in kind if one != "null"]
         return _avro_type(others[0]) if len(others) == 1 else None
@@ -173,15 +173,6 @@ def _avro_batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch
     for field in schema:
         values = [row[field.name] for row in rows]
         if pa.types.is_string(field.type):
-            values = [_as_text(value) for value in values]
+            values = [value_as_text(value) for value in values]
         columns.append(pa.array(values, field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _as_text(value: Any) -> str | None:
-    """A value of a type that Arrow has not, or not so: a UUID, a decimal, a union, a map."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, (dict, list, bool, int, float)):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    return str(value)

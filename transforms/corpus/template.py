@@ -8,6 +8,7 @@ from string import Formatter
 
 from transforms.errors import OptionError
 
+HEADINGS = "headings"  # in what stands before pieces: the headings above a piece, not a column
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\"}
 _ESCAPED = re.compile(r"\\([nt\\])")
 Value = Callable[[str], str | None]
@@ -19,6 +20,15 @@ class Template:
 
     around: tuple[str, ...]
     names: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it names where it stands before pieces."""
+        return tuple(name for name in self.names if name != HEADINGS)
+
+    def around_headings(self, value: Value) -> tuple[str, ...]:
+        """What stands before the pieces of a row with these values, cut where their headings go."""
+        return self.parts(value, HEADINGS)
 
     def fill(self, value: Value) -> str:
         """The text with the values of the names, none of those that are None; "" where all of them are blank."""

@@ -81,6 +81,16 @@ class ChunksSpec:
             return {"late": {"window": self.window, "overlap": self.overlap}}
         return {"mean": str(self)} if self.combine == "mean" else {}
 
+    def check_prefix(self, prefix: str) -> None:
+        """Raise `OptionError` where something is to stand before pieces that there are not, or that do not take it."""
+        if prefix and not self.cuts:
+            raise OptionError("--chunk-prefix stands before pieces of documents; say --chunks, as in --chunks budget")
+        if prefix and self.kind == "late":
+            raise OptionError(
+                f"--chunk-prefix: pieces of --chunks {self} know what stands around them; put it before the whole "
+                "document, as --text-template does"
+            )
+
     def budget(self, room: int | None) -> int:
         """The most tokens of a piece where the model has `room` for so many (None: for any number).
 

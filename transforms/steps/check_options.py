@@ -41,8 +41,7 @@ def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> Non
 
 def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
     options, chunks = choice.options, ChunksSpec.parse(choice.options.chunks)
-    if options.chunk_prefix and not chunks.cuts:
-        raise OptionError("--chunk-prefix stands before pieces of documents; say --chunks, as in --chunks budget")
+    chunks.check_prefix(options.chunk_prefix)
     for name in options.keep_columns if chunks.cuts and chunks.combine != "mean" else ():
         if name in PIECE_COLUMNS:
             raise OptionError(f"--keep-columns {name}: with --chunks every shard has a column {name} of its own")
@@ -51,11 +50,6 @@ def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None
         raise OptionError(
             f"--chunks {chunks}: it needs whole documents, and --partition content groups pieces by their text; say "
             "--partition file"
-        )
-    if chunks.kind == "late" and options.chunk_prefix:
-        raise OptionError(
-            f"--chunk-prefix: pieces of --chunks {chunks} know what stands around them; put it before the whole "
-            "document by --text-template"
         )
     if previous is None or asked.reembed or not previous.rows.written:
         return

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transforms.corpus import UnitRows
-from transforms.corpus.pieces import own_texts
+from transforms.corpus.pieces import cut_where_possible, own_texts, taken
 from transforms.corpus.row_blocks import EMPTY_TEXT, NOT_UTF8, NULL_TEXT, TEXT_NOT_STRING
 from transforms.corpus.spans import UNIT_TOKENS
+from transforms.corpus.template import Template, parse
 from transforms.errors import OptionError
 from transforms.measures import Stopwatch
 from transforms.space import Machine, Recipe, Space, resolve_dtype
@@ -26,9 +27,11 @@ from transforms.steps.row_shapes import (
     OF_VECTORS,
     REASON,
     AddedColumns,
+    Before,
     Element,
     MakeRow,
     NoField,
+    check_prefix,
     elements_of,
     text_tokens,
 )
@@ -41,16 +44,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowsJob:
-    """What is to be made of rows: `text` names the field, `recipe` says how their vectors are made, `space` which."""
+    """What is to be made of rows: `text` names the field, `recipe` says how their vectors are made, `space` which.
+
+    `prefix` is the template of what stands before every piece of a document, "" for nothing.
+    """
 
     recipe: Recipe
     machine: Machine
     text: str
     space: Space
+    prefix: str = ""
 
     @classmethod
-    def of(cls, recipe: Recipe, machine: Machine, text: str) -> "RowsJob":
+    def of(cls, recipe: Recipe, machine: Machine, text: str, prefix: str = "") -> "RowsJob":
         """The job of a recipe, whose model has to be here too. Raises OptionError for what does not work."""
+        ChunksSpec.parse(recipe.chunks).check_prefix(prefix)
+        parse(prefix)
         folder = os.path.isdir(recipe.model)
         recipe = replace(recipe, model=os.path.abspath(recipe.model) if folder else recipe.model)
         files = recipe.files()
@@ -58,12 +67,17 @@ class RowsJob:
         said = replace(said, dtype=resolve_dtype(said.dtype, machine.device, files.family))
         fitted = read_calibration(said.calibration) if said.calibration else None
         space = said.space(files, *((fitted.digest, fitted.dim) if fitted else ()))
-        return cls(said, machine, text, space)
+        return cls(said, machine, text, space, prefix)
 
     @property
     def chunks(self) -> ChunksSpec:
         """How documents are cut."""
         return ChunksSpec.parse(self.recipe.chunks)
+
+    @property
+    def before_pieces(self) -> Template | None:
+        """The template of what stands before every piece, None where nothing does."""
+        return parse(self.prefix) if self.prefix else None
 
     @property
     def adds_pieces(self) -> bool:
@@ -81,6 +95,11 @@ class RowsJob:
         encoder = encoder_of(self.recipe, self.machine, calibration, self.space)
         check_chunks(encoder, self.chunks)
         return encoder
+
+    def check_prefix(self, fields: list[str]) -> None:
+        """Raise OptionError where what stands before pieces names none of the fields."""
+        if self.before_pieces is not None:
+            check_prefix(self.before_pieces, fields)
 
     def check_names(self, names: Iterable[str]) -> None:
         """Raise OptionError for a field that has the name of one that is added."""
@@ -170,14 +189,11 @@ class RowEmbedder:
 
     def _prepared(self, held: list[tuple[Element, Any, list[Any]]]) -> Window:
         watch = Stopwatch()
-        texts = list(chain.from_iterable(texts for _, _, texts in held))
         bounds = [0, *accumulate(len(texts) for _, _, texts in held)]
-        reasons = faults(texts, self.job.text)
-        good = [place for place in range(len(texts)) if place not in reasons]
-        none = [""] * len(good)
-        rows = UnitRows("", None, 0, None, none, [texts[place] for place in good], good, None, [])
+        rows, reasons = self._good_rows(held)
         with watch.time("tokenise_ms"):
-            rows, others = self._cut(rows)
+            rows, others, not_cut = self._cut(rows)
+        reasons |= not_cut
         with watch.time("reuse_ms"):
             first, inverse = collapse(hashes_of(rows))
         inputs = None
@@ -189,18 +205,35 @@ class RowEmbedder:
         elements = [(element, place) for element, place, _ in held]
         return Window(elements, bounds, reasons, np.array(rows.positions, np.int64), inverse, inputs, others, watch)
 
-    def _cut(self, rows: UnitRows) -> tuple[UnitRows, dict[str, list[Any]]]:
-        """What goes into the model for the rows, and the places of pieces in them."""
+    def _good_rows(self, held: list[tuple[Element, Any, list[Any]]]) -> tuple[UnitRows, dict[int, str]]:
+        """The rows that have a text, each with its place among all, and reasons against the others by place."""
+        texts = list(chain.from_iterable(texts for _, _, texts in held))
+        reasons = faults(texts, self.job.text)
+        before: list[Before] = []
+        if self.job.before_pieces is not None:
+            before = [each for element, _, _ in held for each in element.before(self.job.before_pieces)]
+            reasons = {place: NOT_UTF8 for place, each in enumerate(before) if each is None} | reasons
+        good = [place for place in range(len(texts)) if place not in reasons]
+        prefixes = [each for place in good if (each := before[place]) is not None] if before else None
+        own, none = [texts[place] for place in good], [""] * len(good)
+        return UnitRows("", None, 0, None, none, own, good, None, [], prefixes=prefixes), reasons
+
+    def _cut(self, rows: UnitRows) -> tuple[UnitRows, dict[str, list[Any]], dict[int, str]]:
+        """What goes into the model for the rows, the places of pieces in them, and reasons against what is not cut."""
         job, chunks = self.job, self.job.chunks
         if not chunks.cuts:
-            return rows, {}
-        found = cutter_with(job.recipe, job.space, job.recipe.chunks).cut(rows.texts)
+            return rows, {}, {}
+        tried = cut_where_possible(rows, cutter_with(job.recipe, job.space, job.recipe.chunks))
+        not_cut = {rows.positions[n]: str(one) for n, one in enumerate(tried) if isinstance(one, OptionError)}
+        if not_cut:
+            rows = taken(rows, np.flatnonzero([place not in not_cut for place in rows.positions]))
+        found = [one for one in tried if not isinstance(one, OptionError)]
         cut = with_inputs(rows, found, chunks, tokenizer_with(job.recipe, job.space))
         if cut.pieces is None:
-            return cut, {}
+            return cut, {}, not_cut
         places = {name: cut.pieces.column(name).to_pylist() for name in OF_PIECES if name != "headings"}
         headings = list(chain.from_iterable(pieces.headings for pieces in found))
-        return cut, {job.text: own_texts(cut), **places, "headings": headings}
+        return cut, {job.text: own_texts(cut), **places, "headings": headings}, not_cut
 
     def _embedded(self, window: Window) -> Iterator[EmbeddedElement]:
         """The results of a window's elements, in order."""

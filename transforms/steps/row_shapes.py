@@ -3,7 +3,7 @@
 A dict, a named row (`beam.Row`, a NamedTuple), a pair of id and text, an Arrow batch of many rows.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from transforms.corpus.columns import is_bytes
+from transforms.corpus.files import is_utf8
+from transforms.corpus.nested import type_at, value_as_text, value_at
+from transforms.corpus.row_blocks import named_values
 from transforms.corpus.spans import estimated_tokens
+from transforms.corpus.template import Template
 from transforms.errors import OptionError
 
 OF_VECTORS = ("embedding", "norm", "tokens", "truncated")
@@ -20,6 +25,7 @@ REASON = "reason"
 _TYPES = {"norm": pa.float32(), "truncated": pa.bool_(), "headings": pa.string(), REASON: pa.string()}
 
 MakeRow = Callable[..., Any]  # a named row from its fields
+Before = tuple[str, ...] | None  # what stands before the pieces of a row, cut where headings go; None: not UTF-8
 
 
 class NoField:
@@ -57,6 +63,17 @@ class DictRow:
         """The texts of the element's rows, in order: here one."""
         return [self.row.get(field, NoField)]
 
+    def before(self, prefix: Template) -> list[Before]:
+        """What stands before the pieces of its rows; of a field that it lacks nothing."""
+        parts = prefix.around_headings(self._value_as_text)
+        return [parts if all(map(is_utf8, parts)) else None]
+
+    def _value_as_text(self, name: str) -> str | None:
+        value = value_at(dict(self.row), name)
+        if isinstance(value, bytes | bytearray):
+            raise OptionError(f"field {name!r} of a row is bytes, not text (chunk_prefix); decode it, or leave it out")
+        return value_as_text(value)
+
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """What its rows become: those at `first` and after it in the columns, of the rows `owners`."""
         for place in range(first, first + len(owners)):
@@ -82,6 +99,11 @@ class NamedRow:
         """As of a dict."""
         return DictRow(self.row._asdict()).texts(field)
 
+    def before(self, prefix: Template) -> list[Before]:
+        """As of a dict. Raises OptionError for a field that it lacks."""
+        check_prefix(prefix, self.names())
+        return DictRow(self.row._asdict()).before(prefix)
+
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """As of a dict, as rows."""
         for made in DictRow(self.row._asdict()).embedded(owners, columns, first):
@@ -105,6 +127,11 @@ class Pair:
     def texts(self, field: str) -> list[Any]:
         """The text, whatever the field is called."""
         return [self.row[1]]
+
+    def before(self, prefix: Template) -> list[Before]:
+        """What stands before its pieces, which can name no field. Raises OptionError where it does."""
+        check_prefix(prefix, [])
+        return [prefix.around_headings(lambda _: None)]
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """(id, vector); of a piece ((id, piece), vector)."""
@@ -133,7 +160,26 @@ class ArrowRows:
         if field not in self.rows.schema.names:
             named = ", ".join(self.rows.schema.names)
             raise OptionError(f"an Arrow batch has no column {field!r}, but {named}; say text='...'")
-        found: list[Any] = self.rows.column(field).to_pylist()
+        column = self.rows.column(field)
+        try:
+            found: list[Any] = column.to_pylist()
+        except UnicodeDecodeError:  # what is not UTF-8 becomes text that can't be encoded
+            parts = column.cast(pa.large_binary()).to_pylist()
+            found = [part if part is None else part.decode("utf8", "surrogateescape") for part in parts]
+        return found
+
+    def before(self, prefix: Template) -> list[Before]:
+        """As of a dict, row by row. Raises OptionError for a column that it lacks, and for one of bytes."""
+        check_prefix(prefix, self.names())
+        for name in prefix.columns:
+            kind = type_at(self.rows.schema, name)
+            if kind is not None and is_bytes(kind):
+                raise OptionError(f"an Arrow batch's column {name!r} is {kind}, not text (chunk_prefix); cast it")
+        found: list[Before] = []
+        for batch in [self.rows] if isinstance(self.rows, pa.RecordBatch) else self.rows.to_batches():
+            rows, reasons = named_values(batch, prefix.columns)
+            bad = reasons or [None] * len(rows)
+            found += [None if why else prefix.around_headings(row.get) for row, why in zip(rows, bad, strict=True)]
         return found
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
@@ -185,6 +231,15 @@ def elements_of(given: Any, field: str, most_tokens: int, make: MakeRow) -> Iter
             "batches"
         )
     yield element, element.texts(field)
+
+
+def check_prefix(prefix: Template, fields: Iterable[str]) -> None:
+    """Raise OptionError where what is to stand before pieces names none of these fields of rows."""
+    known = list(fields)
+    lacking = [name for name in prefix.columns if name not in known and name.partition(".")[0] not in known]
+    if lacking:
+        said = f"but {', '.join(known)}" if known else "being pairs of id and text"
+        raise OptionError(f"rows have no field {lacking[0]!r}, {said} (chunk_prefix)")
 
 
 def text_tokens(text: Any) -> int:

@@ -108,6 +108,10 @@ def test_a_row_type_without_the_text_is_refused_when_the_graph_is_made(model: Pa
     taken = pipeline | "Taken" >> beam.Create([beam.Row(text="dog", norm=1)])
     with pytest.raises(sb.OptionError, match="rows have a field 'norm' already"):
         taken | "Again" >> embed_rows(model)
+    for name, element in (("Untitled", beam.Row(text="dog")), ("Pair", ("a", "dog"))):
+        untitled = pipeline | name >> beam.Create([element])
+        with pytest.raises(sb.OptionError, match="no field 'title'"):
+            untitled | f"Embed{name}" >> embed_rows(model, chunks="sentences", chunk_prefix="{title}: ")
 
 
 @pytest.mark.parametrize(

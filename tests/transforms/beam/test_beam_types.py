@@ -21,7 +21,7 @@ from sentence_beam import (
     Plan,
 )
 from transforms.steps.index_files import IndexRecord
-from transforms.steps.neighbours import StoredBlock
+from transforms.steps.neighbours import BlockRecord, StoredBlock
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs import Result
 
@@ -52,6 +52,7 @@ def test_all_others(model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixtur
         rows = (pieces | EmbedRows(str(model), dtype="float32")).rows
         job = NeighboursJob(str(tmp_path), "run", "digest", str(tmp_path / "out"), k=1)
         blocks = pipeline | "Blocks" >> beam.Create([]).with_output_types(StoredBlock)
-        _ = blocks | FindNeighbours(job)
+        found = blocks | FindNeighbours(job)
     assert not caplog.messages
+    assert found.element_type == typehints.Union[BlockRecord, Problem]
     assert pieces.element_type == rows.element_type == typehints.Dict[str, typehints.Any]

@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from helpers.tiny_models import WORDS, save_tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines.cli import main
 from transforms.encoder import Encoder
 from transforms.errors import OptionError, SpaceMismatchError
 from transforms.space import Machine, Recipe
 from transforms.steps.embed_rows import RowEmbedder, RowsJob
+from transforms.store import open_store
 
 DOCUMENT = "a man is riding. the dog was eating. a woman in the park. an apple is red."
 
@@ -42,8 +45,8 @@ def job(model: str) -> RowsJob:
     return job_of(model)
 
 
-def job_of(model: str, **said: Any) -> RowsJob:
-    return RowsJob.of(Recipe(model, **{"dtype": "float32", **said}), Machine("cpu"), "text")
+def job_of(model: str, prefix: str = "", **said: Any) -> RowsJob:
+    return RowsJob.of(Recipe(model, **{"dtype": "float32", **said}), Machine("cpu"), "text", prefix)
 
 
 def embed(
@@ -144,6 +147,71 @@ def test_documents_become_their_pieces(model: str, spec: str) -> None:
     (batch,), _ = embed(job, [pa.table({"id": [1], "text": [DOCUMENT]})])
     assert batch["text"].to_pylist() == [row["text"] for row in pieces]
     np.testing.assert_allclose(batch["embedding"].to_pylist(), [row["embedding"] for row in pieces], rtol=0, atol=2e-5)
+
+
+def test_what_stands_before_pieces_is_what_embed_puts_there(model: str, tmp_path: Path) -> None:
+    pages = ["# apple\n\na man is riding. the dog was eating.\n\n## red\n\na woman in the park.", "a dog. a cat."]
+    rows = [{"id": str(n), "title": title, "year": n, "text": pages[n]} for n, title in enumerate(["One", None])]
+    spec, prefix = "budget:tokens=8,by=markdown", "{title} {year}\\n{headings}: "
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    options = ["--chunks", spec, "--chunk-prefix", prefix, "--id-column", "id", "--dtype", "float32", "--model", model]
+    assert main(["embed", "--input", str(tmp_path / "a.parquet"), "--store", str(tmp_path / "store"), *options]) == 0
+    wanted = open_store(str(tmp_path / "store")).dataset().to_table().to_pylist()
+    assert len(wanted) > 3
+    job = job_of(model, prefix, chunks=spec)
+    dicts, _ = embed(job, rows)
+    named, _ = embed(job, [Named(**row) for row in rows])
+    batches, _ = embed(job, [pa.RecordBatch.from_pylist(rows), pa.Table.from_pylist(rows).slice(0, 0)])
+    lacking, _ = embed(job, [{name: value for name, value in row.items() if value is not None} for row in rows])
+    for found in (
+        dicts,
+        [vars(row) for row in named],
+        [row for batch in batches for row in batch.to_pylist()],
+        lacking,
+    ):
+        for name in ("id", "piece", "pieces", "start", "end", "text", "tokens"):
+            assert [row[name] for row in found] == [row[name] for row in wanted], name
+        vectors = [row["embedding"] for row in wanted]
+        np.testing.assert_allclose([row["embedding"] for row in found], vectors, rtol=0, atol=2e-5)
+    assert dicts[-1]["headings"] == ""
+    assert {row["headings"] for row in dicts[:-1]} >= {"apple", "apple > red"}
+    mean, _ = embed(job_of(model, prefix, chunks=f"{spec},combine=mean"), rows)
+    assert [row["text"] for row in mean] == pages
+
+
+def test_a_prefix_without_room_or_that_is_no_text_costs_its_document_alone(model: str) -> None:
+    job = job_of(model, "{title}: ", chunks="sentences")
+    long = "a man is playing the guitar " * 60
+    rows = [{"id": n, "title": title, "text": "a dog. a cat."} for n, title in enumerate(["apple", long, "a\ud800"])]
+    embedded, rejected = embed(job, rows)
+    assert [(row["id"], row["piece"]) for row in embedded] == [(0, 0), (0, 1)]
+    assert [row["id"] for row in rejected] == [1, 2]
+    assert "leaves no token for it" in rejected[0]["reason"]
+    assert rejected[1]["reason"] == "not UTF-8"
+    raw = pa.array([b"apple", b"caf\xe9"], pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), 2, raw.buffers())
+    for columns in ({"title": texts, "text": ["a dog."] * 2}, {"title": ["", ""], "text": texts}):
+        (good,), (left,) = embed(job, [pa.record_batch(columns)])
+        assert (good.num_rows, left["reason"].to_pylist()) == (1, ["not UTF-8"])
+
+
+@pytest.mark.parametrize(
+    ("prefix", "chunks", "row", "said"),
+    [
+        ("{title}", "none", None, "--chunk-prefix stands before pieces of documents"),
+        ("{title}", "late", None, "know what stands around them"),
+        ("{", "sentences", None, "brace"),
+        ("{title}", "sentences", ("a", "a dog."), "no field 'title', being pairs of id and text"),
+        ("{title}", "sentences", Named(id=1, text="a dog."), "no field 'title', but id, text"),
+        ("{title}", "sentences", pa.table({"text": ["a dog."]}), "no field 'title', but text"),
+        ("{title}", "sentences", pa.table({"text": ["a dog."], "title": [b"x"]}), "column 'title' is binary, not text"),
+        ("{title}", "sentences", {"text": "a dog.", "title": b"x"}, "field 'title' of a row is bytes, not text"),
+    ],
+)
+def test_a_prefix_that_does_not_work_is_refused(model: str, prefix: str, chunks: str, row: Any, said: str) -> None:
+    with pytest.raises(OptionError) as error:
+        embed(job_of(model, prefix, chunks=chunks), [row])
+    assert said in str(error.value)
 
 
 def test_a_field_that_would_be_replaced_is_refused(model: str) -> None:

@@ -10,6 +10,7 @@ from scipy import stats
 from scipy.spatial.distance import cdist, pdist
 
 from transforms.evaluation.diagnostics.figures import Row
+from transforms.evaluation.diagnostics.impact import of_sentence
 from transforms.evaluation.diagnostics.pairs import Pairs, area, edit_distance, of_gold, of_pairs
 from transforms.evaluation.diagnostics.sample import Smallest
 from transforms.evaluation.diagnostics.tokens import gather, of_heads, of_layers
@@ -140,6 +141,48 @@ def test_nearest_words(seed: int, k: int) -> None:
         order = apart.argsort()[:k]
         assert np.allclose(distances[row], apart[order], atol=1e-5)
         assert np.allclose(products[row], matrix[others[order]].astype(float) @ matrix[token], atol=1e-5)
+
+
+@PLAIN
+@given(seed=seeds, n=st.integers(110, 160))
+def test_norms_and_neighbours_by_frequency(seed: int, n: int) -> None:
+    random = np.random.default_rng(seed)
+    matrix, counts = random.normal(size=(n + 40, 5)).astype(np.float32), np.zeros(n + 40, np.int64)
+    counts[random.permutation(n + 40)[:n]] = np.arange(n, 0, -1)
+    special = np.flatnonzero(counts == 1)
+    rows = of_words(matrix, WordCounts(counts, counts.astype(float), "here"), special)
+    ranked, wide = counts.argsort()[::-1], matrix.astype(np.float64)
+    for low, high in ((0, 100), (100, n - 1)):
+        ids, where = ranked[low:high], {"low": low, "high": high}
+        assert one(rows, "norm", **where)["value"] == pytest.approx(np.linalg.norm(wide[ids], axis=1).mean(), rel=1e-6)
+        among = np.setdiff1d(np.arange(n + 40), special)
+        apart = cdist(wide[ids], wide[among])
+        apart[ids[:, None] == among] = np.inf
+        for k in (3, 5, 7):
+            nearby = apart.argsort(axis=1)[:, :k]
+            distance = one(rows, "neighbour-distance", neighbours=k, **where)
+            assert distance["value"] == pytest.approx(np.take_along_axis(apart, nearby, 1).mean(), rel=1e-5)
+            dots = np.einsum("nd,nkd->nk", wide[ids], wide[among][nearby])
+            assert one(rows, "neighbour-product", neighbours=k, **where)["value"] == pytest.approx(
+                dots.mean(), abs=1e-5
+            )
+
+
+@PLAIN
+@given(seed=seeds, n=st.integers(3, 9))
+def test_influence_of_tokens(seed: int, n: int) -> None:
+    random = np.random.default_rng(seed)
+    matrix, ids = random.random((n, n)), random.integers(0, 6, n)
+    words = WordCounts(np.ones(6, np.int64), random.random(6), "here")
+    rows = of_sentence(ids, matrix, tuple("abcdef"), words)
+    assert [row["value"] for row in rows if row["figure"] == "impact"] == pytest.approx(matrix.ravel().tolist())
+    influence = [matrix[:, j].sum() / n for j in range(n)]
+    assert [row["value"] for row in rows if row["figure"] == "influence"] == pytest.approx(influence)
+    weights = [words.information[token] * ids.tolist().count(token) for token in ids]
+    if np.ptp(weights) > 0:
+        found = one(rows, "influence-tfidf")
+        assert found["value"] == pytest.approx(100 * stats.pearsonr(influence, weights)[0], abs=1e-6)
+        assert found["spearman"] == pytest.approx(100 * stats.spearmanr(influence, weights)[0], abs=1e-6)
 
 
 def test_words_by_frequency_and_their_weights() -> None:
