@@ -139,8 +139,8 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
         type=options.few,
         default=0,
         metavar="N|FRACTION",
-        help="files that may be left out because they cannot be opened, their rows taken from the last snapshot where "
-        "they stood; a number or a part of all (default: 0)",
+        help="files that may be left out because they cannot be read to their end, their rows taken from the last "
+        "snapshot where they stood; a number or a part of all (default: 0)",
     )
     group.add_argument(
         "--check-carried",

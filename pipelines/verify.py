@@ -1,14 +1,22 @@
-"""`sentence-beam verify`: a check of every file and count that a snapshot names."""
+"""`sentence-beam verify`: a check of every file and count that a snapshot names, by threads or as a pipeline."""
 
 import argparse
 import sys
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from pipelines import command, options
 from pipelines.progress import aside
 from pipelines.said import Said
-from transforms.errors import SentenceBeamError
-from transforms.store import open_store
+from transforms import storage
+from transforms.errors import OptionError, SentenceBeamError
+from transforms.store import layout, open_store
+from transforms.store.manifest import Manifest
 from transforms.store.verify import Extent, faults
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
 
 
 def parser() -> argparse.ArgumentParser:
@@ -18,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
         "Check every file and count that the current snapshot names.",
         "sentence-beam verify --store store",
         "sentence-beam verify --store store --since 20260314T031500_123Z-4f1d2a --sample 0.05",
-        "sentence-beam verify --store store --snapshot 20260314T031500_123Z-4f1d2a",
+        "sentence-beam verify --store gs://corpus/store --runner DataflowRunner --project p --region europe-west4 ...",
     )
     options.add_store(p)
     options.add_snapshot(p)
@@ -33,11 +41,20 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def _verify(args: argparse.Namespace) -> Said:
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[Any, ...]:
+    """Our options, and Beam's where a runner is named: without one nothing of Beam is loaded."""
+    if not any(word.split("=")[0] == "--runner" for word in argv):
+        return (*command.own_flags(parser, argv), None)
+    from pipelines import beam_flags
+
+    return beam_flags.parse(parser, argv)
+
+
+def _verify(args: argparse.Namespace, beam_options: "PipelineOptions | None") -> Said:
     manifest = open_store(args.store, args.snapshot).manifest
     since = open_store(args.store, args.since).manifest if args.since else None
     extent = Extent(args.sample if args.sample is not None else float(since is None), since)
-    found = list(faults(manifest, extent))
+    found = faults(manifest, extent) if beam_options is None else by_workers(manifest, extent, beam_options)
     for fault in found:
         aside(fault)
     if found:
@@ -57,7 +74,29 @@ def _verify(args: argparse.Namespace) -> Said:
     return Said([line], {**values, "segments": len(index.segments) if index else 0})
 
 
-main = command.main(parser, _verify)
+def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOptions") -> list[str]:
+    """The same lines, by the workers of a pipeline. Raises SentenceBeamError where the job ends without them."""
+    import apache_beam as beam
+
+    from pipelines import engines
+    from transforms.beam.verify import Verify
+    from transforms.steps.verify import VerifyJob, read_lines
+
+    if not engines.waits(beam_options):
+        raise OptionError("verify waits for its job; leave --no_wait_until_finish and --template_location out")
+    engines.check_shared(beam_options, store=manifest.root)
+    output = storage.join(manifest.root, layout.scratch(manifest.run, f"verify-{uuid.uuid4().hex}.json"))
+    since = (extent.since.run, extent.since.digest) if extent.since else (None, None)
+    job = VerifyJob(manifest.root, manifest.run, manifest.digest, output, extent.sample, *since)
+    with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
+        _ = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Verify" >> Verify(job)
+    lines = read_lines(output)
+    if lines is None:
+        raise SentenceBeamError("the job ended without a result; see the runner's log")
+    return lines
+
+
+main = command.main(parser, _verify, parse)
 
 if __name__ == "__main__":
     sys.exit(main())

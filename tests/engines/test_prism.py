@@ -62,6 +62,17 @@ def test_the_same_neighbours(prism: str, corpus: str, model: Path, tmp_path: Pat
     assert files_of(there) == files_of(here)
 
 
+@pytest.mark.slow
+def test_the_same_check(prism: str, corpus: str, model: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    start(["embed", "--input", corpus, "--store", store, "--model", model, *OPTIONS]).ended().ok()
+    next((store / "embeddings").iterdir()).unlink()
+    here = start(["verify", "--store", store]).ended()
+    there = start(["verify", "--store", store, "--runner=PrismRunner", f"--prism_location={prism}"]).ended()
+    assert "the shard is missing" in here.err
+    assert (there.status, there.err) == (here.status, here.err)
+
+
 def test_a_prism_that_is_not_there(corpus: str, model: Path, tmp_path: Path) -> None:
     arguments = ["embed", "--input", corpus, "--store", tmp_path / "store", "--model", model, *OPTIONS]
     outcome = start([*arguments, "--runner=PrismRunner", "--prism_location=nowhere/prism"]).ended()

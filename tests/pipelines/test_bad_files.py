@@ -1,5 +1,6 @@
-"""Input files that cannot be opened: left out and named where a run may do that, and read as soon as they can be."""
+"""Input files that cannot be read: left out and named where a run may do that, and read as soon as they can be."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def test_a_bad_file_keeps_its_rows_and_is_read_once_it_is_mended(
     manifest = open_store(str(store)).manifest
     result = json.loads((store / "runs" / manifest.run / "result.json").read_text())
     assert sorted(result["input"]["bad"]) == ["b.parquet", "new.parquet"]
-    assert "2 files could not be opened: " in (store / "report.json").read_text()
+    assert "2 files were left out: " in (store / "report.json").read_text()
     run("verify", "--store", store).ok()
 
     embed(glob, *OPTIONS, "--max-bad-files", "0.5").ok()  # still bad, still there
@@ -59,15 +60,93 @@ def test_a_bad_file_keeps_its_rows_and_is_read_once_it_is_mended(
     assert "bad file" not in outcome.out
 
 
-def test_rows_in_units_of_several_files_are_not_lost_for_a_bad_one(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_file_that_breaks_off_in_the_middle_is_found_before_anything_is_embedded(
+    embed: Run, run: Run, inputs: Path, store: Path
+) -> None:
+    lines = {name: "".join(f"{text}\n" for text in sentences(200, n * 200)) for n, name in enumerate("ab")}
+    for name, text in lines.items():
+        (inputs / f"{name}.txt.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    glob, cut = inputs / "*.txt.gz", inputs / "b.txt.gz"
+    embed(glob, "--unit-tokens", 60).ok()
+    whole = cut.read_bytes()
+    before = open_store(str(store)).manifest
+    cut.write_bytes(whole[: len(whole) // 2])
+    (inputs / "c.txt.gz").write_bytes(gzip.compress(lines["a"].encode(), mtime=0)[:-9])
+    embed(glob, "--unit-tokens", 60).failed(1, "b.txt.gz")
+    outcome = embed(glob, "--unit-tokens", 60, "--max-bad-files", 2).ok()
+    assert f"bad file    {cut}" in outcome.out
+    now = open_store(str(store)).manifest
+    assert [unit.path for unit in now.units] == [unit.path for unit in before.units]
+    assert len(open_store(str(store))) == 400
+    assert len(run("plan", "--input", glob, "--store", store, "--max-bad-files", 2).ok().out) > 0
+    run("verify", "--store", store).ok()
+
+
+def test_pages_of_parquet_are_read_too(embed: Run, glob: Path, inputs: Path, store: Path) -> None:
+    embed(glob, *OPTIONS).ok()
+    write(inputs / "b.parquet", 7)
+    data = bytearray((inputs / "b.parquet").read_bytes())
+    data[4:40] = bytes(36)  # the first page; the footer is as it was
+    (inputs / "b.parquet").write_bytes(data)
+    embed(glob, *OPTIONS).failed(1, "b.parquet")
+    embed(glob, *OPTIONS, "--max-bad-files", 1).ok()
+    assert ids(store) == {"0", "1", "2"}
+
+
+def test_small_files_that_share_units_with_a_bad_one_stay_as_they_were(
+    embed: Run, run: Run, inputs: Path, store: Path
+) -> None:
+    glob = inputs / "*.parquet"
     for number in range(20):
         write(inputs / f"{number:02d}.parquet", number)
-    embed(inputs / "*.parquet", "--id-column", "id").ok()
+    embed(glob, "--id-column", "id").ok()
     (inputs / "07.parquet").write_bytes(b"PAR1 cut short")
-    embed(inputs / "*.parquet", "--id-column", "id", "--max-bad-files", 5).failed(1, "07.parquet is not a readable")
+    write(inputs / "08.parquet", 80)
+    write(inputs / "90.parquet", 90)
+    (inputs / "09.parquet").unlink()
+    embed(glob, "--id-column", "id").failed(1, "07.parquet is not a readable")
+    outcome = embed(glob, "--id-column", "id", "--max-bad-files", 1).ok()
+    assert ids(store) == {str(number) for number in range(20)}
+    for said in (
+        "07.parquet is not a readable Parquet file",
+        f"08.parquet has changed and stays as it was: it shares units with {inputs}/07.parquet, which cannot be read",
+        "09.parquet is gone and stays in the store: it shares units with",
+        "90.parquet is new and left out: it shares units with",
+    ):
+        assert said in outcome.out
+    run("verify", "--store", store).ok()
+    embed(glob, "--id-column", "id", "--max-bad-files", 1).ok()
+    assert ids(store) == {str(number) for number in range(20)}
+
+    write(inputs / "07.parquet", 70)
+    outcome = embed(glob, "--id-column", "id").ok()
+    assert ids(store) == {str(n) for n in (*range(20), 70, 80, 90)} - {"7", "8", "9"}
+    assert "bad file" not in outcome.out
 
 
-def test_by_content_the_option_is_refused(embed: Run, glob: Path) -> None:
-    embed(glob, *OPTIONS, "--partition", "content", "--max-bad-files", 1).failed(
-        2, "--max-bad-files: --partition content"
+def test_a_new_small_file_that_is_bad_is_left_out_of_its_group(embed: Run, inputs: Path, store: Path) -> None:
+    glob = inputs / "*.parquet"
+    for number in range(20):
+        write(inputs / f"{number:02d}.parquet", number)
+    (inputs / "07.parquet").write_bytes(b"PAR1 cut short")
+    embed(glob, "--id-column", "id", "--max-bad-files", 1).ok()
+    write(inputs / "08.parquet", 80)
+    embed(glob, "--id-column", "id", "--max-bad-files", 1).ok()
+    assert ids(store) == {str(number) for number in (*range(20), 80)} - {"7", "8"}
+
+
+def test_by_content_a_bad_file_that_is_new_is_left_out_and_one_with_rows_is_not(
+    embed: Run, glob: Path, inputs: Path, store: Path
+) -> None:
+    options = (*OPTIONS, "--partition", "content", "--max-bad-files", 1)
+    (inputs / "new.parquet").write_bytes(b"PAR1")
+    assert "new.parquet is not a readable" in embed(glob, *options).ok().out
+    assert ids(store) == {"0", "1", "2"}
+    assert "3 carried" in (said := embed(glob, *options).ok().out) or "carried" in said
+    write(inputs / "new.parquet", 4)
+    embed(glob, *options).ok()
+    assert ids(store) == {"0", "1", "2", "4"}
+    (inputs / "new.parquet").write_bytes(b"PAR1")
+    embed(glob, *options).failed(
+        1, "--max-bad-files cannot leave it out, since with --partition content the rows that it had are mixed"
     )

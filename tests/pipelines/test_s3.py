@@ -34,6 +34,30 @@ def test_storage_writes_lists_and_removes(bucket: str) -> None:
     assert place.match(f"{bucket}/*.txt").files == []
 
 
+def test_a_long_listing_goes_side_by_side_where_the_service_can(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transforms.storage import s3 as back_end
+
+    place, asked = storage.storage_of(bucket), []
+    for number in range(60):
+        place.put_if_absent(f"{bucket}/in/part-{number:03d}.txt", b"%d" % number)
+    whole = place.below(f"{bucket}/in")
+    monkeypatch.setattr(back_end, "OBJECTS_IN_A_PAGE", 4)
+    events = back_end._client().client.meta.events
+    events.register("before-parameter-build.s3.ListObjectsV2", lambda params, **_: asked.append(dict(params)))
+    assert place.below(f"{bucket}/in") == whole
+    assert len(whole) == 60
+    assert 15 <= len(asked) < 30
+    assert not any("ContinuationToken" in params for params in asked), "one page had to wait for another"
+
+    events.register("before-parameter-build.s3.ListObjectsV2", lambda params, **_: params.pop("StartAfter", None), "no")
+    assert place.below(f"{bucket}/in") == whole, "a service that knows no name to begin at"
+    events.unregister("before-parameter-build.s3.ListObjectsV2", unique_id="no")
+    asked.clear()
+    monkeypatch.setattr(back_end, "UNSORTED", bucket.split("/")[2])
+    assert place.below(f"{bucket}/in") == whole
+    assert not any("StartAfter" in params for params in asked)
+
+
 def test_writes_are_on_condition_also_behind_the_look_before_them(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between a look and a write another writer may come."""
     place, path = storage.storage_of(bucket), f"{bucket}/a.txt"

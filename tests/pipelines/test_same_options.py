@@ -43,7 +43,7 @@ GIVEN: dict[str, Any] = {
     "max_latency_ms": 2.5,
     "max_rejects": 0.5,
     "max_deletes": 0.25,
-    "max_bad_files": 0,  # all that units by content take
+    "max_bad_files": 2,
     "max_drift": 0.1,
     "check_carried": 0.5,
     "price_per_hour": 1.5,

@@ -52,7 +52,8 @@ class InputFile:
 
     `path` is the full path, `relative` the name that ids and units are made from; `checksum` is of the content,
     `version` of this very file (see storage.Entry); `compression` is a suffix or "". `delimiter` is what CSV and TSV
-    are to be read by, None where the file tells.
+    are to be read by, None where the file tells. `before` begin the names of the last snapshot's units that may hold
+    its texts: of the file of this name, then of one with the same bytes; "" where there is none.
     """
 
     path: str
@@ -63,6 +64,7 @@ class InputFile:
     checksum: str
     version: str
     delimiter: str | None = None
+    before: tuple[str, str] = ("", "")
 
     @property
     def entry(self) -> storage.Entry:
@@ -71,8 +73,13 @@ class InputFile:
 
     @property
     def key(self) -> str:
-        """First 16 hex digits of sha256(relative path): the file's part of its units' names."""
-        return hashlib.sha256(self.relative.encode()).hexdigest()[:16]
+        """The file's part of its units' names."""
+        return key_of(self.relative)
+
+
+def key_of(relative: str) -> str:
+    """First 16 hex digits of sha256(relative path): a file's part of its units' names."""
+    return hashlib.sha256(relative.encode()).hexdigest()[:16]
 
 
 def fixed_part(pattern: str) -> str:

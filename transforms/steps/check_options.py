@@ -28,11 +28,6 @@ def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> Non
     _check_calibration(asked, choice)
     if choice.index is not None and asked.max_bytes_per_row is not None:
         check_row_bytes(choice.index.index, choice.space.dim, budgets_of(choice.index))
-    if asked.max_bad_files and choice.partition == "content":
-        raise OptionError(
-            "--max-bad-files: --partition content has no units of single files to keep; mend the files, or say "
-            "--partition file for a store of its own"
-        )
     if asked.append and choice.partition == "content":
         raise OptionError(
             "--append: --partition content has no units of single files; name all files, without --append"

@@ -1,11 +1,13 @@
 """What a plan needs to know from inside of input files; files that have not changed are not opened."""
 
+from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from transforms.corpus import InputFile, plan_file
 from transforms.corpus import columns as corpus_columns
+from transforms.corpus.row_blocks import blocks_of
 from transforms.errors import OptionError
 from transforms.steps.job import EmbedJob
 from transforms.store.plan import PlannedFile
@@ -39,10 +41,18 @@ def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
     return replace(item, carried=(), spans=tuple(spans), kept=kept, keys=keys)
 
 
+def check_readable(item: PlannedFile, job: EmbedJob) -> None:
+    """Raise SentenceBeamError for a file to be embedded that breaks off or is damaged anywhere: it is read once."""
+    for span in item.spans:
+        deque(blocks_of(span, job.columns), maxlen=0)
+
+
 def read_footers(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
-    """The plan with every file opened, those that had not been too."""
+    """The plan with every file opened, those that had not been too; but for bad ones."""
     with ThreadPoolExecutor(FILES_AT_ONCE) as executor:
-        opened = executor.map(lambda item: item if item.kept is not None else read_footer(item, job), planned)
+        opened = executor.map(
+            lambda item: item if item.kept is not None or item.bad else read_footer(item, job), planned
+        )
         return list(opened)
 
 

@@ -39,6 +39,16 @@ class Groups:
                 files.setdefault(group_name(file.path, bits), []).append(file)
         return cls(bits, units, files)
 
+    def stuck(self, files: list[PlannedFile]) -> dict[str, list[PlannedFile]]:
+        """The groups that have rows of files which cannot be read now, each with these."""
+        bad = {item.file.relative: item for item in files if item.bad}
+        found = {
+            name: [bad[file.path] for file in some if file.size and file.path in bad]
+            for name, some in self.files.items()
+            if self.units.get(name)
+        }
+        return {name: some for name, some in found.items() if some}
+
 
 def in_groups(
     files: list[PlannedFile], manifest: Manifest | None, job: EmbedJob, shards: CarriedShards
@@ -50,14 +60,22 @@ def in_groups(
     last = Groups.of(manifest)
     if job.append:
         return _all_carried(files, last, shards)
+    stuck = last.stuck(files)
     small = [item for item in files if is_small(item.file, job.run.unit_tokens) and not item.bad]
-    bits = choose_bits([item.file for item in small], job.run.unit_tokens, last.bits)
+    bits = last.bits if stuck else choose_bits([item.file for item in small], job.run.unit_tokens, last.bits)
     if bits is None or job.limit is not None:
+        for bad in stuck.values():
+            raise SentenceBeamError(bad[0].bad)
         return read_footers_of(files, last, job)
-    groups: dict[str, list[PlannedFile]] = {}
+    groups: dict[str, list[PlannedFile]] = {name: [] for name in stuck}
     for item in small:
         groups.setdefault(group_name(item.file.relative, bits), []).append(item)
-    grouped = [planned for name, items in groups.items() for planned in _planned(name, items, last, job, shards)]
+    grouped: list[PlannedFile] = []
+    for name, items in groups.items():
+        if name in stuck:
+            grouped += _as_it_was(items, stuck[name], last.files[name], last.units[name], shards)
+        else:
+            grouped += _planned(name, items, last, job, shards)
     named = {item.file.relative for item in grouped}
     alone = [item for item in files if item.file.relative not in named]
     return sorted([*read_footers_of(alone, last, job), *grouped], key=lambda item: item.file.relative)
@@ -81,7 +99,7 @@ def _planned(
     """The files of a group, carried over where they are those that it had, and all unchanged; else read."""
     items = sorted(items, key=lambda item: item.file.relative)
     units = last.units.get(name, [])
-    before = {(file.path, file.checksum) for file in last.files.get(name, ())}
+    before = {(file.path, file.checksum) for file in last.files.get(name, ()) if file.checksum}  # no bad ones
     if all(map(_is_bare, items)) and {(item.file.relative, item.file.checksum) for item in items} == before:
         checked = shards.check(units)
         if not checked.damaged:
@@ -91,6 +109,36 @@ def _planned(
     spans = tuple(span for item in opened for span in item.spans)
     read = [replace(item, spans=()) for item in opened]
     return [replace(read[0], group=GroupSpan(name, spans)), *read[1:]] if spans else read
+
+
+def _as_it_was(
+    items: list[PlannedFile],
+    bad: list[PlannedFile],
+    before: list[InputEntry],
+    units: list[UnitRecord],
+    shards: CarriedShards,
+) -> list[PlannedFile]:
+    """The files of a group some of which cannot be read: all as the snapshot has them, since they share its units.
+
+    Those of them that are new, changed or gone are bad too. Raises SentenceBeamError where a shard is damaged.
+    """
+    if shards.check(units).damaged:
+        raise SentenceBeamError(bad[0].bad)
+    why = f"it shares units with {bad[0].file.path}, which cannot be read"
+    now = {item.file.relative: item for item in (*items, *bad)}
+    kept: list[PlannedFile] = []
+    for entry in sorted(before, key=lambda entry: entry.path):
+        item = now.pop(entry.path, None)
+        if item is None:
+            reason = f"{entry.source} is gone and stays in the store: {why}"
+        elif item.bad or item.file.checksum == entry.checksum:
+            reason = item.bad
+        else:
+            reason = f"{entry.source} has changed and stays as it was: {why}"
+        kept.append(PlannedFile(file_of(entry), bad=reason))
+    new = [replace(item.file, size=0, checksum="", version="") for item in now.values()]
+    left_out = [PlannedFile(file, bad=f"{file.path} is new and left out: {why}") for file in new]
+    return [_with_units(kept[0], units, shards), *kept[1:], *left_out]
 
 
 def _all_carried(files: list[PlannedFile], last: Groups, shards: CarriedShards) -> list[PlannedFile]:

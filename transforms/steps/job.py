@@ -21,7 +21,7 @@ class EmbedJob:
     `text_limit` the bytes of text that may be grouped in memory. `hidden` says that files and folders whose names begin
     with a dot are input too. `index_asked` is the index asked for now, not remembered. `retried` says that an engine
     does work again whose worker died. `chunks` is the SPEC by which documents are cut. `max_bad_files` is how many
-    input files may be left out because they cannot be opened; below 1, which part of them.
+    input files may be left out because they cannot be read; below 1, which part of them.
     `table_filter` names the partitions that are taken of a table of Iceberg or Delta Lake.
     """
 

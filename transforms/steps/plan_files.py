@@ -13,7 +13,7 @@ from transforms.errors import InputChangedError, OptionError, SentenceBeamError
 from transforms.measures import Stopwatch
 from transforms.steps import content
 from transforms.steps.content import ToCount
-from transforms.steps.footers import check_types, read_footer
+from transforms.steps.footers import check_readable, check_types, read_footer
 from transforms.steps.group_files import in_groups
 from transforms.steps.job import EmbedJob
 from transforms.steps.plan_rows import check_rows
@@ -26,6 +26,7 @@ from transforms.store.ledger import span_name
 from transforms.store.manifest import Manifest
 from transforms.store.plan import PlannedFile, Standing, file_of, has_plan, read_work, rows_at_most, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
+from transforms.store.reuse import with_before
 from transforms.store.shards import open_shard
 
 SPANS_PER_ELEMENT = 8
@@ -71,24 +72,36 @@ class FilePlanner:
         return replace(planned, figures=watch.figures)
 
     def plan_or_leave_out(self, file: InputFile) -> PlannedFile:
-        """As `plan`; a file that cannot be opened is left out, with the reason, where the run may do that.
+        """As `plan`; a file that cannot be read to its end is left out, with the reason, where the run may do that.
 
         What the last snapshot has of it is carried over as it was then, so that a later run sees that it differs.
         """
         try:
-            return self.plan(file)
+            planned = self.plan(file)
+            if self._job.max_bad_files:
+                check_readable(planned, self._job)
+            return planned
         except SentenceBeamError as error:
             changed = isinstance(error, InputChangedError)
             if not self._job.max_bad_files or changed or error.exit_code != SentenceBeamError.exit_code:
                 raise
-            last = self._last_snapshot()
-            old, units = last.by_file.get(file.relative, (None, [])) if last else (None, [])
-            checked = self._shards.check(units)
-            if (old and old.size and not units) or checked.damaged:  # its rows lie among those of other files
-                raise
-            kept = file_of(old) if old else replace(file, size=0, checksum="", version="")
-            carried_over = tuple(map(self._shards.current, units))
-            return PlannedFile(kept, carried=carried_over, checked=checked, bad=str(error))
+            return self._left_out(file, error)
+
+    def _left_out(self, file: InputFile, error: SentenceBeamError) -> PlannedFile:
+        """A file that cannot be read, with the units that it had. Raises the error where these are damaged or mixed."""
+        last = self._last_snapshot()
+        old, units = last.by_file.get(file.relative, (None, [])) if last else (None, [])
+        if old and old.size and self._job.by_content:
+            raise SentenceBeamError(
+                f"{error}; --max-bad-files cannot leave it out, since with --partition content the rows that it had "
+                "are mixed with those of other files"
+            ) from error
+        checked = self._shards.check(units)
+        if checked.damaged:
+            raise error
+        kept = file_of(old) if old else replace(file, size=0, checksum="", version="")
+        carried_over = tuple(map(self._shards.current, units))
+        return PlannedFile(kept, carried=carried_over, checked=checked, bad=str(error))
 
     def _planned(self, file: InputFile) -> PlannedFile:
         same, units = self._unchanged(file)
@@ -156,23 +169,28 @@ def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
 
     Where one is on record, that is handed out: its units may be finished by now, and no others are to be.
     """
-    planned, problems = ([], []) if Standing() in found else _whole_plan(found, job)
-    if problems:
-        yield from problems
+    try:
+        last = last_snapshot(job.run) if job.reuse else None  # held, since all that follows looks into it too
+        spans, units, problems = _handed_out(found, job)
+    except SentenceBeamError as error:
+        yield Problem.of(error)
         return
-    if Standing() in found or not write_plan(job.root, job.run.id, planned, None, merged(found)):
-        try:
-            spans, units = recorded(job)
-        except SentenceBeamError as error:
-            yield Problem.of(error)
-            return
-    else:
-        spans, units = [span for file in planned for span in file.work], [u for file in planned for u in file.carried]
+    yield from problems
     progress.planned(sum(span.tokens for span in spans))
     yield from map(carried, units)
-    step = spans_per_element(len(spans), slots)
+    spans, step = with_before(spans, last), spans_per_element(len(spans), slots)
     for start in range(0, len(spans), step):
         yield spans[start : start + step]
+
+
+def _handed_out(found: list[Any], job: EmbedJob) -> tuple[list[AnySpan], list[UnitRecord], list[Problem]]:
+    """The spans to embed and the units to carry over, put on record or found there; or problems alone."""
+    planned, problems = ([], []) if Standing() in found else _whole_plan(found, job)
+    if problems:
+        return [], [], problems
+    if Standing() in found or not write_plan(job.root, job.run.id, planned, None, merged(found)):
+        return *recorded(job), []
+    return [span for file in planned for span in file.work], [u for file in planned for u in file.carried], []
 
 
 def recorded(job: EmbedJob) -> tuple[list[AnySpan], list[UnitRecord]]:
@@ -240,7 +258,7 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
 
 
 def check_bad(bad: list[PlannedFile], files: int, job: EmbedJob) -> None:
-    """Raise SentenceBeamError, the reason of the first, where more files cannot be opened than may be left out."""
+    """Raise SentenceBeamError, the reason of the first, where more files cannot be read than may be left out."""
     most = job.max_bad_files * (files if job.max_bad_files < 1 else 1)
     if len(bad) > most:
         first = min(bad, key=lambda item: item.file.relative).bad

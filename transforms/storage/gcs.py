@@ -124,9 +124,10 @@ class GcsStorage:
         return True
 
 
-def _page(bucket: str, prefix: str, low: str, high: str) -> Page[Entry]:
-    """The first objects of a prefix from one name on, and before another."""
-    window = {"start_offset": low if low != prefix else None, "end_offset": high or None}
+def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
+    """The first objects of a prefix after one name, and not after another."""
+    low, high = after and after + "\0", upto and upto + "\0"
+    window = {"start_offset": low or None, "end_offset": high or None}
     blobs = _client().list_blobs(
         bucket, prefix=prefix, fields=FIELDS, page_size=OBJECTS_IN_A_PAGE, retry=DEFAULT_RETRY, **window
     )

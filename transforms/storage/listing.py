@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Page(NamedTuple, Generic[T]):
-    """Some objects of a listing, the last name seen, and whether there are more."""
+    """Some objects of a listing, the last name seen, and whether there are more up to the name that was asked for."""
 
     found: list[T]
     last: str
@@ -27,41 +27,40 @@ class Page(NamedTuple, Generic[T]):
 def listed(page: Callable[[str, str], Page[T]], prefix: str) -> list[T]:
     """All objects whose names begin with the prefix, in no order. Raises what `page` raises.
 
-    `page` gives the first of those from one name on, and before another where that is not "".
+    `page` gives the first of those that come after one name, and not after another; "" is no bound.
     """
-    first = page(prefix, "")
+    first = page("", "")
     found = list(first.found)
     if not first.more:
         return found
     with ThreadPoolExecutor(AT_ONCE) as pool:
         waiting: dict[Future[Page[T]], str] = {}
 
-        def ask(low: str, high: str) -> None:
-            waiting[pool.submit(page, low, high)] = high
+        def ask(after: str, upto: str) -> None:
+            waiting[pool.submit(page, after, upto)] = upto
 
         _ask_rest(ask, prefix, first.last, "")
         try:
             while waiting:
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:
-                    high, part = waiting.pop(future), future.result()
+                    upto, part = waiting.pop(future), future.result()
                     found += part.found
                     if part.more:
-                        _ask_rest(ask, prefix, part.last, high)
+                        _ask_rest(ask, prefix, part.last, upto)
         finally:
             pool.shutdown(cancel_futures=True)
     return found
 
 
-def _ask_rest(ask: Callable[[str, str], None], prefix: str, last: str, high: str) -> None:
+def _ask_rest(ask: Callable[[str, str], None], prefix: str, last: str, upto: str) -> None:
     """Ask for what comes after a name, in two parts where there is a name between it and the end."""
-    low = last + "\0"
-    middle = between(last, high, len(prefix))
+    middle = between(last, upto, len(prefix))
     if middle is None:
-        ask(low, high)
+        ask(last, upto)
     else:
-        ask(low, middle)
-        ask(middle, high)
+        ask(last, middle)
+        ask(middle, upto)
 
 
 def between(low: str, high: str, fixed: int = 0) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
 from apache_beam.io.aws.clients.s3.boto3_client import Client
-from apache_beam.io.aws.clients.s3.messages import GetRequest, ListRequest, S3ClientError
+from apache_beam.io.aws.clients.s3.messages import GetRequest, Item, S3ClientError
 from apache_beam.io.aws.s3io import S3IO
 from apache_beam.options.pipeline_options import PipelineOptions
 from botocore.exceptions import (
@@ -32,8 +32,11 @@ from transforms.errors import SentenceBeamError, first_line
 from transforms.storage.base import Entry, Matched, bucket_and_name
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched
+from transforms.storage.listing import Page, listed
 from transforms.storage.ranged import RangedReader
 
+OBJECTS_IN_A_PAGE = 1000  # at most, as the service has it
+UNSORTED = "--x-s3"  # how buckets of one zone end, which list in no order and know no name to begin at
 MISSING = 404
 CONFLICT = 409  # two writes on condition at once, of which neither may have been done
 CHANGED = 412
@@ -159,20 +162,31 @@ def _part(path: str, client: Any, start: int, stop: int) -> bytes:
 
 def _listed(prefix: str) -> list[Entry]:
     bucket, start = bucket_and_name(prefix)
-    found: list[Entry] = []
-    request = ListRequest(bucket, start)
-    while True:
-        try:
-            with _refusals_explained(prefix):
-                page = _client().list(request)
-        except S3ClientError as error:
-            if error.code == MISSING:  # Beam's word for an empty listing too
-                return sorted(found, key=lambda entry: entry.path)
-            raise
-        found += [_entry(bucket, item) for item in page.items if not item.key.endswith("/")]
-        if not page.next_token:
-            return sorted(found, key=lambda entry: entry.path)
-        request.continuation_token = page.next_token
+    with _refusals_explained(prefix):
+        if bucket.endswith(UNSORTED):
+            found = [_entry(bucket, item) for items, _ in _pages(bucket, start) for item in items]
+        else:
+            found = listed(functools.partial(_page, bucket, start), start)
+    return sorted((entry for entry in found if not entry.path.endswith("/")), key=lambda entry: entry.path)
+
+
+def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
+    """The first objects of a prefix after one name, and not after another."""
+    for items, more in _pages(bucket, prefix, after):
+        last = items[-1].key if items else ""
+        if last > after or not more:  # not every service knows where to begin
+            within = (item for item in items if item.key > after and not (upto and item.key > upto))
+            return Page([_entry(bucket, item) for item in within], last, more and not (upto and last >= upto))
+    raise AssertionError("the last page has none after it")
+
+
+def _pages(bucket: str, prefix: str, after: str = "") -> Iterator[tuple[list[Item], bool]]:
+    """The pages of a listing from after a name on, each with whether there are more."""
+    begin = {"StartAfter": after} if after else {}
+    paginator, size = _client().client.get_paginator("list_objects_v2"), {"PageSize": OBJECTS_IN_A_PAGE}
+    for page in paginator.paginate(Bucket=bucket, Prefix=prefix, PaginationConfig=size, **begin):
+        items = [Item(x["ETag"], x["Key"], x["LastModified"], x["Size"]) for x in page.get("Contents", ())]
+        yield items, page["IsTruncated"]
 
 
 def _entry(bucket: str, item: Any) -> Entry:

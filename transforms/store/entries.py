@@ -148,11 +148,16 @@ class Input(JsonEntry):
 
 @dataclass(frozen=True)
 class PartEntry(JsonEntry):
-    """A part of a manifest, which is a file with some of its units."""
+    """A part of a manifest, which is a file with some of its units.
+
+    The names of these are from `first` to `last`; both are "" in a manifest of an earlier version.
+    """
 
     path: Annotated[str, stored("parts")]
     sha256: str
     units: int
+    first: str = ""
+    last: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,19 @@
 """The manifest: one committed state of a store, and the only list of what counts.
 
-Above 20 000 units the lists move into parts, named by their sha256, and are read when somebody needs them.
+Above 20 000 units or files the lists move into parts, named by their sha256, and are read when somebody needs them:
+all of them, or by a worker those alone that can have the units that it asks for.
 """
 
 import contextlib
 import hashlib
+import itertools
 import json
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Annotated, Any
+from functools import cached_property, lru_cache, partial
+from typing import Annotated, Any, TypeVar
 
 from transforms import storage
 from transforms.corpus.buckets import Buckets
@@ -34,10 +39,15 @@ from transforms.store.entries import (
 from transforms.store.kept import Kept
 from transforms.store.records import UnitRecord
 
+T = TypeVar("T")
 FORMAT = 2
 FORMATS = (1, FORMAT)  # 1: version 0.1.0, whose segments hold the quantizer each and whose manifests have no digest
 FENCE = "fence"  # in manifest.json alone: what vacuum writes there to move its version
 UNITS_IN_ONE_FILE = 20_000
+UNITS_IN_A_PART = 2_000  # a megabyte, so that a worker finds one unit in a fiftieth of a second
+PARTS_AT_ONCE = 8  # read or written, since storage may be far away
+PARTS_HELD = 8  # in a process that looks for single units
+AFTER = "\x7f"  # comes after every character of a unit's name
 UNSEALED = ("digest", FENCE)  # what a manifest's digest does not cover: itself, and what is in manifest.json alone
 WITHOUT_DIGEST = frozenset(
     ("format", "run", "space", "partition", "unit_tokens", "generation", "buckets", "rows", "work", "tokens", "index")
@@ -90,18 +100,38 @@ class Manifest(JsonEntry):
 
     @cached_property
     def _parts(self) -> list[ManifestPart]:
-        return [_read_part(self.root, part) for part in self.parts]
+        if not self.parts:
+            return []
+        with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
+            return list(pool.map(partial(_read_part, self.root), self.parts))
 
     @cached_property
     def units(self) -> list[UnitRecord]:
         """The records of all units of the snapshot, sorted by name. Raises SentenceBeamError for one that is none."""
-        listed = self.shards or [unit for part in self._parts for unit in part.shards]
+        return self._records(self.shards or [unit for part in self._parts for unit in part.shards])
+
+    def _records(self, listed: Iterable[dict[str, Any]]) -> list[UnitRecord]:
         try:
             return [UnitRecord.from_dict(unit) for unit in listed]
         except SentenceBeamError as error:
             raise SentenceBeamError(
                 f"{storage.join(self.root, layout.snapshot(self.run))} is corrupt ({error}); restore it from a copy"
             ) from error
+
+    def units_of(self, name: str) -> list[UnitRecord]:
+        """The records of one unit, and of those whose names go on with `-` or `.` after it: of a file, a span, a group.
+
+        Of the parts only those are read that can have them. Raises SentenceBeamError as `units` does.
+        """
+        if not self.parts or any(part.units and not part.first for part in self.parts):
+            return _named(self._by_name, name)
+        parts = (part for part in self.parts if part.first < name + AFTER and name <= part.last)
+        return self._records(unit for part in parts for unit in _named(_units_of_part(self.root, part), name))
+
+    @cached_property
+    def _by_name(self) -> tuple[list[str], list[UnitRecord]]:
+        units = sorted(self.units, key=lambda unit: unit.unit)
+        return [unit.unit for unit in units], units
 
     @cached_property
     def files(self) -> list[InputEntry]:
@@ -116,6 +146,11 @@ class Manifest(JsonEntry):
             if unit.file in found:
                 found[unit.file][1].append(unit)
         return found
+
+    @cached_property
+    def rows_of(self) -> dict[str, int]:
+        """The rows of each shard, by its path in the store."""
+        return {unit.path: unit.rows for unit in self.units if unit.path}
 
     @property
     def content(self) -> list[dict[str, Any]]:
@@ -144,6 +179,20 @@ def _read_part(root: str, part: PartEntry) -> ManifestPart:
         return ManifestPart.from_json(json.loads(found[0]))
     except (ValueError, RecursionError) as error:
         raise SentenceBeamError(f"{path} is no part of a manifest ({first_line(error)}); restore it") from error
+
+
+@lru_cache(PARTS_HELD)
+def _units_of_part(root: str, part: PartEntry) -> tuple[list[str], list[dict[str, Any]]]:
+    """The names of a part's units, sorted, and their JSON."""
+    units = sorted(_read_part(root, part).shards, key=lambda unit: str(unit.get("unit")))
+    return [str(unit.get("unit")) for unit in units], units
+
+
+def _named(listed: tuple[list[str], list[T]], name: str) -> list[T]:
+    """The units of a list, sorted by name, whose names are this one or go on after it with `-` or `.`."""
+    names, units = listed
+    found = range(bisect_left(names, name), bisect_left(names, name + AFTER))
+    return [units[place] for place in found if names[place][len(name) : len(name) + 1] in ("", "-", ".")]
 
 
 def digest_of(data: dict[str, Any]) -> str:
@@ -242,20 +291,28 @@ def snapshots(root: str) -> list[str]:
 def with_units(manifest: Manifest, units: list[UnitRecord], files: list[InputEntry]) -> Manifest:
     """The manifest with its units and files in place; writes the parts first where there are very many."""
     listed = [unit.to_manifest() for unit in sorted(units, key=lambda u: u.unit)]
-    if len(listed) <= UNITS_IN_ONE_FILE:
+    most = max(len(listed), len(files))
+    if most <= UNITS_IN_ONE_FILE:
         return replace(manifest, shards=tuple(listed), input=replace(manifest.input, files=tuple(files)), parts=())
-    parts = []
-    for start in range(0, len(listed), UNITS_IN_ONE_FILE):
-        part = ManifestPart(tuple(listed[start : start + UNITS_IN_ONE_FILE]), tuple(files) if start == 0 else ())
-        parts.append(_write_part(manifest.root, part))
-    return replace(manifest, shards=(), input=replace(manifest.input, files=()), parts=tuple(parts))
+    count = -(-most // UNITS_IN_A_PART)
+    with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
+        lists = zip(_in_parts(listed, count), _in_parts(files, count), strict=True)
+        parts = pool.map(lambda lists: _write_part(manifest.root, ManifestPart(*lists)), lists)
+        return replace(manifest, shards=(), input=replace(manifest.input, files=()), parts=tuple(parts))
+
+
+def _in_parts(items: list[T], count: int) -> Iterator[tuple[T, ...]]:
+    """The items, in order, in so many runs of about equal length."""
+    ends = [len(items) * number // count for number in range(count + 1)]
+    return (tuple(items[start:stop]) for start, stop in itertools.pairwise(ends))
 
 
 def _write_part(root: str, part: ManifestPart) -> PartEntry:
     data = to_bytes(part.to_json())
     sha256 = hashlib.sha256(data).hexdigest()
     storage.ensure(storage.join(root, layout.part(sha256)), data)
-    return PartEntry(layout.part(sha256), sha256, len(part.shards))
+    names = [part.shards[place]["unit"] for place in (0, -1)] if part.shards else ["", ""]
+    return PartEntry(layout.part(sha256), sha256, len(part.shards), *names)
 
 
 def to_bytes(content: dict[str, Any]) -> bytes:

@@ -62,7 +62,7 @@ class PlannedFile:
     `kept` is the type of each kept column, None for a file that was not opened, since it has not changed; `keys` are
     those of them that it is seen to have, None where there was no row to tell. `checked` is what came of looking at the
     shards that might be carried over. `figures` say what planning it took (`measures.STAGES`). `was` is the relative
-    path under which the last snapshot has a file that was renamed. `bad` says why a file cannot be opened and is left
+    path under which the last snapshot has a file that was renamed. `bad` says why a file cannot be read and is left
     out, but for the units that it had.
     """
 
@@ -120,7 +120,7 @@ class RecordedPlan:
     """A plan that was read back: files as manifests list them, spans or buckets as the ledger checks them.
 
     `measures` say what planning took, `written` when it ended ("" where an earlier version wrote it). `beside` are the
-    files that lie beside those of the input and were not taken, by reason; `bad` are files that could not be opened, by
+    files that lie beside those of the input and were not taken, by reason; `bad` are files that were left out, by
     relative path, with the reason.
     """
 

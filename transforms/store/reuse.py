@@ -1,7 +1,7 @@
 """Vectors of the last snapshot, found by the hash of their row's text, so that no text is embedded a second time."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,11 +11,11 @@ from transforms import storage
 from transforms.arrow import as_hashes, as_matrix, hash_prefixes
 from transforms.corpus import InputFile, UnitRows
 from transforms.corpus.buckets import Bucket, parse_name
-from transforms.corpus.groups import bits_of, group_name
+from transforms.corpus.files import key_of
+from transforms.corpus.groups import AnySpan, GroupSpan, bits_of, group_name
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.store.kept import Kept
-from transforms.store.ledger import span_name
 from transforms.store.manifest import Manifest, read_shared
 from transforms.store.records import UnitRecord
 from transforms.store.runs import has_committed
@@ -24,7 +24,7 @@ from transforms.store.shards import Vectors, pooled_vectors, read_checked, read_
 COLUMNS = ["embedding", "norm", "row_hash", "tokens", "truncated", "pooled"]
 FEW_BYTES = 64 << 20
 ALWAYS_READ = 16  # shards that a unit may take from however few rows they give
-RENAMED = 64  # units at most that a group takes from for files that had other names
+RENAMED = 64  # other names at most under which units are looked for, for all files of a group
 ROWS_FOR_ONE = 256  # beyond those, a shard is read whole only where it gives one row in so many
 
 
@@ -46,7 +46,8 @@ NOTHING = Found(np.empty(0, np.int64))
 class Known:
     """The units of the snapshot of `run` by what they are of; none where that is None. Threads of a process share one.
 
-    `digest` is that snapshot's, None where it is not known.
+    `digest` is that snapshot's, None where it is not known. Of a snapshot with very many units the parts are read that
+    have those asked for.
     """
 
     def __init__(self, root: str, run: str | None, digest: str | None = None):
@@ -58,58 +59,30 @@ class Known:
         """The manifest of the snapshot; None where there is none."""
         return read_shared(self._root, self._run, self._digest)
 
-    @cached_property
-    def _paths(self) -> frozenset[str | None]:
-        """The shards of the snapshot, by path in the store."""
-        return frozenset(unit.path for unit in self.manifest.units) if self.manifest else frozenset()
-
     def had(self, unit: UnitRecord) -> bool:
         """Whether a unit in the store is of this snapshot or of one before it, not of an interrupted run."""
-        if unit.path in self._paths:
+        if self.manifest is None:
+            return False
+        if any(old.path == unit.path for old in self.manifest.units_of(unit.unit)):
             return True
-        if self.manifest is not None and unit.run not in self._committed:
+        if unit.run not in self._committed:
             self._committed[unit.run] = has_committed(self._root, unit.run)
-        return self._committed.get(unit.run, False)
+        return self._committed[unit.run]
 
-    @cached_property
-    def _by_source(self) -> dict[str | int, list[UnitRecord]]:
-        """The units by their file, the number of their bucket or the name of their group."""
-        units: dict[str | int, list[UnitRecord]] = {}
-        for unit in self.manifest.units if self.manifest else ():
-            bucket, group = parse_name(unit.unit), span_name(unit.unit) if bits_of(unit.unit) is not None else None
-            units.setdefault(bucket.number if bucket else group or unit.file, []).append(unit)
-        return units
-
-    @cached_property
-    def _bits(self) -> int | None:
-        """The bits of its groups; None where it has none."""
-        return next((bits for unit in self._by_source.values() if (bits := bits_of(unit[0].unit)) is not None), None)
-
-    def _named(self, relative: str) -> list[UnitRecord]:
-        """The units of a file by its name: its own, or those of its group."""
-        own = self._by_source.get(relative, [])
-        return own or ([] if self._bits is None else self._by_source.get(group_name(relative, self._bits), []))
-
-    def of_file(self, file: InputFile) -> list[UnitRecord]:
-        """The units of a file as it was then, and those of a file that had the same bytes by another name."""
-        return _distinct([*self._by_checksum.get(file.checksum, []), *self._named(file.relative)])
-
-    def of_group(self, unit: UnitRows) -> list[UnitRecord]:
-        """The units of the files of a group, and of so many that had the same bytes by other names."""
-        same = _distinct([old for file in unit.sources for old in self._named(file.relative)])
-        others = _distinct([old for file in unit.sources for old in self._by_checksum.get(file.checksum, [])])
-        return _distinct([*same, *others[:RENAMED]])
-
-    @cached_property
-    def _by_checksum(self) -> dict[str, list[UnitRecord]]:
-        """The units by the checksum of their file; of files that are equal the units of one."""
-        files = self.manifest.files if self.manifest else []
-        return {file.checksum: self._named(file.path) for file in files}
+    def of_files(self, files: Sequence[InputFile]) -> list[UnitRecord]:
+        """The units of files as they were then, and those of so many that had the same bytes by other names."""
+        if self.manifest is None:
+            return []
+        own, twins = ({file.before[place]: None for file in files if file.before[place]} for place in (0, 1))
+        names = dict.fromkeys([*own, *list(twins)[:RENAMED]])
+        return _distinct(unit for name in names for unit in self.manifest.units_of(name))
 
     def of_bucket(self, bucket: Bucket) -> list[UnitRecord]:
         """The units of a bucket, or of those that it was part of or is made of."""
-        buckets = self.manifest.buckets if self.manifest else None
-        return [unit for number in bucket.at(buckets.bits) for unit in self._by_source[number]] if buckets else []
+        if self.manifest is None or self.manifest.buckets is None:
+            return []
+        bits = self.manifest.buckets.bits
+        return [unit for number in bucket.at(bits) for unit in self.manifest.units_of(Bucket(bits, number).name)]
 
 
 _SHARED: Kept[Known] = Kept()
@@ -141,17 +114,43 @@ class LastSnapshot:
         bucket = parse_name(unit.name)
         key = unit.file.relative if unit.file else unit.name.partition(".")[0]
         if self._last is None or self._last[0] != key:
-            if unit.file:
-                units = self._known.of_file(unit.file)
-            else:
-                units = self._known.of_bucket(bucket) if bucket else self._known.of_group(unit)
-            self._last = key, self.shards(units)
+            files = (unit.file,) if unit.file else unit.sources
+            self._last = key, self.shards(self._known.of_bucket(bucket) if bucket else self._known.of_files(files))
         return self._last[1]
 
     def shards(self, units: list[UnitRecord]) -> "OldShards":
         """The shards of some of its units."""
         space = self._known.manifest.space if self._known.manifest else self._wanted
         return OldShards(self._root, space, units, self.is_final)
+
+
+def with_before(spans: list[AnySpan], last: Manifest | None) -> list[AnySpan]:
+    """The spans, whose files know the names under which the last snapshot has units of theirs (`InputFile.before`).
+
+    Who plans has read the whole snapshot; who embeds need not.
+    """
+    if last is None:
+        return spans
+    alone = {unit.file for unit in last.units}
+    bits = next((bits for unit in last.units if (bits := bits_of(unit.unit)) is not None), None)
+    named = {file.path: _named(file.path, alone, bits) for file in last.files}
+    twins = {file.checksum: file.path for file in last.files if file.checksum}
+
+    def known(file: InputFile) -> InputFile:
+        other = twins.get(file.checksum, file.relative)
+        return replace(file, before=(named.get(file.relative, ""), named[other] if other != file.relative else ""))
+
+    def of_span(span: AnySpan) -> AnySpan:
+        if isinstance(span, GroupSpan):
+            return replace(span, spans=tuple(replace(one, file=known(one.file)) for one in span.spans))
+        return replace(span, file=known(span.file))
+
+    return [of_span(span) for span in spans]
+
+
+def _named(relative: str, alone: set[str], bits: int | None) -> str:
+    """The name of a snapshot's units of a file: its own, or those of its group; "" where it has none."""
+    return key_of(relative) if relative in alone else "" if bits is None else group_name(relative, bits)
 
 
 def _distinct(units: Iterable[UnitRecord]) -> list[UnitRecord]:

@@ -1,10 +1,15 @@
-"""Verification: the files that a snapshot names compared with those that are in the store."""
+"""Verification: the files that a snapshot names compared with those that are in the store.
+
+A snapshot is checked in parts that know nothing of each other (`checks`, `finding`), by the threads of one process
+(`faults`) or by the workers of a pipeline, and `conclude` makes the same lines of what either of them found.
+"""
 
 import hashlib
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +21,7 @@ from transforms.errors import LedgerError, SentenceBeamError
 from transforms.store import layout, locators, shards
 from transforms.store.calibrations import kept_calibration
 from transforms.store.canary import CanaryFile
-from transforms.store.entries import IndexEntry
+from transforms.store.entries import IndexEntry, SegmentEntry
 from transforms.store.ledger import Ledger, check_pieces
 from transforms.store.manifest import UNSEALED, Manifest, read_manifest
 from transforms.store.precision import kept_ranges
@@ -24,6 +29,10 @@ from transforms.store.records import SUMS, UnitRecord
 from transforms.store.units import sums_of
 
 READ_AT_ONCE = 8  # shards: a read of remote storage takes longer than hashing does
+UNITS_IN_A_CHECK = 16
+REST, INDEX_FILE, SEGMENT = "rest", "index file", "segment"
+
+Ranges = tuple[tuple[int, int], ...]  # [start, stop) of rows, ascending
 
 
 @dataclass(frozen=True)
@@ -61,35 +70,99 @@ def place(name: str) -> float:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6]) / (1 << 48)
 
 
-def faults(manifest: Manifest, extent: Extent = WHOLE) -> Iterator[str]:
-    """A line for every fault of a snapshot, with its place; no line for a sound one."""
-    units = extent.read(manifest)
-    yield from _faults_of_units(manifest, units)
+@dataclass(frozen=True)
+class Check:
+    """A part of the check of a snapshot, at `place` among all: some `units`, or `what` it is `about` instead."""
+
+    what: str = ""
+    about: Any = None
+    units: tuple[UnitRecord, ...] = ()
+    place: int = 0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of the check at `place`: a line for each fault; whether a file of the index is `broken`.
+
+    Of a segment: the rows of each shard, by path, that it has, None where its locator cannot be read.
+    """
+
+    place: int
+    faults: tuple[str, ...] = ()
+    broken: bool = False
+    rows: dict[str, Ranges] | None = field(default_factory=dict)
+
+
+def checks(manifest: Manifest, extent: Extent = WHOLE) -> list[Check]:
+    """The parts of the check of a snapshot; those of its index, where that is read, come last."""
+    units, index = extent.read(manifest), manifest.index if extent.is_whole else None
+    starts = range(0, len(units), UNITS_IN_A_CHECK)
+    parts = [Check(units=tuple(units[start : start + UNITS_IN_A_CHECK])) for start in starts]
+    parts.append(Check(REST))
+    parts += [Check(INDEX_FILE, file) for file in (index.files if index else ())]
+    parts += [Check(SEGMENT, segment) for segment in (index.segments if index else ())]
+    return [replace(part, place=place) for place, part in enumerate(parts)]
+
+
+def finding(manifest: Manifest, extent: Extent, check: Check) -> Finding:
+    """What comes of one part."""
+    if check.units:
+        lines = (line for unit in check.units for line in _unit_faults(manifest, unit))
+        return Finding(check.place, tuple(lines))
+    if check.what == INDEX_FILE:
+        found = tuple(_index_file_faults(manifest, *check.about))
+        return Finding(check.place, found, broken=bool(found))
+    if check.what == SEGMENT:
+        return _segment_finding(manifest, check.place, check.about)
+    return Finding(check.place, tuple(_other_faults(manifest, extent)))
+
+
+def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
+    """A line for every fault of a snapshot, with its place, by threads of this process; none for a sound one."""
+    every = checks(manifest, extent)
+    index = [check for check in every if check.what == INDEX_FILE]
+    segments = [check for check in every if check.what == SEGMENT]
+    found = _side_by_side(manifest, extent, every[: len(every) - len(index) - len(segments)], "verifying")
+    if index:
+        found += _side_by_side(manifest, extent, index, "verifying the index")
+    if not any(one.broken for one in found):  # one after the other: a locator is as large as many shards
+        counted = progress.over(segments, "verifying what the index names", "segments")
+        found += [finding(manifest, extent, check) for check in counted]
+    return list(conclude(manifest, extent, found))
+
+
+def _side_by_side(manifest: Manifest, extent: Extent, some: list[Check], what: str) -> list[Finding]:
+    """What comes of some parts, several of which are checked side by side."""
+    found = []
+    total = sum(len(check.units) or 1 for check in some)
+    with ThreadPoolExecutor(READ_AT_ONCE) as pool, progress.stage(what, total, "files"):
+        for check, one in zip(some, pool.map(partial(finding, manifest, extent), some), strict=True):
+            found.append(one)
+            progress.step(len(check.units) or 1)
+    return found
+
+
+def conclude(manifest: Manifest, extent: Extent, findings: Iterable[Finding]) -> Iterator[str]:
+    """The lines of all parts, in order, and what only all segments together can tell."""
+    found = sorted(findings, key=lambda one: one.place)
+    for one in found:
+        yield from one.faults
+    if manifest.index and extent.is_whole and not any(one.broken for one in found):
+        yield from _coverage_faults(manifest, manifest.index, found)
+
+
+def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
+    """The faults of all but units and index."""
     if not extent.is_whole:
-        yield from _listed_faults(manifest, {unit.path for unit in units})
+        yield from _listed_faults(manifest, {unit.path for unit in extent.read(manifest)})
     yield from _ledger_faults(manifest)
     if manifest.ranges:
         yield from _reading_fault(kept_ranges, manifest.root, manifest.ranges)
-    if manifest.index and extent.is_whole:
-        yield from _index_faults(manifest, manifest.index)
     if manifest.space.calibration:
         yield from _reading_fault(kept_calibration, manifest.root, manifest.space.calibration)
     if manifest.canary:
         yield from _reading_fault(CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256).read)
     yield from _manifest_faults(manifest)
-
-
-def _faults_of_units(manifest: Manifest, units: list[UnitRecord]) -> Iterator[str]:
-    """The faults of units, in order, several of which are read side by side."""
-    with ThreadPoolExecutor(READ_AT_ONCE) as pool, progress.stage("verifying", len(units), "units"):
-        waiting: deque[Future[list[str]]] = deque()
-        for unit in units:
-            waiting.append(pool.submit(lambda unit: list(_unit_faults(manifest, unit)), unit))
-            if len(waiting) > 2 * READ_AT_ONCE:
-                yield from waiting.popleft().result()
-            progress.step()
-        while waiting:
-            yield from waiting.popleft().result()
 
 
 def _listed_faults(manifest: Manifest, read: set[str | None]) -> Iterator[str]:
@@ -209,52 +282,67 @@ def _reading_fault(read: Callable[..., object], *arguments: Any) -> Iterator[str
         yield str(error)
 
 
-def _index_faults(manifest: Manifest, index: IndexEntry) -> Iterator[str]:
-    broken = False
-    for relative, sha256 in progress.over(index.files, "verifying the index", "files"):
-        path = storage.join(manifest.root, relative)
-        if storage.storage_of(path).stat(path) is None:
-            yield f"{path}: the index file is missing"
-            broken = True
-        elif storage.sha256_of(path)[0] != sha256:
-            yield f"{path}: the index file was changed after it was written (sha256 differs)"
-            broken = True
-    if not broken:
-        yield from _coverage_faults(manifest, index)
+def _index_file_faults(manifest: Manifest, relative: str, sha256: str) -> Iterator[str]:
+    path = storage.join(manifest.root, relative)
+    if storage.storage_of(path).stat(path) is None:
+        yield f"{path}: the index file is missing"
+    elif storage.sha256_of(path)[0] != sha256:
+        yield f"{path}: the index file was changed after it was written (sha256 differs)"
 
 
-def _coverage_faults(manifest: Manifest, index: IndexEntry) -> Iterator[str]:
-    """Every row of every shard must be in exactly one segment, under its id and its text's hash."""
-    rows = {unit.path: unit.rows for unit in manifest.units if unit.path}
-    count = {path: np.zeros(n, np.int32) for path, n in rows.items()}
-    for segment in progress.over(index.segments, "verifying what the index names", "segments"):
-        try:
-            table = locators.from_bytes(storage.read_bytes(storage.join(manifest.root, segment.locator)))
-        except SentenceBeamError as error:
-            yield f"{segment.locator}: {error}"
-            return
-        live = table.filter(table.column("shard").is_valid())
-        for name, found, said in (
-            ("rows", len(table), segment.rows),
-            ("deleted rows", len(table) - len(live), segment.deleted),
-        ):
-            if found != said:
-                yield f"{segment.locator}: {found} {name}, the segment has {said}"
-        numbers, paths = locators.shards_of(live)
-        for number in np.unique(numbers):
-            path, mine = paths[number], live.filter(pa.array(numbers == number))
-            row = mine.column("row").to_numpy()
-            if path not in rows or row.max() >= rows[path] or row.min() < 0:
-                yield f"{segment.locator}: names rows of {path} that are not in the snapshot"
-                return
-            if not _same_rows(storage.join(manifest.root, path), row, mine):
-                yield f"{segment.locator}: points to other rows of {path} than it names"
-            np.add.at(count[path], row, 1)
-    for path, times in count.items():
+def _segment_finding(manifest: Manifest, place: int, segment: SegmentEntry) -> Finding:
+    """The faults of a segment's locator, and which rows of which shards it has under their ids and texts' hashes."""
+    try:
+        table = locators.from_bytes(storage.read_bytes(storage.join(manifest.root, segment.locator)))
+    except (OSError, SentenceBeamError) as error:
+        return Finding(place, (f"{segment.locator}: {error}",), rows=None)
+    live = table.filter(table.column("shard").is_valid())
+    counted = ("rows", len(table), segment.rows), ("deleted rows", len(table) - len(live), segment.deleted)
+    lines = [
+        f"{segment.locator}: {found} {name}, the segment has {said}" for name, found, said in counted if found != said
+    ]
+    rows: dict[str, Ranges] = {}
+    numbers, paths = locators.shards_of(live)
+    for number in np.unique(numbers):
+        path, mine = paths[number], live.filter(pa.array(numbers == number))
+        row = mine.column("row").to_numpy()
+        if row.max() >= manifest.rows_of.get(path, 0) or row.min() < 0:
+            lines.append(f"{segment.locator}: names rows of {path} that are not in the snapshot")
+            return Finding(place, tuple(lines), rows=None)
+        if not _same_rows(storage.join(manifest.root, path), row, mine):
+            lines.append(f"{segment.locator}: points to other rows of {path} than it names")
+        rows[path] = _ranges(row)
+    return Finding(place, tuple(lines), rows=rows)
+
+
+def _ranges(row: np.ndarray) -> Ranges:
+    """The numbers of rows as ranges; one that is there twice has a range of its own.
+
+    >>> _ranges(np.array([4, 0, 1, 1, 2]))
+    ((0, 2), (1, 3), (4, 5))
+    """
+    row = np.sort(row)
+    cut = np.flatnonzero(np.diff(row) != 1) + 1
+    starts, stops = row[np.concatenate([[0], cut])], row[np.concatenate([cut, [len(row)]]) - 1] + 1
+    return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
+
+
+def _coverage_faults(manifest: Manifest, index: IndexEntry, found: list[Finding]) -> Iterator[str]:
+    """Every row of every shard must be in exactly one segment."""
+    if any(one.rows is None for one in found):
+        return
+    covered: dict[str, list[tuple[int, int]]] = {}
+    for one in found:
+        for path, ranges in (one.rows or {}).items():
+            covered.setdefault(path, []).extend(ranges)
+    for path, rows in manifest.rows_of.items():
+        times = np.zeros(rows, np.int32)
+        for start, stop in covered.get(path, ()):
+            times[start:stop] += 1
         if not (times == 1).all():
             yield f"{path}: {(times == 0).sum()} rows are not in the index, {(times > 1).sum()} are there twice"
-    if index.rows != sum(rows.values()):
-        yield f"index: {index.rows} rows, the snapshot has {sum(rows.values())}"
+    if index.rows != (rows := sum(manifest.rows_of.values())):
+        yield f"index: {index.rows} rows, the snapshot has {rows}"
 
 
 def _same_rows(path: str, row: np.ndarray, locator: pa.Table) -> bool:

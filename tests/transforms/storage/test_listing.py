@@ -1,6 +1,6 @@
 """Long listings in parts: every name once, in less than twice the requests that there are pages, side by side."""
 
-from bisect import bisect_left
+from bisect import bisect_right
 
 import pytest
 from hypothesis import given
@@ -26,15 +26,15 @@ class Service:
         self._depth: dict[str, int] = {}
         self.depth = 0
 
-    def page(self, low: str, high: str) -> Page[str]:
+    def page(self, after: str, upto: str) -> Page[str]:
         self.requests += 1
-        start = bisect_left(self.names, low)
-        stop = bisect_left(self.names, high) if high else len(self.names)
+        start = bisect_right(self.names, after)
+        stop = bisect_right(self.names, upto) if upto else len(self.names)
         found = self.names[start : min(stop, start + self.size)]
-        after = self._depth.pop(low, 0) + 1
-        self.depth = max(self.depth, after)
+        deep = self._depth.pop(after, 0) + 1
+        self.depth = max(self.depth, deep)
         if found:
-            self._depth[found[-1] + "\0"] = after
+            self._depth[found[-1]] = deep
         return Page(found, found[-1] if found else "", stop - start > self.size)
 
 
@@ -69,10 +69,10 @@ def test_a_name_between_two_is_between_them(one: str, other: str) -> None:
 def test_an_error_of_one_request_is_raised() -> None:
     service = Service([f"in/{n:04d}" for n in range(1000)], 10)
 
-    def failing(low: str, high: str) -> Page[str]:
+    def failing(after: str, upto: str) -> Page[str]:
         if service.requests > 20:
             raise OSError("no answer")
-        return service.page(low, high)
+        return service.page(after, upto)
 
     with pytest.raises(OSError, match="no answer"):
         listed(failing, "in/")

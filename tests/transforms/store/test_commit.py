@@ -216,6 +216,7 @@ def test_manifest_has_every_field_and_its_snapshot_is_the_same_file(tmp_path: Pa
 
 def test_very_many_units_go_into_parts(tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
+    monkeypatch.setattr(manifest, "UNITS_IN_A_PART", 2)
     root = str(tmp_path / "store")
     run = Run(root, "run1", space, "file", 100, (), Options(), {}, now())
     write_plan(root, "run1", [PlannedFile(FILE, tuple(Span(FILE, s, s, s + 100) for s in (0, 100, 200)))])
@@ -223,14 +224,14 @@ def test_very_many_units_go_into_parts(tmp_path: Path, space: Space, monkeypatch
     found = manifest.read_manifest(root)
     assert found is not None
     assert found.data["shards"] == []
-    assert [part["units"] for part in found.data["parts"]] == [2, 1]
+    assert [part["units"] for part in found.data["parts"]] == [1, 2]
     assert [u.to_manifest() for u in found.units] == [u.to_manifest() for u in GOOD]
     assert [f.path for f in found.files] == ["a.txt"]
     part = tmp_path / "store" / found.data["parts"][1]["path"]
     part.write_bytes(part.read_bytes() + b" ")
     with pytest.raises(SentenceBeamError, match="not the part that the manifest names"):
         _ = manifest.read_manifest(root).units  # type: ignore[union-attr]
-    manifest.with_units(found, GOOD, [])  # as a run that has the same units
+    manifest.with_units(found, GOOD, [*found.files])  # as a run that has the same units
     assert hashlib.sha256(part.read_bytes()).hexdigest() == found.data["parts"][1]["sha256"]
 
 

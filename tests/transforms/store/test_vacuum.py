@@ -335,6 +335,7 @@ def test_a_commit_in_between_stops_it(nights: Path) -> None:
 
 def test_very_many_units_in_parts(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
+    monkeypatch.setattr(manifest, "UNITS_IN_A_PART", 2)
     for number in range(3):
         night(str(store), number, numbered(0, 5), numbered(5, 9), numbered(100 + number, 110))
     assert len(paths(store, "manifests/parts")) == 4

@@ -1,0 +1,94 @@
+"""`verify --runner`: the workers of a pipeline find what the threads of one process find."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from helpers.commands import Run
+from helpers.nights import Nights
+
+from pipelines.verify import by_workers
+from transforms.store.entries import IndexRequest
+from transforms.store.manifest import Manifest
+from transforms.store.verify import Extent, faults
+
+CORPUS = {f"f{n:02d}": [(f"{n}-{i}", f"text {n} {i}") for i in range(2)] for n in range(20)}
+HERE = PipelineOptions(["--runner=FnApiRunner"])
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    """A store of twenty shards with a small index; it has no canary, which is one fault."""
+    made = Nights(tmp_path / "store")
+    made.commit(CORPUS, IndexRequest("Flat"))
+    return made
+
+
+def both(manifest: Manifest, extent: Extent) -> list[str]:
+    """What both find, which is the same."""
+    found = faults(manifest, extent)
+    assert by_workers(manifest, extent, HERE) == found
+    assert not list(Path(manifest.root).rglob("verify-*"))
+    return found
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def shards(nights: Nights) -> list[Path]:
+    return [nights.root / str(unit.path) for unit in nights.manifest.units]
+
+
+DAMAGE: dict[str, tuple[Callable[[Nights], object], int]] = {
+    "none": (lambda nights: None, 0),
+    "shards and the manifest": (
+        lambda nights: (shards(nights)[17].unlink(), flip(shards(nights)[2]), flip(nights.root / "manifest.json")),
+        2,
+    ),
+    "an index file": (lambda nights: flip(nights.root / nights.index["segments"][0]["path"]), 1),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_the_same_lines_in_the_same_order(nights: Nights, what: str) -> None:
+    damage, least = DAMAGE[what]
+    manifest, sound = nights.manifest, len(both(nights.manifest, Extent()))
+    damage(nights)
+    assert len(both(manifest, Extent())) >= sound + least
+
+
+def test_rows_that_no_segment_has_and_those_that_two_have(nights: Nights) -> None:
+    manifest, sound = nights.manifest, len(faults(nights.manifest))
+    index = manifest.index
+    assert index is not None
+    twice = replace(manifest, index=replace(index, segments=(*index.segments, *index.segments)))
+    none = replace(manifest, index=replace(index, segments=()))
+    for changed, said in ((twice, "2 are there twice"), (none, "2 rows are not in the index")):
+        lines = faults(changed)
+        assert len(lines) == sound + len(CORPUS)
+        assert sum(said in line for line in lines) == len(CORPUS)
+
+
+def test_a_part_of_the_shards_and_what_is_new(nights: Nights) -> None:
+    before = nights.manifest
+    nights.commit({**CORPUS, "g": [("g", "more")]})
+    flip(shards(nights)[3])
+    extent = Extent(0.0, before)
+    assert len(both(nights.manifest, extent)) == len(faults(before, Extent(0.0)))
+    assert len(both(nights.manifest, Extent(0.5, before))) <= len(faults(nights.manifest))
+
+
+def test_the_command(nights: Nights, run: Run) -> None:
+    shards(nights)[5].unlink()
+    plain = run("verify", "--store", nights.root)
+    spread = run("verify", "--store", nights.root, "--runner", "FnApiRunner")
+    assert (spread.status, spread.err) == (plain.status, plain.err) == (1, spread.err)
+    assert "the shard is missing" in spread.err
+    run("verify", "--store", nights.root, "--runner", "FnApiRunner", "--no_wait_until_finish").failed(
+        2, "verify waits for its job"
+    )

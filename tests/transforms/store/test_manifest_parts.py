@@ -1,0 +1,124 @@
+"""Manifests with very many units or files: a worker reads the parts alone that can have what it asks for."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transforms.corpus import InputFile, Span
+from transforms.corpus.groups import AnySpan, GroupSpan, group_name
+from transforms.store import manifest as module
+from transforms.store.entries import InputEntry
+from transforms.store.manifest import Manifest, read_manifest, with_units
+from transforms.store.records import UnitRecord
+from transforms.store.reuse import Known, with_before
+
+FILES = 40
+UNITS_OF_A_FILE = 5
+
+
+def file(relative: str, checksum: str = "") -> InputFile:
+    return InputFile(f"/in/{relative}", relative, "text", "", 100, checksum or f"sum of {relative}", "v")
+
+
+def entry(relative: str) -> InputEntry:
+    return InputEntry(relative, f"/in/{relative}", "text", f"sum of {relative}", "v", 100)
+
+
+def unit(name: str, relative: str = "") -> UnitRecord:
+    return UnitRecord(
+        path=f"embeddings/{name}-{0:016x}.parquet", unit=name, file=relative, range=(0, 1), rows=1, read=1, rejected=0,
+        rejects=None, tokens=1, truncated=0, lost=0, bytes=1, sha256="0",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Manifests have a part for ten units; the parts that were read, by path."""
+    read: list[str] = []
+    original = module._read_part
+
+    def noted(root: str, part: Any) -> Any:
+        read.append(part.path)
+        return original(root, part)
+
+    monkeypatch.setattr(module, "UNITS_IN_ONE_FILE", 10)
+    monkeypatch.setattr(module, "UNITS_IN_A_PART", 10)
+    monkeypatch.setattr(module, "_read_part", noted)
+    module._units_of_part.cache_clear()
+    return read
+
+
+@pytest.fixture
+def large(tmp_path: Path, parts: list[str]) -> Manifest:
+    """A snapshot of forty files with five units each, and ten small files in groups of two bits."""
+    units = [unit(f"{file(f'{n}').key}-{place:012d}", f"{n}") for n in range(FILES) for place in range(UNITS_OF_A_FILE)]
+    small = [f"small-{n}" for n in range(10)]
+    units += [unit(name) for name in {group_name(name, 2) for name in small}]
+    (path,) = (Path(__file__).parents[2] / "fixtures" / "manifests").glob("*.json")
+    empty = replace(read_fixture(path), root=str(tmp_path))
+    made = with_units(empty, units, [entry(name) for name in (*map(str, range(FILES)), *small)])
+    return replace(made, data=made.to_json())
+
+
+def read_fixture(path: Path) -> Manifest:
+    import json
+
+    return Manifest.of("/store", json.loads(path.read_bytes()))
+
+
+def test_units_of_a_file_are_found_in_a_part_or_two(large: Manifest, parts: list[str]) -> None:
+    assert len(large.parts) >= 20
+    assert sum(part.units for part in large.parts) == len(large.units)
+    assert sorted(large.units, key=lambda one: one.unit) == large.units
+    assert [one.path for one in large.files][:3] == ["0", "1", "2"]
+    for number in range(FILES):
+        parts.clear()
+        found = large.units_of(file(f"{number}").key)
+        assert found == [one for one in large.units if one.file == f"{number}"]
+        assert len(parts) <= 2
+    assert large.units_of(file("nowhere").key) == []
+
+
+def test_a_name_is_whole_or_goes_on_with_a_piece(large: Manifest) -> None:
+    group = next(one.unit for one in large.units if one.unit.startswith("f2-"))
+    assert [one.unit for one in large.units_of(group)] == [group]
+    assert large.units_of(group[:-1]) == [], "f2- is the beginning of names, and no name"
+
+
+def test_more_parts_than_units(tmp_path: Path, large: Manifest) -> None:
+    few = with_units(large, large.units[:3], [entry(f"{n}") for n in range(95)])
+    assert [len(few.parts), few.input.files, few.shards] == [10, (), ()]
+    assert len(few.files) == 95
+    assert [few.units_of(one.unit) for one in large.units[:3]] == [[one] for one in large.units[:3]]
+
+
+def test_a_worker_reads_no_more_than_what_its_span_says(
+    large: Manifest, parts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Span(file("3"), 0, 0, None)
+    renamed = Span(file("new name", "sum of 7"), 0, 0, None)
+    new = Span(file("new"), 0, 0, None)
+    small = GroupSpan("f2-0", (Span(file("small-1"), 0, 0, None), Span(file("small-new"), 0, 0, None)))
+    spans: list[AnySpan] = [plain, renamed, new, small]
+    told = with_before(spans, large)
+    assert [span.name for span in told] == [span.name for span in spans]
+    known = Known("/store", "run")
+    known.__dict__["manifest"] = replace(large)  # which has read nothing yet
+    parts.clear()
+    assert {one.file for one in known.of_files([told[0].file])} == {"3"}
+    assert {one.file for one in known.of_files([told[1].file])} == {"7"}
+    assert known.of_files([told[2].file]) == []
+    assert isinstance(told[3], GroupSpan)
+    assert [one.unit for one in known.of_files([one.file for one in told[3].spans])] == [group_name("small-1", 2)]
+    assert len(parts) <= 6
+    assert known.had(large.units[17])
+    assert "units" not in vars(known.manifest), "the whole snapshot was read"
+
+
+def test_a_manifest_whose_parts_have_no_names_is_read_whole(large: Manifest) -> None:
+    earlier = replace(large, parts=tuple(replace(part, first="", last="") for part in large.parts))
+    key = file("3").key
+    assert earlier.units_of(key) == large.units_of(key)
+    assert read_manifest("/nowhere") is None

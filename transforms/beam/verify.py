@@ -1,0 +1,40 @@
+"""Verify: a snapshot -> the file with a line for each of its faults."""
+
+from collections.abc import Iterator
+
+import apache_beam as beam
+
+from transforms.beam.graph import Together
+from transforms.steps.verify import Verification, VerifyJob
+from transforms.store.verify import Check, Finding
+
+
+class Verify(beam.PTransform):
+    """Anything that is one element -> None, once the file of the job is written; the parts are shared among workers."""
+
+    def __init__(self, job: VerifyJob):
+        super().__init__()
+        self._job = job
+
+    def expand(self, start: beam.PCollection) -> beam.PCollection:
+        return (
+            start
+            | "Parts" >> beam.FlatMap(lambda _, job: Verification(job).checks(), self._job)
+            | "Spread" >> beam.Reshuffle()
+            | "Look" >> beam.ParDo(VerifyFn(self._job))
+            | "Together" >> Together()
+            | "Conclude" >> beam.Map(lambda found, job: Verification(job).conclude(found), self._job)
+        )
+
+
+class VerifyFn(beam.DoFn):
+    """Parts of the check -> what comes of them."""
+
+    def __init__(self, job: VerifyJob):
+        self._job = job
+
+    def setup(self) -> None:
+        self._verification = Verification(self._job)
+
+    def process(self, check: Check | Finding) -> Iterator[Finding]:
+        yield self._verification.finding(check)
