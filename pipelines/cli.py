@@ -21,6 +21,7 @@ COMMANDS = {
     "recalibrate": "apply a calibration to the vectors of a store",
     "index": "build the FAISS index of a store",
     "search": "find the rows nearest to a query",
+    "serve": "search a store in a browser, or by HTTP as JSON",
     "neighbours": "find the nearest rows of many queries, or of every row of a store",
     "dedup": "find the rows of a store that say nearly the same",
     "cluster": "put the rows of a store into groups by what they are about",
@@ -47,7 +48,7 @@ MEANT = {
     "prune": "vacuum", "revert": "rollback", "undo": "rollback", "eval": "evaluate", "calibrate": "fit",
     "build-index": "index", "estimate": "plan", "finetune": "train", "fine-tune": "train",
     "neighbors": "neighbours", "knn": "neighbours", "join": "neighbours", "batch-search": "neighbours",
-    "sync": "push", "upload": "push",
+    "server": "serve", "web": "serve", "ui": "serve", "http": "serve", "sync": "push", "upload": "push",
     "deduplicate": "dedup", "duplicates": "dedup", "clusters": "cluster", "kmeans": "cluster",
 }  # fmt: skip
 SHELLS = ("bash", "zsh", "fish")

@@ -82,7 +82,7 @@ def value(kind: values.Kind) -> values.Kind:
 
 
 size, filled, duration = map(value, (values.size, values.filled, values.duration))
-positive, whole = map(value, (values.positive, values.whole))
+positive, whole, port = map(value, (values.positive, values.whole, values.port))
 fraction, few, distance = map(value, (values.fraction, values.few, values.distance))
 price, names = map(value, (values.price, values.names))
 milliseconds = value(values.milliseconds)

@@ -14,6 +14,7 @@ from transforms.progress import Progress, duration
 SECONDS = 0.5
 SECONDS_APART = 60.0  # where nobody sees a line that moves
 _watching = False
+_silent = False  # nothing is shown, although a run is watched
 
 
 @contextlib.contextmanager
@@ -36,6 +37,19 @@ def watched(out: TextIO | None) -> Iterator[None]:
             _write(out, _erased(out))
 
 
+@contextlib.contextmanager
+def unwatched() -> Iterator[None]:
+    """Nothing of how far it is is shown inside: for what goes on until somebody ends it."""
+    global _silent
+    _silent = True
+    if _watching and sys.stderr is not None:
+        _write(sys.stderr, _erased(sys.stderr))
+    try:
+        yield
+    finally:
+        _silent = False
+
+
 def news(text: str) -> None:
     """Print a line on stderr if a run is watched there, and nothing where nobody wants to know how far it is."""
     if _watching:
@@ -51,6 +65,8 @@ def aside(text: str) -> None:
 def _show(out: TextIO, stop: threading.Event) -> None:
     moves, first_batch = _moves(out), 0.0
     while not stop.wait(SECONDS if moves else SECONDS_APART):
+        if _silent:
+            continue
         state, now = progress.current(), time.monotonic()
         if not state.tokens:
             first_batch = 0.0

@@ -31,6 +31,7 @@ LAYERS = [
     "search",
     "push",
     "report",
+    "serve",
     "evaluation",
     "training",
     "steps",
@@ -57,6 +58,7 @@ THIRD_PARTY = {
     "search": {"numpy", "pyarrow"},
     "push": {"numpy", "pyarrow", "xxhash", "psycopg", "qdrant_client", "lancedb"},
     "report": {"jinja2"},
+    "serve": {"starlette", "uvicorn"},
     "evaluation": {"numpy", "pyarrow", "safetensors", "mteb", "jinja2"},
     "training": {
         "numpy",
@@ -218,6 +220,7 @@ NO_PIPELINE = ("apache_beam", "pandas", *HEAVY)
         ("pipelines.cluster", [*NO_PIPELINE, "sklearn"]),
         ("pipelines.push", ["apache_beam", "pandas", "torch", "faiss", "psycopg", "qdrant_client", "lancedb"]),
         ("pipelines.train pipelines.distill", [*NO_PIPELINE, "sentence_transformers"]),
+        ("pipelines.serve", [*NO_PIPELINE, "starlette", "uvicorn"]),
     ],
 )
 def test_importing_stays_light(modules: str, absent: Sequence[str]) -> None:

@@ -70,6 +70,13 @@ def whole(text: str) -> int:
     return int(text)
 
 
+def port(text: str) -> int:
+    """A port of this machine, 0 for any that is free."""
+    if not (text.isdecimal() and len(text) < 6 and int(text) < 65_536):
+        raise OptionError(f"{text} is not a port, a whole number from 0 to 65535")
+    return int(text)
+
+
 def fraction(text: str) -> float:
     """A number from 0 to 1."""
     return _number(text, 1, "a number from 0 to 1")

@@ -28,9 +28,9 @@ class Gauge:
         yield f"# TYPE {name} gauge"
         if name.endswith(UNITS):
             yield f"# UNIT {name} {name.rpartition('_')[2]}"
-        yield f"# HELP {name} {_escaped(self.meaning)}"
+        yield f"# HELP {name} {escaped(self.meaning)}"
         for labels, value in self.values:
-            pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in {"store": store, **labels}.items())
+            pairs = ",".join(f'{key}="{escaped(text)}"' for key, text in {"store": store, **labels}.items())
             yield f"{name}{{{pairs}}} {value:.15g}"
 
 
@@ -93,5 +93,6 @@ def _of_stages(last: RunSummary) -> list[Gauge]:
     return found
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """A text as it stands in a label or a remark."""
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

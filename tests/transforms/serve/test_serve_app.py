@@ -1,0 +1,385 @@
+"""A served store: hits as `search` has them, bounds, headers, a page in a browser, and snapshots that come and go."""
+
+import json
+import shutil
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from helpers.commands import Run
+from helpers.corpora import manifest_of, sentences, write_parquet
+from helpers.gcs import Gcs
+from helpers.serving import NEVER, Served, serving
+from helpers.tiny_models import save_tiny_model
+
+from pipelines.cli import main
+from transforms import storage
+from transforms.encoder import Encoder
+from transforms.errors import OptionError, SpaceMismatchError
+from transforms.serve.question import MOST_CHARACTERS
+from transforms.store import open_store
+
+CHROMIUM = shutil.which("chromium")
+EVIL = "<script>document.title = 'owned'</script> a red horse & a \"dog\""
+LANGS = ["en", "de", None]
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
+
+
+def write(path: Path, numbers: range, *more: str) -> None:
+    """Rows whose number says all of them, and further texts."""
+    texts = [*sentences(len(numbers), numbers.start), *more]
+    keys = [*(f"k{n}" for n in numbers), *(f"more{n}<i>" for n in range(len(more)))]
+    write_parquet(path, texts, key=keys, lang=[LANGS[n % 3] for n in range(len(texts))])
+
+
+def embed(folder: Path, model: Path, *options: object) -> Path:
+    """The store of a folder's files, brought up to date."""
+    command = ["embed", "--input", folder / "in" / "*.parquet", "--store", folder / "store", "--model", model]
+    command += ["--id-column", "key", "--keep-columns", "lang", "--dtype", "float32", "--max-deletes", "1", *options]
+    assert main([str(word) for word in command]) == 0
+    return folder / "store"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A store with an index, of which one text is a script."""
+    folder = tmp_path_factory.mktemp("served")
+    write(folder / "in" / "a.parquet", range(40), EVIL)
+    return embed(folder, model, "--index", "Flat")
+
+
+@pytest.fixture(scope="module")
+def served(made: Path) -> Any:
+    """The store, served."""
+    with serving(made, NEVER) as found:
+        yield found
+
+
+@pytest.fixture
+def own(tmp_path: Path, model: Path) -> Path:
+    """The folder of a store of the test's own, without an index."""
+    write(tmp_path / "in" / "a.parquet", range(12))
+    embed(tmp_path, model)
+    return tmp_path
+
+
+# --- hits
+
+
+def test_hits_are_those_of_a_search_each_with_its_text(served: Served, made: Path) -> None:
+    store = open_store(str(made))
+    for params in ({"q": "a red horse", "k": 3}, {"q": "dog"}, {"q": "dog", "where": "lang = 'en'", "k": 100}):
+        found = served.get("/search", **params)
+        assert found.headers["content-type"] == "application/json"
+        expected = store.search(str(params["q"]), int(str(params.get("k", 10))), where=params.get("where"))
+        assert found.json() == {"hits": expected}
+        assert list(found.json()["hits"][0])[:4] == ["rank", "id", "score", "text"]
+    assert served.get("/search", q="dog", where="lang = 'zz'").json() == {"hits": []}
+
+
+def test_rows_like_a_row(served: Served, made: Path) -> None:
+    expected = open_store(str(made)).search(ids=["k7"], k=4)[0]
+    assert served.get("/similar", id="k7", k=4).json() == {"hits": expected}
+    assert "k7" not in served.ids(id="k7", k=100)
+    assert served.get("/similar", id="more0<i>", k=1, where="lang IS NULL").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "params", "status", "said"),
+    [
+        ("/search", {}, 400, "q is missing"),
+        ("/search", {"q": " "}, 400, "q is missing or empty"),
+        ("/search", {"q": "x", "k": "0"}, 400, "k is '0'"),
+        ("/search", {"q": "x", "k": "101"}, 400, "from 1 to 100"),
+        ("/search", {"q": "x", "k": "9" * 5000}, 400, "k is '999"),
+        ("/search", {"q": "x", "k": "²"}, 400, "k is '²'"),
+        ("/search", {"q": "x", "top": "3"}, 400, "no parameter 'top'; there are q, k, where"),
+        ("/search", {"q": ["x", "y"]}, 400, "q is given twice"),
+        (
+            "/search",
+            {"q": "x", "where": "year = 1"},
+            400,
+            "where: there is no column year; the store keeps id (string)",
+        ),
+        ("/search", {"q": "x", "where": "lang = \n'en' AND"}, 400, "where cannot be read at its end"),
+        ("/search", {"q": "x" * (MOST_CHARACTERS + 1)}, 413, "8,000 are the most"),
+        ("/search", {"q": "x" * 60_000}, 413, "the address has 60,0"),
+        ("/similar", {}, 400, "id is missing"),
+        ("/similar", {"id": "k99\n"}, 404, "no row with the id 'k99\\n'"),
+        ("/nowhere", {}, 404, "there is no /nowhere; there are /, /search, /similar"),
+    ],
+)
+def test_a_bad_request_is_a_line(served: Served, path: str, params: dict[str, Any], status: int, said: str) -> None:
+    found = served.client.get(path, params=params)
+    assert found.status_code == status
+    assert found.text.count("\n") == 1
+    assert said in found.json()["error"]
+    if path in ("/search", "/similar") and params and status != 413:
+        page = served.client.get("/", params=params)
+        assert page.status_code == status
+        assert page.text.count('role="alert"') == 1
+
+
+def test_what_else_is_refused(served: Served) -> None:
+    assert "ask by GET" in served.client.post("/search").json()["error"]
+    assert served.client.delete("/").status_code == 405
+    assert served.client.request("GET", "/search?q=x", content=b"{}").status_code == 413
+    assert served.client.request("GET", "/search?q=x", content=iter([b"{}"])).status_code == 413
+    for host in ("evil.example", "evil.example:80", ""):  # whose name may lead here
+        assert served.client.get("/healthz", headers={"Host": host}).status_code == 400
+    for host in ("LOCALHOST:1", "[::1]:80", "127.0.0.1"):
+        assert served.client.get("/healthz", headers={"Host": host}).status_code == 200
+
+
+def test_every_answer_has_the_headers_of_security(served: Served) -> None:
+    for path in (
+        "/",
+        "/?q=dog",
+        "/search?q=dog",
+        "/search",
+        "/report",
+        "/healthz",
+        "/metrics",
+        "/style.css",
+        "/nowhere",
+    ):
+        headers = served.client.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "script" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert "server" not in headers
+
+
+# --- the page
+
+
+def test_the_page_has_no_markup_of_a_store_or_a_request(served: Served) -> None:
+    found = served.get("/", q=EVIL, where="lang IS NULL OR lang = '<b>' OR id <> '\"'", k=50).text
+    assert "<script" not in found
+    assert "&lt;script&gt;document.title" in found
+    assert "more0&lt;i&gt;" in found
+    assert 'value="lang IS NULL OR lang = &#39;&lt;b&gt;&#39; OR id &lt;&gt; &#39;&#34;&#39;"' in found
+    assert 'href="/?id=more0%3Ci%3E&amp;k=50' in found or "id=more0%3Ci%3E" in found
+    assert "<script" not in served.get("/", id="<script>").text
+    assert "<script" not in served.get("/report").text
+    assert "inner use" in served.get("/").text
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_in_a_browser_a_text_that_is_a_script_is_a_text(served: Served, tmp_path: Path) -> None:
+    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr"]
+    address = str(httpx.URL(f"{served.address}/", params={"q": EVIL, "k": "2"}))
+    done = subprocess.run(
+        [str(CHROMIUM), *options, f"--user-data-dir={tmp_path}/profile", "--dump-dom", address],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "<title>&lt;script&gt;document.title = 'owned'" in done.stdout
+    assert '<p class="text">&lt;script&gt;document.title' in done.stdout
+    assert "<script" not in done.stdout
+    assert "Content Security Policy" not in done.stderr  # the page needs nothing that its own rules forbid
+
+
+# --- many clients
+
+
+def test_fifty_clients_at_once_have_their_own_answers(served: Served, made: Path) -> None:
+    texts = sentences(50)
+    own = [[hit["id"] for hit in hits] for hits in open_store(str(made)).search(texts, 3)]
+    before = served.get("/metrics").text
+    ready = threading.Barrier(len(texts))
+
+    def ask(text: str) -> list[str]:
+        with httpx.Client(base_url=served.address, timeout=60, verify=False) as client:
+            ready.wait()
+            return [hit["id"] for hit in client.get("/search", params={"q": text, "k": "3"}).json()["hits"]]
+
+    with ThreadPoolExecutor(len(texts)) as pool:
+        assert list(pool.map(ask, texts)) == own
+    after = served.get("/metrics").text
+    questions, batches = (figure(after, name) - figure(before, name) for name in ("questions_total", "batches_total"))
+    assert questions == len(texts)
+    assert batches < len(texts)
+
+
+def figure(text: str, name: str, **labels: str) -> float:
+    """A figure of the metrics."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    (found,) = [s.value for s in samples if s.name == f"sentence_beam_serve_{name}" and s.labels == labels]
+    return found
+
+
+def test_metrics_count_requests_and_tell_the_snapshot(served: Served) -> None:
+    before = served.get("/metrics").text
+    served.get("/search", q="dog")
+    served.get("/search", q="")
+    after = served.get("/metrics").text
+
+    def grown(name: str, **labels: str) -> float:
+        return figure(after, name, **labels) - figure(before, name, **labels)
+
+    assert grown("requests_total", route="/search", status="200") == 1
+    assert grown("requests_total", route="/search", status="400") == 1
+    assert (
+        grown("request_seconds_count", route="/search")
+        == grown("request_seconds_bucket", route="/search", le="+Inf")
+        == 2
+    )
+    assert figure(after, "rows") == 41
+    assert figure(after, "follows") == 1
+
+
+# --- snapshots that come and go
+
+
+def test_a_new_snapshot_is_followed_with_the_model_that_is_loaded(
+    own: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(own / "store") as served:
+        assert served.get("/healthz").json()["status"] == "ok"
+        first = manifest_of(own / "store")["run"]
+        write(own / "in" / "b.parquet", range(20, 30))
+        embed(own, model, "--index", "Flat")
+        monkeypatch.setattr(Encoder, "of", None)
+        served.until(manifest_of(own / "store")["run"])
+        assert served.ids(q=sentences(1, 25)[0], k=1) == ["k25"]
+        assert main(["rollback", first, "--store", str(own / "store")]) == 0
+        served.until(manifest_of(own / "store")["run"])
+        assert served.ids(q=sentences(1, 25)[0], k=1) != ["k25"]
+        assert served.get("/healthz").json()["rows"] == 12
+
+
+def test_files_that_a_vacuum_removed_before_anybody_looked(own: Path, model: Path) -> None:
+    with serving(own / "store", NEVER) as served:
+        (own / "in" / "a.parquet").unlink()
+        write(own / "in" / "b.parquet", range(20, 30))
+        embed(own, model)
+        assert main(["vacuum", "--store", str(own / "store"), "--keep", "1"]) == 0
+        assert served.ids(q=sentences(1, 25)[0], k=1) == ["k25"]
+        assert served.get("/healthz").json()["rows"] == 10
+
+
+def test_a_store_that_is_gone_for_a_while(own: Path) -> None:
+    with serving(own / "store", NEVER) as served:
+        (own / "store").rename(own / "elsewhere")
+        served.followed.look()
+        state = served.get("/healthz").json()
+        assert (state["status"], state["rows"]) == ("stale", 12)
+        assert "holds no store" in state["problem"]
+        assert "holds no store" in served.get("/").text
+        assert figure(served.get("/metrics").text, "follows") == 0
+        failed = served.get("/search", q="dog")
+        assert (failed.status_code, failed.headers["retry-after"]) == (503, "1")
+        assert "cannot be read" in failed.json()["error"]
+        assert served.get("/", q="dog").status_code == 503
+        (own / "elsewhere").rename(own / "store")
+        assert len(served.ids(q="dog", k=3)) == 3
+        served.followed.look()
+        assert served.get("/healthz").json()["status"] == "ok"
+
+
+def test_another_model_is_followed_and_one_of_another_space_is_not(own: Path, model: Path, tmp_path: Path) -> None:
+    other = save_tiny_model("mpnet", tmp_path / "other")
+    with pytest.raises(SpaceMismatchError, match="is not the model of"):
+        serving(own / "store", model=str(other)).__enter__()
+    with serving(own / "store", NEVER) as served, serving(own / "store", NEVER, model=str(model)) as named:
+        embed(own, other, "--reembed")
+        for server in (served, named):
+            server.followed.look()
+        expected = open_store(str(own / "store")).search("a red horse", 3)
+        assert served.get("/search", q="a red horse", k=3).json() == {"hits": expected}
+        state = named.get("/healthz").json()
+        assert (state["status"], "is not the model of" in state["problem"]) == ("stale", True)
+        assert len(named.ids(q="dog", k=3)) == 3  # of the snapshot before
+
+
+# --- stores of all kinds
+
+
+def test_a_store_without_rows_text_and_columns(run: Run, tmp_path: Path, model: Path) -> None:
+    write_parquet(tmp_path / "in" / "a.parquet", sentences(3))
+    how = ("--input", tmp_path / "in" / "*.parquet", "--store", tmp_path / "store", "--model", model, "--no-keep-text")
+    run("embed", *how).ok()
+    with serving(tmp_path / "store", NEVER) as served:
+        hits = served.get("/search", q="dog").json()["hits"]
+        assert [hit["text"] for hit in hits] == [None] * 3
+        assert served.get("/", q="dog").status_code == 200
+        write_parquet(tmp_path / "in" / "a.parquet", [])
+        run("embed", *how, "--max-deletes", 1).ok()
+        served.followed.look()
+        assert served.get("/search", q="dog", where="any").json() == {"hits": []}
+        assert served.get("/similar", id="x").status_code == 404
+        assert "no rows" in served.get("/", q="dog").text
+
+
+def test_documents_are_found_once_with_a_passage(run: Run, tmp_path: Path, model: Path) -> None:
+    texts = [". ".join(f"{text} number {part}" for part in range(6)) + "." for text in sentences(6)]
+    write_parquet(tmp_path / "in.parquet", texts)
+    run(
+        "embed",
+        "--input",
+        tmp_path / "in.parquet",
+        "--store",
+        tmp_path / "store",
+        "--model",
+        model,
+        "--chunks",
+        "sentences",
+    ).ok()
+    with serving(tmp_path / "store", NEVER) as served:
+        found = served.get("/search", q="number 3", k=6).json()["hits"]
+        assert found == open_store(str(tmp_path / "store")).search("number 3", 6)
+        assert len({hit["id"] for hit in found}) == 6
+        page = served.get("/", q="number 3", k=6).text
+        assert "piece " in page
+        assert found[0]["passage"].splitlines()[0] in page
+
+
+def test_a_store_of_version_0_1_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixture = Path(__file__).parents[2] / "fixtures" / "0_1_0"
+    folder = shutil.copytree(fixture, tmp_path / "earlier")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "hub"))
+    with serving(folder / "file", NEVER) as served:
+        expected = open_store(str(folder / "file")).search("a dog", 5)
+        assert served.get("/search", q="a dog", k=5).json() == {"hits": expected}
+        assert served.get("/similar", id=expected[0]["id"]).status_code == 200
+        assert served.get("/report").status_code == 200
+
+
+def test_a_store_on_gs(gcs: Gcs, gs: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for path in sorted(path for path in made.rglob("*") if path.is_file()):
+        storage.overwrite(f"{gs}/store/{path.relative_to(made)}", path.read_bytes())
+    with serving(f"{gs}/store", NEVER) as served:
+        assert served.ids(q="dog", k=5) == [hit["id"] for hit in open_store(str(made)).search("dog", 5)]
+        with gcs.failing(refused="GET"):
+            served.followed.look()
+            assert served.get("/healthz").json()["status"] == "stale"
+            failed = served.get("/search", q="dog", k=5)
+            assert (failed.status_code, failed.text.count("\n")) == (503, 1)
+        assert len(served.ids(q="dog", k=5)) == 5
+
+
+def test_no_store(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="holds no store"):
+        serving(tmp_path).__enter__()
+
+
+def test_json_is_json_whatever_is_kept(tmp_path: Path, run: Run, model: Path) -> None:
+    write_parquet(tmp_path / "in.parquet", ["dog", "cat"], odd=[float("nan"), float("inf")], raw=[b"\xff", None])
+    options = ("--model", model, "--keep-columns", "odd,raw")
+    run("embed", "--input", tmp_path / "in.parquet", "--store", tmp_path / "store", *options).ok()
+    with serving(tmp_path / "store", NEVER) as served:
+        found = served.get("/search", q="dog")
+        hits = json.loads(found.text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))["hits"]
+        assert {(hit["odd"], hit["raw"]) for hit in hits} == {(None, "ff"), (None, None)}
+        assert served.get("/", q="dog").status_code == 200

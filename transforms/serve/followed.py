@@ -1,0 +1,128 @@
+"""The current snapshot of a store, opened for search; one that is committed later takes its place."""
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from transforms import storage
+from transforms.errors import OptionError, first_line
+from transforms.search import Searcher
+from transforms.serve.question import Question
+from transforms.storage import Entry
+from transforms.store import layout, open_store
+from transforms.store.manifest import Manifest
+from transforms.where import Words, checked
+
+EVERY = 5.0  # seconds between looks at the store
+RARELY = 60.0  # where looks fail
+WHERE = Words("where", "column", "the store keeps")
+WARM = "which model is this?"
+_LOGGER = logging.getLogger(__name__)
+
+Answer = list[dict[str, Any]] | Exception
+
+
+class Followed:
+    """A store whose current snapshot is searched; one thread may ask while another looks at the store."""
+
+    def __init__(self, store: str, model: str | None = None, query_prompt: str | None = None):
+        """Open the current snapshot, with model and index. Raises OptionError for no store, and for another model."""
+        manifest = open_store(store).manifest
+        self._path = storage.join(manifest.root, layout.MANIFEST)
+        self._seen: Entry | None = None
+        self._looking = threading.Lock()
+        self._problem = ""
+        self._searcher = _ready(Searcher(manifest, model, query_prompt))
+
+    @property
+    def searcher(self) -> Searcher:
+        """The snapshot that is searched now."""
+        return self._searcher
+
+    @property
+    def manifest(self) -> Manifest:
+        """Its manifest."""
+        return self._searcher.manifest
+
+    @property
+    def problem(self) -> str:
+        """Why the snapshot that is searched may not be the current one, in a line; empty where all is well."""
+        return self._problem
+
+    def follow(self, stop: threading.Event, every: float = EVERY) -> None:
+        """Look at the store again and again until `stop` is set."""
+        pause = every
+        while not stop.wait(pause):
+            self.look()
+            pause = min(2 * pause, RARELY) if self._problem else every
+
+    def look(self) -> None:
+        """Open the snapshot that is current by now; where that fails, the one before stays and `problem` says why."""
+        with self._looking:
+            try:
+                self._open_current()
+                self._problem = ""
+            except Exception as error:  # storage that cannot be reached has errors of its own kinds
+                line = f"{type(error).__name__}: {first_line(error)}"
+                if line != self._problem:
+                    _LOGGER.error("%s: %s; the snapshot %s stays", self.manifest.root, line, self.manifest.run)
+                self._problem = line
+
+    def _open_current(self) -> None:
+        entry = storage.storage_of(self._path).stat(self._path)
+        if entry is not None and entry == self._seen:
+            return
+        manifest = open_store(self.manifest.root).manifest
+        if manifest.digest != self.manifest.digest:
+            self._searcher = _ready(self._searcher.of(manifest))
+        self._seen = entry
+
+    def answers(self, questions: Sequence[Question]) -> list[Answer]:
+        """The hits of each question, or the error that it has; equal kinds of questions are answered together."""
+        found: dict[int, Answer] = {}
+        groups: dict[object, list[int]] = {}
+        for place, question in enumerate(questions):
+            groups.setdefault(question.together, []).append(place)
+        for places in groups.values():
+            found |= zip(places, self._answered([questions[place] for place in places]), strict=True)
+        return [found[place] for place in range(len(questions))]
+
+    def _answered(self, alike: list[Question]) -> Sequence[Answer]:
+        """The answers of questions that differ in text or id alone; where one is at fault, each is asked alone."""
+        try:
+            return self._found(alike)
+        except OptionError as error:
+            if len(alike) == 1:
+                return [error]
+            return [answer for question in alike for answer in self._answered([question])]
+        except Exception as error:
+            return [error] * len(alike)
+
+    def _found(self, alike: list[Question]) -> list[list[dict[str, Any]]]:
+        """The hits, of the current snapshot where files of the one that was searched are gone."""
+        searcher = self._searcher
+        try:
+            return _search(searcher, alike)
+        except OptionError:
+            raise
+        except Exception:
+            self.look()
+            if self._searcher is searcher:
+                raise
+            return _search(self._searcher, alike)
+
+
+def _ready(searcher: Searcher) -> Searcher:
+    """The same, once it has answered: with model and index loaded, and a shard read."""
+    searcher.search([WARM], 1)
+    return searcher
+
+
+def _search(searcher: Searcher, alike: list[Question]) -> list[list[dict[str, Any]]]:
+    first, where = alike[0], None
+    if first.where and searcher.manifest.shard_paths:
+        where = checked(first.where, searcher.rows.columns, WHERE)
+    if first.id is not None:
+        return searcher.search(ids=[str(question.id) for question in alike], k=first.k, where=where)
+    return searcher.search([str(question.text) for question in alike], first.k, where=where)
