@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -27,8 +28,9 @@ from helpers.families import (
 )
 from transformers import AutoTokenizer
 
-from transforms.encoder import Encoder
+from transforms.encoder import Encoder, forward
 from transforms.encoder.probe import BatchSharing
+from transforms.encoder.texts_attention import text_by_text
 from transforms.errors import OptionError
 
 LENGTHS = (3, 1, 28, 10, 0, 10, 50, 16, 58, 85, 3)
@@ -46,17 +48,22 @@ SHARING = {
 class Verdict:
     """What became of a family: `equal`, `wrong`, `refused` or `not made`; the reason, or how its texts share a batch.
 
-    `dtype` is what `--dtype auto` comes to where a processor computes in bfloat16.
+    `dtype` is what `--dtype auto` comes to where a processor computes in bfloat16; `row` how the pass of a GPU takes
+    texts, its kernel replaced by a loop over texts.
     """
 
     family: str
     result: str
     detail: str
     dtype: str = ""
+    row: str = ""
 
 
-def survey(family: str) -> Verdict:
-    """Make the family and compare; texts of all lengths in batches and alone, its tokenizer padding on both sides."""
+def survey(family: str, row: bool = False) -> Verdict:
+    """Make the family and compare; texts of all lengths in batches and alone, its tokenizer padding on both sides.
+
+    `row`: as a GPU takes them, too.
+    """
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root) / family
         try:
@@ -67,10 +74,10 @@ def survey(family: str) -> Verdict:
             expected = reference(family, folder)
         except Exception as error:  # models raise every kind for inputs that they miss
             return _without_reference(family, folder, error)
-        return _compare(family, folder, expected)
+        return _compare(family, folder, expected, row)
 
 
-def _compare(family: str, folder: Path, expected: np.ndarray) -> Verdict:
+def _compare(family: str, folder: Path, expected: np.ndarray, row: bool) -> Verdict:
     sharing = ""
     for side in ("left", "right"):
         turn_padding(folder, side)
@@ -82,7 +89,19 @@ def _compare(family: str, folder: Path, expected: np.ndarray) -> Verdict:
         sharing = SHARING[encoder._together]
         if worst > TOLERANCE:
             return Verdict(family, "wrong", f"{sharing}, {side}: {worst:.0e}")
-    return Verdict(family, "equal", sharing, _narrow(folder, sharing))
+    taken, worst = in_one_row(folder, expected) if row else ("", 0.0)
+    if worst > TOLERANCE:
+        return Verdict(family, "wrong", f"in one row: {worst:.0e}")
+    return Verdict(family, "equal", sharing, _narrow(folder, sharing), taken)
+
+
+def in_one_row(folder: Path, expected: np.ndarray) -> tuple[str, float]:
+    """How the pass of a GPU takes the family's texts, and how far its vectors are off; 0 where that pass is not taken."""
+    with patch.object(forward, "kernel_for", lambda _: text_by_text):
+        encoder = load(folder)
+    if encoder._together is not BatchSharing.PACKED:
+        return f"{SHARING[encoder._together]}: {encoder._alone.forward.objection}", 0.0
+    return SHARING[encoder._together], max(error_of(vectors, expected) for vectors in several_ways(encoder))
 
 
 def load(folder: Path, dtype: str = "float32", **options: object) -> Encoder:
@@ -175,13 +194,14 @@ def reason(error: Exception, folder: Path) -> str:
 def table(verdicts: Sequence[Verdict]) -> str:
     """All verdicts as the rows of three Markdown tables."""
     lines = [f"Surveyed with transformers {transformers.__version__}: {len(verdicts)} families.", ""]
-    parts = (("equal", "batches", "`--dtype auto`"), ("refused", "because", ""), ("not made", "because", ""))
-    for result, second, third in parts:
+    parts = {"equal": ("batches", "`--dtype auto`", "on a GPU"), "refused": ("because",), "not made": ("because",)}
+    for result, columns in parts.items():
         rows = sorted((v for v in verdicts if v.result == result), key=lambda v: v.family)
         lines += [f"## {result.capitalize()} ({len(rows)})", ""]
-        lines += [f"| family | {second} |" + (f" {third} |" if third else ""), "|---" * (3 if third else 2) + "|"]
+        lines += [f"| family | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
         for row in rows:
-            lines.append(f"| `{row.family}` | {_cell(row.detail)} |" + (f" {row.dtype} |" if third else ""))
+            cells = [_cell(row.detail), row.dtype, _cell(row.row)][: len(columns)]
+            lines.append(f"| `{row.family}` | {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -196,4 +216,4 @@ if __name__ == "__main__":
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     for name in sys.argv[1:] or text_families():
-        print(*vars(survey(name)).values(), sep="\t", flush=True)
+        print(*vars(survey(name, row=True)).values(), sep="\t", flush=True)

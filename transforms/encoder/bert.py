@@ -112,7 +112,11 @@ class BertWeights:
     def embed(self, batch: Batch) -> Tensor:
         """The states [N, H] that enter the first block: words, positions and token types embedded."""
         types = np.zeros_like(batch.ids) if batch.types is None else batch.types
-        inputs = {"input_ids": batch.ids, "token_type_ids": types, "position_ids": _positions(batch, self._padding_id)}
+        inputs = {
+            "input_ids": batch.ids,
+            "token_type_ids": types,
+            "position_ids": text_positions(batch, self._padding_id),
+        }
         moved = {name: to_device(values, self.device)[None] for name, values in inputs.items()}
         return self._project(self._embeddings(**moved)).squeeze(0)
 
@@ -166,7 +170,7 @@ def _read_block(layer: Any) -> BlockWeights:
     )
 
 
-def _positions(batch: Batch, padding_id: int | None) -> np.ndarray:
+def text_positions(batch: Batch, padding_id: int | None) -> np.ndarray:
     """Position ids of all tokens [N]; RoBERTa counts from its padding id, and leaves padding tokens in a text out."""
     starts = np.repeat(batch.offsets[:-1], batch.lengths)
     if padding_id is None:

@@ -1,5 +1,6 @@
 """The forward pass: a batch of token ids -> packed token states of what a pooler needs -> pooled vectors."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,28 +10,31 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transforms.encoder import bert, varlen
+from transforms.encoder import bert
 from transforms.encoder.batches import Batch, BatchStats
 from transforms.encoder.layer_hooks import LayerStates
+from transforms.encoder.one_row import OneRowRunner
 from transforms.encoder.packed import PackedRunner
 from transforms.encoder.padded import ByLength, PaddedRunner
 from transforms.encoder.probe import BatchSharing, Probe, Runner
 from transforms.encoder.template import BareTemplateStates
 from transforms.encoder.tokenize import TextTokenizer
 from transforms.encoder.transfer import to_device
-from transforms.encoder.varlen import VarlenRunner
-from transforms.errors import OptionError
+from transforms.encoder.varlen import VarlenRunner, kernel_for
+from transforms.errors import OptionError, first_line
 from transforms.pooling.pooler import Needs, Pooler
 from transforms.pooling.states import BareMask, TokenStates
 from transforms.space.model_files import ModelFiles
 
+_LOGGER = logging.getLogger(__name__)
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory")
 
 
 class Forward:
     """A model's forward pass as far as a pooler needs it; its results are packed token states.
 
-    `together`: which texts may share a batch. Raises `UnfitModelError` where the model cannot run, or not twice alike.
+    `together`: which texts may share a batch; `objection`: what spoke against a pass without padding, where one was
+    tried. Raises `UnfitModelError` where the model cannot run, or not twice alike.
     """
 
     def __init__(self, files: ModelFiles, model: Any, tokenizer: TextTokenizer, needs: Needs) -> None:
@@ -45,9 +49,9 @@ class Forward:
         self._plain = tokenizer.plain_ids(embedding_rows(model))
         self._needed = max(needs.layers, default=0)
         self._runner: Runner | None = None
-        self.together = BatchSharing.PACKED
+        self.together, self.objection = BatchSharing.PACKED, ""
         if needs.layers or needs.heads:
-            self._runner, self.together = _make_runner(files, models, tokenizer, needs)
+            self._runner, self.together, self.objection = _make_runner(files, models, tokenizer, needs)
         self._bare = None
         if needs.bare_mask and tokenizer.template is not None:
             self._bare_length = len(tokenizer.template.bare.ids)
@@ -90,24 +94,37 @@ class Forward:
 
 def _make_runner(
     files: ModelFiles, models: ByLength, tokenizer: TextTokenizer, needs: Needs
-) -> tuple[Runner, BatchSharing]:
-    """A pass over the blocks, and which texts may share a batch.
+) -> tuple[Runner, BatchSharing, str]:
+    """A pass over the blocks, which texts may share a batch, and what spoke against a pass without padding.
 
-    The pass without padding for the BERT family where it agrees with the model's own, else that one.
+    A pass without padding where there is one and it agrees with the model's own, else that one.
     """
     model: Any = models.shortest
+    unpadded, objection = _unpadded(files, model, tokenizer, needs)
     padded = PaddedRunner(models, needs, files.layers, tokenizer)
     probe = Probe(padded, _sound_ids(model, tokenizer.plain_ids(embedding_rows(model))), files)
-    unpadded = _unpadded(model, needs) if files.family in bert.FAMILIES else None
-    if unpadded is not None and probe.agrees(unpadded):
-        return unpadded, BatchSharing.PACKED
-    return padded, probe.together()
+    if unpadded is not None:
+        objection = probe.objection(unpadded, many=isinstance(unpadded, OneRowRunner))
+        if not objection:
+            return unpadded, BatchSharing.PACKED, ""
+    if objection:
+        _LOGGER.warning("%s: %s: texts of a batch are padded: %s", files.folder, files.family, objection)
+    return padded, probe.together(), objection
 
 
-def _unpadded(model: Any, needs: Needs) -> Runner | None:
-    if next(model.parameters()).device.type == "cpu":
-        return PackedRunner(model, needs)
-    return VarlenRunner(model, needs) if varlen.available(model) else None
+def _unpadded(files: ModelFiles, model: Any, tokenizer: TextTokenizer, needs: Needs) -> tuple[Runner | None, str]:
+    """A pass without padding, None where there is none; and why not, where it might have been."""
+    kernel = kernel_for(model)
+    if files.family in bert.FAMILIES and kernel is not None:
+        return VarlenRunner(model, needs, kernel), ""
+    if files.family in bert.FAMILIES and next(model.parameters()).device.type == "cpu":
+        return PackedRunner(model, needs), ""
+    if kernel is None:
+        return None, ""
+    try:
+        return OneRowRunner(files, model, needs, tokenizer.gives_types, kernel), ""
+    except Exception as error:  # a model's code may raise every kind for what it is not made for
+        return None, first_line(error)
 
 
 def _check_vocabulary(files: ModelFiles, model: Any, tokenizer: TextTokenizer) -> None:

@@ -6,7 +6,7 @@ or it moves the positions. Such a model gets batches of texts of equal length, o
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +22,7 @@ from transforms.space.model_files import ModelFiles
 # Between them they reach every branch of the passes without padding: widths below that of a register, below and above
 # the length at which attention changes, and a run of two texts of one length.
 LENGTHS = (50, 20, 5, 5)
+_LONGEST_TABLE = 8192  # of learned positions
 # How far rounding takes a state, as a part of the text's largest one; a wrong position or branch goes ten times as far.
 _ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-8}
 _ROUNDING_16_BIT = 0.05
@@ -65,10 +66,22 @@ class Probe:
         return BatchSharing.EQUAL if self._takes(equal, self._alone(equal)) else BatchSharing.ALONE
 
     @torch.inference_mode()
-    def agrees(self, other: Runner) -> bool:
-        """Whether another pass gives what the model's own does, for texts of several lengths together."""
-        batch = self._batch(LENGTHS)
-        return _alike(_texts(other.run(batch), batch), self._alone(batch))
+    def objection(self, other: Runner, many: bool = False) -> str:
+        """What speaks against another pass: that it gives other states than the model's own, or fails; empty: nothing.
+
+        Texts of several lengths run together; where they are to be `many`, more tokens than a table of positions has.
+        """
+        limit = self._files.position_limit or 0
+        before = -(-limit // LENGTHS[0]) if many and limit <= _LONGEST_TABLE else 0
+        batch = self._batch((LENGTHS[0],) * before + LENGTHS)
+        few = batch.part(slice(before, None))
+        alone = self._alone(few)
+        try:
+            states = other.run(batch)
+        except Exception as error:  # a model's code may raise every kind for texts in one row, a kernel for its device
+            return first_line(error)
+        found = islice(_texts(states, batch), before, None)
+        return "" if _alike(found, alone) else "texts together have other states than alone"
 
     def _takes(self, batch: Batch, alone: Sequence[LayerStates]) -> bool:
         try:

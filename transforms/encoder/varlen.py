@@ -14,46 +14,47 @@ from torch import Tensor
 from transforms.encoder.batches import Batch
 from transforms.encoder.bert import BertWeights, BlockWeights, HeadWeights
 from transforms.encoder.layer_hooks import LayerStates
+from transforms.encoder.texts_attention import Kernel
 from transforms.encoder.transfer import to_device
 from transforms.pooling.pooler import Needs
 
 try:
     from torch.nn.attention.varlen import AuxRequest, varlen_attn
 except ImportError:  # a torch without it: the padded pass serves
-    varlen_attn = None  # type: ignore[assignment]
+    varlen_attn = AuxRequest = None  # type: ignore[assignment, misc]
 
 DTYPES = frozenset((torch.bfloat16, torch.float16))
 
 
-def available(model: Any) -> bool:
-    """Whether torch has this kernel for the model: on a GPU, in 16 bits, with heads whose width is a multiple of 8."""
-    weight, width = next(model.parameters()), model.config.hidden_size // model.config.num_attention_heads
-    return varlen_attn is not None and weight.device.type == "cuda" and weight.dtype in DTYPES and width % 8 == 0
+def kernel_for(model: Any) -> Kernel | None:
+    """torch's kernel where it may serve the model: on a GPU, in 16 bits. Whether it does is found out at loading."""
+    weight = next(model.parameters())
+    return varlen_attn if weight.device.type == "cuda" and weight.dtype in DTYPES else None
 
 
 class VarlenRunner:
     """A pass over the BERT family's blocks on a GPU: the states of layers and own attention of heads, no padding."""
 
-    def __init__(self, model: Any, needs: Needs) -> None:
-        self._weights = BertWeights(model, needs)
+    def __init__(self, model: Any, needs: Needs, kernel: Kernel) -> None:
+        self._weights, self._kernel = BertWeights(model, needs), kernel
 
     def run(self, batch: Batch) -> LayerStates:
         """The states [N, H] of the needed layers and own attention [N] of the needed heads, text after text."""
         offsets = batch.offsets.astype(np.int32)
         bounds, longest = to_device(offsets, self._weights.device), batch.width
         block = partial(self._run_block, bounds=bounds, longest=longest)
-        own = partial(_own_attention, bounds=bounds, longest=longest)
+        own = partial(_own_attention, kernel=self._kernel, bounds=bounds, longest=longest)
         return self._weights.run(self._weights.embed(batch), len(batch.ids), block, own)
 
     def _run_block(self, block: BlockWeights, state: Tensor, bounds: Tensor, longest: int) -> Tensor:
         query, key, value = block.qkv(state).view(len(state), 3, self._weights.heads, -1).unbind(1)
-        mixed: Any = varlen_attn(query, key, value, bounds, bounds, longest, longest)
+        mixed: Any = self._kernel(query, key, value, bounds, bounds, longest, longest)
         return self._weights.after_attention(block, mixed.flatten(1), state)
 
 
-def _own_attention(head: HeadWeights, state: Tensor, bounds: Tensor, longest: int) -> Tensor:
+def _own_attention(head: HeadWeights, state: Tensor, kernel: Kernel, bounds: Tensor, longest: int) -> Tensor:
     """The attention of each token to itself, [N] float32; the kernel gives the logarithm of the scores' sum."""
     query, key = head.query(state)[:, None], head.key(state)[:, None]
-    _, total = varlen_attn(query, key, key, bounds, bounds, longest, longest, return_aux=AuxRequest(lse=True))
+    _, total = kernel(query, key, key, bounds, bounds, longest, longest, return_aux=AuxRequest(lse=True))
     own = (query.float() * key.float()).sum(dim=2).mul_(query.shape[2] ** -0.5)
     return (own[:, 0] - total.view(-1)).exp()

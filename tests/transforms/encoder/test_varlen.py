@@ -11,7 +11,7 @@ from helpers.corpora import sentences
 from helpers.tiny_models import save_tiny_model
 from torch import Tensor
 
-from transforms.encoder import Encoder, forward, varlen
+from transforms.encoder import Encoder, forward
 from transforms.encoder import encoder as encoders
 from transforms.encoder.devices import Devices, resolve_devices
 from transforms.encoder.varlen import VarlenRunner
@@ -40,8 +40,7 @@ def literal_attention(
 @pytest.fixture
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pass that a GPU takes."""
-    monkeypatch.setattr(varlen, "varlen_attn", literal_attention)
-    monkeypatch.setattr(forward, "_unpadded", VarlenRunner)
+    monkeypatch.setattr(forward, "kernel_for", lambda _: literal_attention)
 
 
 @pytest.mark.usefixtures("on_a_gpu")
@@ -55,16 +54,24 @@ def test_the_same_vectors_as_the_models_own_pass(family: str, tmp_path: Path, mo
             assert isinstance(encoder._alone.forward._runner, VarlenRunner), pooler
             assert found.stats.padded == found.stats.real
         with monkeypatch.context() as patch:
-            patch.setattr(forward, "_unpadded", lambda *_: None)
+            patch.setattr(forward, "_unpadded", lambda *_: (None, ""))
             padded = Encoder.load(model, pooler=pooler, dtype="float32")
         np.testing.assert_allclose(found.vectors, padded.encode(TEXTS), atol=2e-5, err_msg=pooler)
 
 
-@pytest.mark.usefixtures("on_a_gpu")
-def test_a_pass_that_does_not_agree_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(varlen, "varlen_attn", lambda query, key, value, *_, **__: value)
-    encoder = Encoder.load(str(save_tiny_model("bert", tmp_path / "bert")), pooler="mean", dtype="float32")
-    assert not isinstance(encoder._alone.forward._runner, VarlenRunner)
+def test_a_pass_that_does_not_agree_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("FlashAttention only supports Ampere GPUs or newer.")
+
+    model = str(save_tiny_model("bert", tmp_path / "bert"))
+    kernels = {"other states than alone": lambda query, key, value, *_, **__: value, "only supports Ampere": refuse}
+    for said, kernel in kernels.items():
+        monkeypatch.setattr(forward, "kernel_for", lambda _, kernel=kernel: kernel)
+        encoder = Encoder.load(model, pooler="mean", dtype="float32")
+        assert not isinstance(encoder._alone.forward._runner, VarlenRunner)
+        assert said in caplog.records[-1].getMessage()
 
 
 def test_two_devices_share_the_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
