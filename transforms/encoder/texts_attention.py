@@ -31,7 +31,7 @@ _WITHOUT_EFFECT = frozenset(
 
 
 @dataclass(frozen=True)
-class Asked:
+class Attending:
     """What a block asks of its attention: `window`, and the number of heads of queries and of keys, and their width.
 
     `window`: how many tokens a token sees before and after itself, -1: all.
@@ -50,7 +50,7 @@ class _Row(threading.local):
     longest = 0
     kernel: Kernel | None = None
     masks: list[tuple[Tensor, Callable[..., Tensor]]]
-    asked: list[Asked]
+    asked: list[Attending]
     furthest = 0
 
 
@@ -70,7 +70,7 @@ def row_of_texts(kernel: Kernel, bounds: Tensor | None, longest: int) -> Iterato
         _ROW.kernel, _ROW.bounds = None, None
 
 
-def note_attention(model: Any, kernel: Kernel, inputs: dict[str, Tensor], furthest: int) -> set[Asked]:
+def note_attention(model: Any, kernel: Kernel, inputs: dict[str, Tensor], furthest: int) -> set[Attending]:
     """What the blocks of a model ask of attention, seen in a pass over one text.
 
     Raises `UnfitModelError` where the kernel cannot compute that, and where the masks that the model makes hide other
@@ -101,7 +101,7 @@ def text_by_text(
     return mixed
 
 
-def check_kernel(kernel: Kernel, asked: Asked, like: Tensor) -> None:
+def check_kernel(kernel: Kernel, asked: Attending, like: Tensor) -> None:
     """Raise `UnfitModelError` unless the kernel computes what is asked, within rounding; `like`: where, in which dtype.
 
     A window is narrowed to three tokens, so that one token more or less cannot pass for rounding.
@@ -175,7 +175,7 @@ def _note(
         raise UnfitModelError("its masks hide other tokens than its attention is told")
     if value.shape[3] != query.shape[3]:
         raise UnfitModelError("its values and queries differ in width")
-    _ROW.asked.append(Asked(window, query.shape[1], key.shape[1], query.shape[3]))
+    _ROW.asked.append(Attending(window, query.shape[1], key.shape[1], query.shape[3]))
     return _mixed(module, query, key, value, said), None
 
 
