@@ -173,6 +173,7 @@ def made_by(run: Run, folder: Path) -> Made:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
 def test_the_figures_of_the_page_are_those_of_its_commands(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,7 @@ def test_a_store_is_looked_at_without_its_model(
     output = tmp_path / "figures.jsonl"
     with monkeypatch.context() as patch:
         patch.setattr("transforms.encoder.load.load_model", lambda *_: pytest.fail("the model was loaded"))
+        patch.setattr("transforms.evaluation.watch.tell", lambda text: pytest.fail(f"it said {text!r}"))
         out = run("diagnose", "--store", store, "--output", output).ok().out
     rows = rows_of(output)
     assert all(row.keys() >= WANTED and row["n"] == 60 for row in rows)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from transforms import progress
 from transforms.errors import OptionError
 from transforms.evaluation.diagnostics import impact, pairs, tokens
 from transforms.evaluation.diagnostics.figures import FIGURES, OF_A_SENTENCE, OF_MODELS, OF_PAIRS, OF_VECTORS, Row
@@ -14,8 +15,7 @@ from transforms.evaluation.diagnostics.options import DiagnoseOptions
 from transforms.evaluation.diagnostics.sample import Sampled, of_files, of_store
 from transforms.evaluation.diagnostics.vectors import of_vectors
 from transforms.evaluation.diagnostics.words import WordCounts, of_words
-from transforms.evaluation.encode_many import ModelOptions, encode_many
-from transforms.evaluation.watch import Watch
+from transforms.evaluation.encode_many import ModelOptions, encode_many, groups
 from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
 from transforms.space.model_files import ModelFiles
@@ -48,12 +48,15 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
     asked = _asked(options)
     store = open_store(options.store) if options.store else None
     model = _model(options, store)
-    with Watch(0, 0):
+    with progress.stage("drawing the sample"):
         drawn = _drawn(options, store)
         asked_pairs = [pairs.read(word, options.sample) for word in options.tasks]
-        work = _Work(options, model, asked, drawn, asked_pairs)
+    work = _Work(options, model, asked, drawn, asked_pairs)
+    with progress.stage("figures of vectors"):
         rows = [row for pooler, vectors in drawn.vectors.items() for row in of_vectors(pooler, vectors, asked)]
-        rows += [*work.of_poolers(), *work.of_model(), *work.of_sentence()]
+    rows += work.of_poolers()
+    with progress.stage("figures of tokens"):
+        rows += [*work.of_model(), *work.of_sentence()]
     return Diagnosis(source, model.model if work.used_model else None, rows, _notes(options, work, drawn, asked_pairs))
 
 
@@ -154,12 +157,13 @@ class _Work:
             return rows
         texts = self._texts
         place = {text: at for at, text in enumerate(dict.fromkeys(texts))}
-        for encoded in encode_many(self.model, list(self._poolers), list(place)):
-            vectors = encoded.rows
-            rows += of_vectors(encoded.pooler, vectors[[place[text] for text in texts]], self.asked)
-            for one, known in zip(self.of_tasks, edits, strict=True):
-                a, b = (vectors[[place[text] for text in side]] for side in (one.first, one.second))
-                rows += pairs.of_pairs(encoded.pooler, one, a, b, known, self.asked)
+        with progress.stage("embedding", len(place) * len(groups(self.model, self._poolers)), "texts"):
+            for encoded in encode_many(self.model, list(self._poolers), list(place), progress.step):
+                vectors = encoded.rows
+                rows += of_vectors(encoded.pooler, vectors[[place[text] for text in texts]], self.asked)
+                for one, known in zip(self.of_tasks, edits, strict=True):
+                    a, b = (vectors[[place[text] for text in side]] for side in (one.first, one.second))
+                    rows += pairs.of_pairs(encoded.pooler, one, a, b, known, self.asked)
         return rows
 
     def _edits(self, one: pairs.Pairs) -> np.ndarray | None:
