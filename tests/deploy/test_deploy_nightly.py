@@ -191,33 +191,6 @@ def test_options_exist(path: Path) -> None:
     assert flags <= ours | beam | foreign
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_airflow_reads_the_dag(tmp_path: Path) -> None:
-    environment = tmp_path / "airflow"
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    install = [
-        environment / "bin" / "pip",
-        "install",
-        "--quiet",
-        "apache-airflow>=3,<4",
-        "apache-airflow-providers-standard",
-    ]
-    if subprocess.run(install, capture_output=True).returncode:
-        pytest.skip("apache-airflow cannot be installed here")
-    code = (
-        "from airflow.dag_processing.dagbag import DagBag; "
-        f"bag = DagBag({str(NIGHTLY / 'airflow')!r}); "
-        "assert not bag.import_errors, bag.import_errors; "
-        "dag = bag.dags['sentence_beam_nightly']; "
-        "print([task.task_id for task in dag.topological_sort()], dag.catchup, dag.max_active_runs)"
-    )
-    run = {**os.environ, "AIRFLOW_HOME": str(tmp_path / "home"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
-    ended = subprocess.run([environment / "bin" / "python", "-c", code], env=run, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.splitlines()[-1] == "['embed', 'verify', 'vacuum'] False 1"
-
-
 def test_the_dag_is_python() -> None:
     path = NIGHTLY / "airflow" / "sentence_beam_nightly.py"
     compile(path.read_text(), path, "exec")
