@@ -2,12 +2,15 @@
 
 import argparse
 import json
+import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf import json_format
 
 from pipelines.beam_parser import beam_parser
 from pipelines.embed_options import parser
@@ -45,6 +48,31 @@ def test_a_parameter_says_of_its_flag_what_is_so(name: str) -> None:
         assert all(pattern.fullmatch(choice) for pattern in patterns)
     if flag is not None and flag.choices:
         assert not any(pattern.fullmatch("another") for pattern in patterns)
+
+
+def test_the_services_own_schema_takes_the_metadata() -> None:
+    """Dataflow's API, as Google's client library describes it; what it does not know is an error."""
+    dataflow = pytest.importorskip("google.cloud.dataflow_v1beta3")
+    read = json_format.ParseDict(METADATA, dataflow.TemplateMetadata.pb()())
+    assert len(read.parameters) == len(PARAMETERS)
+    with pytest.raises(json_format.ParseError):
+        json_format.ParseDict({**METADATA, "nothing": 1}, dataflow.TemplateMetadata.pb()())
+
+
+@pytest.mark.slow
+def test_gcloud_builds_the_template(tmp_path: Path) -> None:
+    """`--print-only` writes nothing and needs neither network nor account."""
+    found = shutil.which("gcloud")
+    if found is None:
+        pytest.skip("gcloud is not installed")
+    build = [found, "dataflow", "flex-template", "build", "gs://b/t.json", "--project=p", "--image=i", "--print-only"]
+    build += ["--sdk-language=PYTHON", f"--metadata-file={FOLDER / 'metadata.json'}"]
+    env = {**os.environ, "CLOUDSDK_CONFIG": str(tmp_path), "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}
+    ended = subprocess.run(build, env=env, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    said = json.loads(ended.stdout[ended.stdout.index("{") :])
+    assert said["sdkInfo"]["language"] == "PYTHON"
+    assert [item["name"] for item in said["metadata"]["parameters"]] == list(PARAMETERS)
 
 
 VALUES = {

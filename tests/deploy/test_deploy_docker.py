@@ -57,6 +57,48 @@ def test_baking_the_default_model() -> None:
     assert ended.stdout.startswith("minilm: 384 dimensions, space ")
 
 
+def steps(*stages: str) -> list[tuple[str, str]]:
+    """The instructions of some stages with what follows them, in order; what is written over several lines as one."""
+    parts = re.split(r"^FROM .* AS ([\w-]+)$", DOCKERFILE.read_text(), flags=re.MULTILINE)
+    texts = dict(zip(parts[1::2], parts[2::2], strict=True))
+    lines = "".join(texts[stage] for stage in stages).replace("\\\n", " ").splitlines()
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines) if word.isupper()]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_steps_of_a_worker_image_in_a_plain_environment(tmp_path: Path) -> None:
+    """What the image copies is all that installing, baking and starting take; packages come from the tests' own."""
+    app, opt = tmp_path / "app", tmp_path / "opt"
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    (site / "shared.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    run = {"PATH": f"{python.parent}:/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    done = []
+    for word, rest in steps("base", "cpu"):
+        if word == "COPY" and not rest.startswith("--from"):
+            *sources, target = rest.split()
+            into = opt / target.removeprefix("/opt/") if target.startswith("/opt/") else app / target
+            for source in sources:
+                place = into / Path(source).name if target.endswith("/") else into
+                place.parent.mkdir(parents=True, exist_ok=True)
+                (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, place)
+        if word == "RUN" and "pip install" in rest:
+            install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "."]
+            done.append(subprocess.run(install, cwd=app, env=run, capture_output=True, text=True))
+        if word == "RUN" and "bake.sh" in rest:
+            command = rest.replace("/opt/", f"{opt}/")
+            bake = {**run, "MODEL": "minilm", "REVISION": ""}
+            done.append(subprocess.run(["sh", "-c", command], cwd=tmp_path, env=bake, capture_output=True, text=True))
+    assert [ended.returncode for ended in done] == [0, 0], [ended.stderr for ended in done]
+    assert done[1].stdout.startswith("minilm: 384 dimensions, space ")
+    worker = subprocess.run([python.parent / "sentence-beam-worker"], env=run, capture_output=True, text=True)
+    assert (worker.returncode, "--provision_endpoint" in worker.stderr) == (2, True), worker.stderr
+    night = subprocess.run([app / "deploy" / "nightly" / "nightly.sh"], env=run, capture_output=True, text=True)
+    assert (night.returncode, "set INPUT" in night.stderr) == (1, True), night.stderr
+
+
 @pytest.mark.slow
 def test_a_model_that_cannot_be_loaded_fails_the_build(tmp_path: Path) -> None:
     script = ROOT / "deploy" / "docker" / "bake.sh"
