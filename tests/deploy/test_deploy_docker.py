@@ -10,6 +10,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "deploy" / "docker" / "Dockerfile"
+_PARTS = re.split(r"^FROM .* AS ([\w-]+)$", DOCKERFILE.read_text(), flags=re.MULTILINE)
+STAGES = dict(zip(_PARTS[1::2], _PARTS[2::2], strict=True))
+
+
+def steps(*stages: str) -> list[tuple[str, str]]:
+    """The instructions of some stages with what follows them, in order; what is written over several lines as one."""
+    lines = "".join(STAGES[stage] for stage in stages).replace("\\\n", " ").splitlines()
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines) if word.isupper()]
 
 
 def test_the_linter_has_nothing_to_say() -> None:
@@ -39,11 +47,19 @@ def test_what_is_copied_is_there_and_not_ignored() -> None:
             assert any(source == name or source.startswith(f"{name}/") for name in allowed), source
 
 
+def test_a_stage_declares_the_arguments_that_it_uses() -> None:
+    """A builder need not hand the arguments of one stage on to another: where they are missing they are empty."""
+    for name in STAGES:
+        known = {"PATH", "HOME"}
+        for word, rest in steps(name):
+            if word == "RUN":
+                assert set(re.findall(r"\$\{?([A-Z_]+)", rest)) <= known, f"{name}: {rest}"
+            known |= {rest.partition("=")[0]} if word == "ARG" else set()
+
+
 def test_both_images_are_made_alike() -> None:
-    parts = re.split(r"^FROM .* AS (\w+)$", DOCKERFILE.read_text(), flags=re.MULTILINE)
-    stages = dict(zip(parts[1::2], parts[2::2], strict=True))
     for target, extra in (("cpu", "cpu"), ("cuda", "gpu")):
-        stage = stages[target]
+        stage = STAGES[target]
         assert f"pip install -c constraints.txt '.[{extra},gcp]'" in stage
         assert 'bash /opt/bake.sh "$MODEL" "$REVISION"\nENV HF_HUB_OFFLINE=1\nUSER 1000\n' in stage
         assert '\nENTRYPOINT ["/opt/apache/beam/boot"]\n' in stage
@@ -55,14 +71,6 @@ def test_baking_the_default_model() -> None:
     ended = subprocess.run(["bash", script, "minilm", ""], capture_output=True, text=True, cwd=ROOT, env={"PATH": path})
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("minilm: 384 dimensions, space ")
-
-
-def steps(*stages: str) -> list[tuple[str, str]]:
-    """The instructions of some stages with what follows them, in order; what is written over several lines as one."""
-    parts = re.split(r"^FROM .* AS ([\w-]+)$", DOCKERFILE.read_text(), flags=re.MULTILINE)
-    texts = dict(zip(parts[1::2], parts[2::2], strict=True))
-    lines = "".join(texts[stage] for stage in stages).replace("\\\n", " ").splitlines()
-    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines) if word.isupper()]
 
 
 @pytest.mark.slow

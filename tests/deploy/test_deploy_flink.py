@@ -3,11 +3,13 @@
 import http.server
 import json
 import os
+import re
 import shlex
 import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,6 +17,8 @@ import yaml
 from pipelines import beam_flags, embed
 
 FLINK = Path(__file__).resolve().parents[2] / "deploy" / "flink"
+IMAGES = (FLINK.parent / "docker" / "Dockerfile").read_text()
+(FLINK_MINOR,) = re.findall(r"^ARG FLINK_MINOR=(\S+)$", IMAGES, re.MULTILINE)
 
 
 @pytest.fixture
@@ -93,6 +97,18 @@ def test_the_applications_command_is_one_that_embed_takes() -> None:
     assert (worker["name"], worker["args"]) == ("worker", ["--worker_pool"])
     assert told["environment_config"] == "localhost:50000"  # where Beam's worker pool listens
     assert args.input == ["gs://my-bucket/reviews/*.parquet"]
+
+
+def test_kubernetes_reads_the_pods_of_the_application() -> None:
+    """The schema of a Pod; the operator's own asks that settings are texts and the version one that it knows."""
+    validate = pytest.importorskip("kubernetes_validate")
+    spec: Any = application()[0]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "worker"}, **spec["taskManager"]["podTemplate"]}
+    validate.validate(pod, validate.latest_version(), strict=True)
+    assert all(isinstance(value, str) for value in spec["flinkConfiguration"].values())
+    assert spec["flinkVersion"] == f"v{FLINK_MINOR.replace('.', '_')}"
+    assert spec["job"]["state"] in ("running", "suspended")
+    assert spec["job"]["upgradeMode"] in ("stateless", "last-state", "savepoint")
 
 
 def test_clusters_start_again_what_was_lost() -> None:
