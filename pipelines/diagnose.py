@@ -37,14 +37,14 @@ def parser() -> argparse.ArgumentParser:
     options.add_input(p, "texts", required=False)
     task = "pairs: [sts:]NAME=PATH[,PATH] with score, sentence1, sentence2; qa:NAME=PATH with label, sentence1, "
     task += "sentence2, or with two columns, question and answer; repeat for more (default: none)"
-    p.add_argument("--task", action="append", metavar="[KIND:]NAME=PATH", help=task)
+    p.add_argument("--task", dest="tasks", action="append", metavar="[KIND:]NAME=PATH", help=task)
     sentence = "one sentence: how much each of its tokens matters to the others (default: none)"
     p.add_argument("--sentence", metavar="TEXT", help=sentence)
     figures = f"only these, separated by commas: {', '.join(FIGURES)} (default: of a store those of its vectors alone, "
     figures += "else all that the source has)"
-    p.add_argument("--figure", type=options.names, metavar="NAMES", help=figures)
+    p.add_argument("--figure", dest="figures", type=options.names, metavar="NAMES", help=figures)
     pooler = "a pooler to run over the texts; repeat for more (default: of a store none, else auto)"
-    p.add_argument("--pooler", action="append", metavar="SPEC", help=pooler)
+    p.add_argument("--pooler", dest="poolers", action="append", metavar="SPEC", help=pooler)
     p.add_argument("--model", metavar="MODEL", help="as for embed (default: the store's, else minilm)")
     options.add_revision(p)
     table = "folder of token statistics that fit made (default: words are counted in the texts themselves)"
@@ -64,7 +64,7 @@ def _diagnose(args: argparse.Namespace) -> Said:
             check_file(path, flag)
     from transforms.evaluation.diagnostics.diagnose import diagnose
 
-    with with_stdin(as_options(args), local=True) as asked:
+    with with_stdin(options.as_options(DiagnoseOptions, args), local=True) as asked:
         found = diagnose(asked)
     if args.output:
         write_text(args.output, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.rows))
@@ -75,26 +75,6 @@ def _diagnose(args: argparse.Namespace) -> Said:
     lines = [table(found.rows), *(f"note: {note}" for note in found.notes)]
     said = {"source": found.source, "model": found.model, "figures": found.rows, "notes": found.notes}
     return Said(lines, said, asked=True)
-
-
-def as_options(args: argparse.Namespace) -> DiagnoseOptions:
-    """The options that the arguments name."""
-    return DiagnoseOptions(
-        store=args.store,
-        input=tuple(args.input or ()),
-        tasks=tuple(args.task or ()),
-        sentence=args.sentence,
-        figures=tuple(args.figure or ()),
-        poolers=tuple(args.pooler or ()),
-        model=args.model,
-        revision=args.revision,
-        table=args.table,
-        sample=args.sample,
-        format=args.format,
-        delimiter=args.delimiter,
-        text_column=args.text_column,
-        device=args.device,
-    )
 
 
 def table(rows: list[dict[str, Any]]) -> str:

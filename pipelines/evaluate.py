@@ -39,20 +39,22 @@ def parser() -> argparse.ArgumentParser:
     )
     task = "a task; KIND is sts (pairs with scores), relatedness, retrieval, classification, nli, pairs, triplets, "
     task += "clustering or probing (default: sts); repeat for more"
-    p.add_argument("--task", action="append", metavar="[KIND:]NAME=PATH[,PATH]", help=task)
+    p.add_argument("--task", dest="tasks", action="append", metavar="[KIND:]NAME=PATH[,PATH]", help=task)
     make = "a probing task made from a text file with a sentence a line: PROBE is sentence-length, word-content or "
     make += "bigram-shift; repeat for more (default: none)"
     p.add_argument("--make", action="append", metavar="PROBE=PATH", help=make)
     p.add_argument("--model", default=DEFAULT_MODEL, metavar="MODEL", help=options.MODEL)
     options.add_revision(p)
     pooler = f"see below; repeat for more; {EVERY_HEAD} is every head (default: auto)"
-    p.add_argument("--pooler", action="append", metavar="SPEC", help=pooler)
+    p.add_argument("--pooler", dest="poolers", action="append", metavar="SPEC", help=pooler)
     calibration = (
         "a folder that fit made: score the vectors it was fitted for with it too; repeat for more (default: none)"
     )
-    p.add_argument("--calibration", action="append", metavar="PATH", help=calibration)
+    p.add_argument("--calibration", dest="calibrations", action="append", metavar="PATH", help=calibration)
     dims = "score the first D components too; repeat for more (default: all components alone)"
-    p.add_argument("--truncate-dim", action="append", type=options.positive, metavar="D", help=dims)
+    p.add_argument(
+        "--truncate-dim", dest="truncate_dims", action="append", type=options.positive, metavar="D", help=dims
+    )
     p.add_argument(
         "--max-tokens", type=options.positive, metavar="N", help="cut longer texts (default: the model's limit)"
     )
@@ -75,7 +77,9 @@ def _evaluate(args: argparse.Namespace) -> Said:
     for path, flag in ((args.output, "--output"), (args.report, "--report")):
         if path:
             check_file(path, flag)
-    asked = as_options(args)
+    if not args.tasks and not args.make:
+        raise OptionError("no task is given; say --task NAME=PATH")
+    asked = options.as_options(EvaluateOptions, args)
     if args.output and any(spec.startswith(EVERY_HEAD) for spec in asked.poolers):
         pictures.check_installed()
     from transforms.evaluation.evaluate import evaluate
@@ -93,26 +97,6 @@ def _evaluate(args: argparse.Namespace) -> Said:
             f.write(page(args.model, found.rows, found.notes, found.grid))
     lines = [table(found.rows), *(f"note: {note}" for note in found.notes)]
     return Said(lines, {"scores": found.rows, "notes": list(found.notes)}, asked=True)
-
-
-def as_options(args: argparse.Namespace) -> EvaluateOptions:
-    """The options that the arguments name. Raises OptionError where there is no task."""
-    if not args.task and not args.make:
-        raise OptionError("no task is given; say --task NAME=PATH")
-    return EvaluateOptions(
-        tasks=tuple(args.task or ()),
-        make=tuple(args.make or ()),
-        model=args.model,
-        revision=args.revision,
-        poolers=tuple(args.pooler or ("auto",)),
-        calibrations=tuple(args.calibration or ()),
-        truncate_dims=tuple(args.truncate_dim or ()),
-        max_tokens=args.max_tokens,
-        dtype=args.dtype,
-        device=args.device,
-        classifier=args.classifier,
-        cache=args.cache,
-    )
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -2,13 +2,18 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from transforms import values
 from transforms.corpus.files import INPUT_FORMATS, is_utf8
 from transforms.errors import OptionError
 from transforms.steps.options import DTYPES_ASKED, METRICS
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Asked = TypeVar("Asked", bound="DataclassInstance")
 RUNNER = "FnApiRunner"
 EXAMPLES = "examples:"
 MODEL = "minilm, a local directory, or a Hugging Face id (default: minilm)"
@@ -88,6 +93,12 @@ price, names = map(value, (values.price, values.names))
 milliseconds = value(values.milliseconds)
 device, delimiter = map(value, (values.device, values.delimiter))
 cosine, score = map(value, (values.cosine, values.score))
+
+
+def as_options(kind: type[Asked], args: argparse.Namespace) -> Asked:
+    """The options of a class, from the arguments that have its fields' names; what is not given is as by default."""
+    given = {item.name: getattr(args, item.name) for item in fields(kind) if getattr(args, item.name) is not None}
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
 class _OneStore(argparse.Action):

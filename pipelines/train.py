@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pipelines import command, config_file, options, pictures
 from pipelines.progress import news
 from pipelines.said import Said
-from transforms.errors import OptionError
 from transforms.progress import duration
 from transforms.space import DEFAULT_MODEL
 from transforms.training import TrainOptions, recipes
@@ -43,7 +42,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_data(p: argparse._ArgumentGroup) -> None:
     what = "training data: TSV, CSV, JSON lines, Parquet; several, or repeated"
-    p.add_argument("--input", action="extend", nargs="+", required=True, metavar="[NAME=]PATH", help=what)
+    p.add_argument(
+        "--input", dest="inputs", action="extend", nargs="+", required=True, metavar="[NAME=]PATH", help=what
+    )
     roles = "what is learnt: classification (text1, text2, label), regression or cosent (text1, text2, score), triplet "
     roles += "(anchor, positive, negative), ranking (anchor, positive, perhaps negative)"
     p.add_argument("--objective", choices=OBJECTIVES, required=True, help=roles)
@@ -143,7 +144,7 @@ def widths_of(text: str) -> tuple[int, ...]:
 
 
 def _train(args: argparse.Namespace) -> Said:
-    asked = as_options(args)
+    asked = options.as_options(TrainOptions, args)
     if args.dry_run:
         from transforms.training.estimate import estimate
 
@@ -153,16 +154,6 @@ def _train(args: argparse.Namespace) -> Said:
 
     record = train(asked, news, picture_of)
     return Said(lines(record), record)
-
-
-def as_options(args: argparse.Namespace) -> TrainOptions:
-    """The options that the arguments name."""
-    named = {**vars(args), "inputs": tuple(args.input)}
-    for name in ("input", "print_recipe", "dry_run"):
-        del named[name]
-    if not args.lr > 0:
-        raise OptionError("--lr has to be above 0")
-    return TrainOptions(**named)
 
 
 def picture_of(record: Any) -> bytes | None:

@@ -8,6 +8,7 @@ from helpers.commands import Run
 from helpers.training import labelled_rows, scored_rows, triplet_rows, write_tsv
 
 from transforms.training import recipes
+from transforms.training.options import TrainOptions
 
 pytest.importorskip("accelerate", reason="the extra train is not installed")
 
@@ -88,12 +89,13 @@ def test_rows_without_a_text_are_rejected_and_counted(run: Run) -> None:
 
 
 def test_recipes_are_printed_and_flags_win(run: Run) -> None:
-    from pipelines.train import as_options, parser, with_recipe
+    from pipelines.options import as_options
+    from pipelines.train import parser, with_recipe
 
     found = {}
     for name in recipes.names():
         (args,) = with_recipe(parser(), ["--recipe", name, "--input", "a.tsv", "--lr", "1", "--dev=b.tsv"])
-        found[name] = as_options(args)
+        found[name] = as_options(TrainOptions, args)
         printed = run("train", "--print-recipe", name)
         assert printed.status == 0
         assert tomllib.loads(printed.out)["batch"] == found[name].batch

@@ -61,6 +61,8 @@ class TrainOptions:
 def check(options: TrainOptions) -> None:
     """Raise OptionError for options that do not go together, MissingExtraError where a package is not installed."""
     objective = options.objective
+    if not options.lr > 0:
+        raise OptionError("--lr has to be above 0")
     of_ranking = {
         "--mini-batch": options.mini_batch,
         "--guide": options.guide,
