@@ -8,11 +8,14 @@ import platform
 import statistics
 import sysconfig
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from deploy.demo.docstrings import module_docstrings, source_files
 
@@ -66,6 +69,14 @@ def real_texts(folder: Path | None, count: int) -> list[str]:
     while len(found) < count:
         found[next(more)] = None
     return list(found)
+
+
+def files_of_texts(folder: Path | None, counts: Sequence[int], where: Path) -> dict[int, Path]:
+    """Parquet files with the first so many of the same texts, by their number."""
+    texts, files = real_texts(folder, max(counts)), {count: where / f"{count}.parquet" for count in counts}
+    for count, file in files.items():
+        pq.write_table(pa.table({"text": texts[:count]}), file)
+    return files
 
 
 def _paragraphs() -> Iterator[str]:

@@ -24,7 +24,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.common import SENTENCES, real_texts, report
+from benchmarks.common import SENTENCES, files_of_texts, report
 
 FEW = 64
 WAYS = ("embed", "encode", "encode, pool", "MLTransform")
@@ -163,7 +163,7 @@ def all_runs(way: str, files: dict[int, Path], where: Path, unit_tokens: int) ->
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Run each program over few rows and over all, print its figures, and write them where that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sentences", type=Path, help=SENTENCES)
     parser.add_argument("--rows", type=int, default=30_000)
@@ -177,10 +177,7 @@ def main() -> None:
         run(args.run, args.file, args.into, args.unit_tokens)
         return
     with tempfile.TemporaryDirectory() as folder:
-        texts = real_texts(args.sentences, args.rows)
-        files = {count: Path(folder) / f"{count}.parquet" for count in (FEW, args.rows)}
-        for count, file in files.items():
-            pq.write_table(pa.table({"text": texts[:count]}), file)
+        files = files_of_texts(args.sentences, (FEW, args.rows), Path(folder))
         found = {way: all_runs(way, files, Path(folder), args.unit_tokens) for way in WAYS}
     rows = [
         (f"{way}: {what}", f"{value:,.2f}", "") for way, figures in found.items() for what, value in figures.items()

@@ -13,10 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from benchmarks.common import SENTENCES, real_texts
+from benchmarks.common import SENTENCES, files_of_texts
 
 FEW = 64
 WAYS = ("embed", "EmbedRows")
@@ -49,7 +46,7 @@ def cpu_seconds(way: str, file: Path, dtype: str) -> float:
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Take the processor time of each way for few rows and for all, print and write what lies between."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sentences", type=Path, help=SENTENCES)
     parser.add_argument("--rows", type=int, default=30_000)
@@ -62,10 +59,7 @@ def main() -> None:
         run(args.run, args.file, args.dtype)
         return
     with tempfile.TemporaryDirectory() as folder:
-        texts = real_texts(args.sentences, args.rows)
-        files = {count: Path(folder) / f"{count}.parquet" for count in (FEW, args.rows)}
-        for count, file in files.items():
-            pq.write_table(pa.table({"text": texts[:count]}), file)
+        files = files_of_texts(args.sentences, (FEW, args.rows), Path(folder))
         took = {way: {count: cpu_seconds(way, file, args.dtype) for count, file in files.items()} for way in WAYS}
     rates = {way: (args.rows - FEW) / (times[args.rows] - times[FEW]) for way, times in took.items()}
     table = [[way, f"{took[way][FEW]:.1f}", f"{took[way][args.rows]:.1f}", f"{rates[way]:.0f}"] for way in WAYS]
