@@ -31,7 +31,7 @@ def paragraphs(path: Path) -> list[list[str]]:
 
 
 def triplets(generator: random.Random) -> Iterator[tuple[str, str, str]]:
-    """Anchor, positive, negative."""
+    """Rows of an anchor, a text that is near it and one that is not."""
     for package in PACKAGES:
         spec = find_spec(package)
         root = Path(spec.origin or "").parent if spec else Path("nowhere")

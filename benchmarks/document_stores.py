@@ -154,7 +154,7 @@ def over_rows(folder: Path, store: Path, took: float) -> Row:
 
 
 def main() -> None:
-    """Measure and report."""
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--chunks", action="append", metavar="SPEC")

@@ -210,7 +210,7 @@ def most_memory() -> float:
 
 
 def main() -> None:
-    """Measure and report."""
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=Path)
     parser.add_argument("--texts", type=Path)

@@ -143,7 +143,7 @@ def by_length(name: str, model: str, texts: int, runs: int, args: argparse.Names
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--rows", type=int, default=2000)

@@ -25,7 +25,7 @@ from transforms.encoder import Encoder
 
 
 class Actnorm(nn.Module):
-    """Shift and scale."""
+    """A layer that shifts and scales each component by a learnt number."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Actnorm(nn.Module):
 
 
 class Step(nn.Module):
-    """Actnorm, reversal, coupling."""
+    """One step of the flow: actnorm, the components reversed, an additive coupling of their halves."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Plain(nn.Module):
         self.optimizer = torch.optim.AdamW(self.parameters(), lr=parameters.lr, eps=1e-6)
 
     def train_step(self, x: Tensor) -> None:
-        """One update."""
+        """One update of the weights by the likelihood of rows [n, dim]."""
         done, log_det, rows = [], torch.zeros(()), x
         for number, level in enumerate(self.levels):
             if number:
@@ -80,7 +80,7 @@ class Plain(nn.Module):
 
 
 def over_batches(step: Callable[[Tensor], object], rows: Tensor, steps: int) -> None:
-    """Many steps."""
+    """Call `step` so many times with batches of the rows, which begin again at their end."""
     for number in range(steps):
         start = number * BATCH % len(rows)
         step(rows[start : start + BATCH])
@@ -113,7 +113,7 @@ def apply_ratio(texts: list[str], runs: int) -> tuple[float, dict[str, list[floa
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--dim", type=int, default=384)

@@ -149,7 +149,7 @@ def _unit(number: int) -> PreparedUnit:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--rows", type=int, nargs="+", default=[1_000_000], help="one size after another")
     p.add_argument("--dim", type=int, default=8)

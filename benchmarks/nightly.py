@@ -179,7 +179,7 @@ def per_row(least: Grown, sizes: list[int], size: int, name: str) -> tuple[str, 
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--rows", type=int, default=50_000, help="0 leaves the nights of the real model out")

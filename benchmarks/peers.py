@@ -112,7 +112,7 @@ def look(session: int) -> tuple[float, float]:
 
 
 def measure(way: str, file: Path, output: Path, unit_tokens: int) -> Took:
-    """A whole run."""
+    """Processor seconds, wall seconds and peak memory in MB of one run in a process of its own."""
     before, began, peak = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter(), 0.0
     process = start(way, file, output, unit_tokens)
     while process.poll() is None:

@@ -98,7 +98,7 @@ def peak_memory(model: str, spec: str, texts: Path, dtype: str) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--rows", type=int, default=2000)

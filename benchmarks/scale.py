@@ -147,7 +147,7 @@ def _run(work: Callable[[Path, int], dict[str, float]], where: Path, unit_tokens
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--files", type=int, default=20_000)
     p.add_argument("--groups", type=int, default=5, help="row groups a file, a unit each")

@@ -59,7 +59,7 @@ def scores(sts: Path, work: Path, poolers: list[str], folders: list[str]) -> dic
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sts", type=Path, required=True)
     p.add_argument("--work", type=Path)
