@@ -1,50 +1,83 @@
 """Batches side by side: every device of the machine works on whole batches of its own.
 
-Devices take their batches from one queue: the thread of each hands it work on a CUDA stream of its own and stays ahead
-of it, so that tokens are copied while the last batch is computed, and a faster device takes more batches.
+Devices take their batches from one queue, in which units follow each other. The thread of each hands it work on a CUDA
+stream of its own and stays ahead of it, so that a faster device takes more batches; tokens and vectors are copied on
+streams beside it, while the next batch is computed.
 """
 
+import os
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from queue import SimpleQueue
+from time import perf_counter
 from typing import Any
 
 import torch
 
 from transforms.encoder.batches import Batch
-from transforms.encoder.forward import PooledBatch, Replica
+from transforms.encoder.replica import PooledBatch, Replica
+from transforms.encoder.transfer import to_host
 from transforms.errors import OptionError
 
 AHEAD = 2  # batches that a device has been given and has not finished
+
+
+@dataclass(frozen=True)
+class PassedBatch:
+    """What a device makes of a batch: its `parts`, in main memory once `wait` has given the seconds that it took."""
+
+    parts: list[PooledBatch]
+    wait: Callable[[], float]
+
+
+Work = Callable[[Replica, Batch], PassedBatch]
+
+
+def passed(replica: Replica, batch: Batch) -> PassedBatch:
+    """What a replica on a CPU makes of a batch."""
+    began = perf_counter()
+    parts = replica(batch)
+    took = perf_counter() - began
+    return PassedBatch(parts, lambda: took)
 
 
 class Devices:
     """The replicas of a model, one a device, and a thread for each."""
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
-        self._replicas = list(replicas)
-        self._executor: ThreadPoolExecutor | None = None
-        self._own = threading.local()
+        free: SimpleQueue[Replica] = SimpleQueue()
+        for replica in replicas:
+            free.put(replica)
+        self._own = _OwnLane()
+        # neither the threads nor what they are given know this object: they end where it is dropped
+        self._executor = ThreadPoolExecutor(len(replicas), "device", _start, (self._own, free))
 
-    def map(self, batches: Iterable[Batch]) -> Iterator[PooledBatch]:
-        """The pooled batches in the batches' order, each when its vectors are in main memory."""
-        if self._executor is None:
-            free: SimpleQueue[Replica] = SimpleQueue()
-            for replica in self._replicas:
-                free.put(replica)
-            self._executor = ThreadPoolExecutor(len(self._replicas), "device", self._start, (free,))
-        for pooled, wait in self._executor.map(self._work, batches):
-            wait()
-            yield pooled
+    def map(self, batches: Iterable[Batch], told: Callable[[Batch], None]) -> Iterator[PassedBatch]:
+        """The batches as they pass, in their order; all of them are in the queue when this returns.
 
-    def _start(self, free: "SimpleQueue[Replica]") -> None:
-        self._own.lane = _Lane(free.get())
+        `told` is given each batch that has been handed to its device.
+        """
+        return self._executor.map(partial(_work, self._own, told), batches)
 
-    def _work(self, batch: Batch) -> Any:
-        return self._own.lane.work(batch)
+
+class _OwnLane(threading.local):
+    """What a thread has for itself."""
+
+    lane: "_Lane"
+
+
+def _start(own: _OwnLane, free: "SimpleQueue[Replica]") -> None:
+    own.lane = _Lane(free.get())
+
+
+def _work(own: _OwnLane, told: Callable[[Batch], None], batch: Batch) -> PassedBatch:
+    found = own.lane.work(batch)
+    told(batch)
+    return found
 
 
 class _Lane:
@@ -53,22 +86,34 @@ class _Lane:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._stream = torch.cuda.Stream(replica.device) if replica.device.type == "cuda" else None
-        self._running: deque[Any] = deque()
+        self._running: deque[PassedBatch] = deque()
 
-    def work(self, batch: Batch) -> tuple[PooledBatch, Any]:
-        """The pooled batch and a function that waits for it; returns when at most `AHEAD` batches are unfinished."""
-        with torch.inference_mode(), torch.cuda.stream(self._stream) if self._stream else nullcontext():
-            pooled = self._replica(batch)
-        if self._stream is None:
-            return pooled, _nothing
-        self._running.append(self._stream.record_event())
+    def work(self, batch: Batch) -> PassedBatch:
+        """The batch as it passes; returns when at most `AHEAD` batches are unfinished."""
+        with torch.inference_mode():
+            if self._stream is None:
+                return passed(self._replica, batch)
+            with torch.cuda.stream(self._stream):
+                self._running.append(_handed_over(self._replica, batch, self._stream))
         if len(self._running) > AHEAD:
-            self._running.popleft().synchronize()
-        return pooled, self._running[-1].synchronize
+            self._running.popleft().wait()
+        return self._running[-1]
 
 
-def _nothing() -> None:
-    """The wait for vectors that are in main memory already."""
+def _handed_over(replica: Replica, batch: Batch, stream: Any) -> PassedBatch:
+    """A batch on its way through a GPU, and its vectors back to main memory."""
+    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    began.record(stream)
+    parts = replica(batch)
+    ended.record(stream)
+    copies, copied = to_host([part.vectors for part in parts] + [part.status for part in parts])
+    pairs = zip(parts, copies[: len(parts)], copies[len(parts) :], strict=True)
+
+    def wait() -> float:
+        copied.synchronize()
+        return began.elapsed_time(ended) / 1000
+
+    return PassedBatch([replace(part, vectors=vectors, status=status) for part, vectors, status in pairs], wait)
 
 
 def resolve_device(device: str) -> torch.device:
@@ -88,7 +133,20 @@ def resolve_devices(device: str) -> list[torch.device]:
     found = gpus if device in ("auto", "cuda") else [gpu for gpu in gpus if str(gpu) == device]
     if not found:
         raise OptionError(f"device {device!r} is not there; allowed here: auto, cpu" + _cuda_word())
+    _set_environment()
     return found
+
+
+def _set_environment() -> None:
+    """Say what torch and cuBLAS read when they first use a GPU, where nobody has said it.
+
+    Memory in segments that grow, since batches are of all sizes; and products that do not depend on what other streams
+    of the process compute.
+    """
+    allocator = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+    if not any(name in os.environ for name in allocator):
+        os.environ[allocator[torch.__version__ < "2.9"]] = "expandable_segments:True"
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 def _cuda_word() -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,17 @@ from tokenizers import Tokenizer
 
 from transforms.calibration import Calibration, check_space, load_calibration
 from transforms.cores import Cores
+from transforms.encoder.batch_size import spread, tokens_per_alike_batch, tokens_per_batch
 from transforms.encoder.batches import Batch, BatchStats, plan_alike, plan_batches
-from transforms.encoder.devices import Devices, resolve_devices
-from transforms.encoder.forward import Forward, PooledBatch, Replica
+from transforms.encoder.devices import Devices, PassedBatch, passed, resolve_devices
+from transforms.encoder.forward import Forward
 from transforms.encoder.late import Windows, make_windows, pool_pieces, text_states
-from transforms.encoder.layer_hooks import TIME_FIRST
 from transforms.encoder.load import load_layers, load_model, load_tables
 from transforms.encoder.output import finish, weighted_means
+from transforms.encoder.passing import Passing, PooledUnit, UnitBatches, pooled_unit
 from transforms.encoder.pooler import load_pooler
 from transforms.encoder.probe import BatchSharing
+from transforms.encoder.replica import Replica
 from transforms.encoder.tokenize import TextTokenizer, Tokenized
 from transforms.errors import OptionError, UnfitModelError
 from transforms.pooling.states import Status, TokenStates
@@ -34,14 +37,6 @@ from transforms.space.spec import parse_pooler
 from transforms.space.st_modules import DOCUMENT, QUERY, StModules
 
 Progress = Callable[[int, int], None]
-TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
-# without padding a larger batch costs nothing; of two cores one idles for half a batch at the end of a unit
-TOKENS_PER_PACKED_BATCH = 2048
-# a unit's batches are made smaller, down to this, until each core has several: the last ones end at about one time
-LEAST_TOKENS_PER_BATCH, BATCHES_PER_CORE = 512, 4
-# a unit ends with one batch that is not full for every length of text
-TOKENS_PER_ALIKE_BATCH = {"cpu": 512, "cuda": 16384}
-
 _WINDOW_BATCHES = 16  # batches of windows whose token states are in memory together
 
 
@@ -51,6 +46,7 @@ class Embedded:
 
     `vectors` [B, dim] float32, final; `norms` [B] float32, lengths of the pooled vectors; `pooled` [B, P] float32, None
     where it is `vectors` (not normalised) or `vectors * norms`; `status` [B] uint8 (see `pooling.Status`); `stats`.
+    `seconds` is how long the devices computed, `idle` how many they had had nothing to do when these texts came.
     """
 
     vectors: np.ndarray
@@ -58,10 +54,16 @@ class Embedded:
     pooled: np.ndarray | None
     status: np.ndarray
     stats: BatchStats
+    seconds: float = 0.0
+    idle: float = 0.0
 
 
 class Encoder:
-    """A loaded model with its pooler and calibration; threads may share it: one embeds while others tokenize."""
+    """A loaded model with its pooler and calibration; threads may share it.
+
+    What `encode` does in one go are steps that threads may take side by side, for one list of texts after the other:
+    `tokenize`, `plan`, `start`, which waits for nothing, and `finish`.
+    """
 
     def __init__(
         self,
@@ -82,15 +84,18 @@ class Encoder:
         self._pooler = replicas[0].pooler
         self._together = replicas[0].forward.together
         self.deterministic = machine.deterministic
-        self.tokens_per_batch = _budget(machine.tokens_per_batch, self.device, self._together)
+        asked = machine.tokens_per_batch
         if machine.deterministic:
-            self.tokens_per_batch = _budget_alike(machine.tokens_per_batch, self.device, self._together, files.family)
-        self._alone = replicas[0]
+            self.tokens_per_batch = tokens_per_alike_batch(asked, replicas[0], files.family)
+        else:
+            self.tokens_per_batch = tokens_per_batch(asked, replicas)
+        self._replicas, self._alone = replicas, replicas[0]
         on_cores = len(replicas) == 1 and self.device.type == "cpu"
         self._cores = Cores() if on_cores else None
-        self._spreads = on_cores and machine.tokens_per_batch is None
+        self._spreads = on_cores and asked is None
         self._devices = None if on_cores else Devices(replicas)
-        self._one_at_a_time = threading.Lock()
+        self._one_at_a_time = threading.RLock()
+        self._ended = 0.0  # when (perf_counter) the devices were through with what they had
 
     @classmethod
     def load(
@@ -203,22 +208,56 @@ class Encoder:
         return self._tokenizer(texts)
 
     def embed(self, tokenized: Tokenized, progress: Progress | None = None) -> Embedded:
-        """The vectors of tokenized texts, their status and counts; one thread at a time runs, others wait.
+        """The vectors of tokenized texts, their status and counts.
 
-        `progress(rows, real tokens)` is called after every batch.
+        `progress(rows, real tokens)` is called after every batch, by any thread.
         """
-        with self._one_at_a_time, torch.inference_mode():
-            return self._embed(tokenized, progress)
+        return self.finish(self.start(self.plan(tokenized), progress))
 
     def embed_means(self, tokenized: Tokenized, bounds: np.ndarray, tokens: np.ndarray) -> Embedded:
-        """The vectors of documents from those of their pieces; document `d` has texts `bounds[d]` to `bounds[d + 1]`.
+        """The vectors of documents from those of their pieces; see `finish_means`."""
+        return self.finish_means(self.start(self.plan(tokenized)), bounds, tokens)
+
+    def plan(self, tokenized: Tokenized) -> UnitBatches:
+        """The batches of tokenized texts."""
+        return UnitBatches(len(tokenized.counts), list(self._plan(tokenized)))
+
+    def start(self, unit: UnitBatches, progress: Progress | None = None) -> Passing:
+        """Hand the batches over; the devices take them when they are through with what they had before.
+
+        On a CPU one batch alone runs at once, on all cores.
+        """
+        begun = perf_counter()
+
+        def told(batch: Batch) -> None:
+            if progress is not None:
+                progress(len(batch.rows) - batch.fill, batch.stats(False).real)
+
+        if self._devices is not None:
+            return Passing(unit.rows, self._devices.map(unit.batches, told), len(self._replicas), begun)
+        if self._cores is not None and (self.deterministic or len(unit.batches) > 1):
+            work = partial(_passed, self._alone, told)
+            return Passing(unit.rows, self._cores.map(work, unit.batches), torch.get_num_threads(), begun)
+        with self._one_at_a_time, torch.inference_mode():
+            through = [_passed(self._alone, told, batch) for batch in unit.batches]
+        return Passing(unit.rows, iter(through), 1, begun)
+
+    @torch.inference_mode()
+    def finish(self, passing: Passing) -> Embedded:
+        """The final vectors, once the batches are through."""
+        unit = pooled_unit(passing, self._pooled_dim())
+        return self._timed(self._finished(unit.vectors, unit.status, unit.stats), passing, unit)
+
+    @torch.inference_mode()
+    def finish_means(self, passing: Passing, bounds: np.ndarray, tokens: np.ndarray) -> Embedded:
+        """The final vectors of documents from those of their pieces, `bounds[d]` to `bounds[d + 1]` for document `d`.
 
         Pooled vectors are averaged, each weighted by its piece's own `tokens` [n], and only then calibrated and
         normalised.
         """
-        with self._one_at_a_time, torch.inference_mode():
-            pooled, status, stats = self._pool(tokenized, None)
-            return self._finished(*weighted_means(pooled, status, tokens, bounds), stats)
+        unit = pooled_unit(passing, self._pooled_dim())
+        means, status = weighted_means(unit.vectors, unit.status, tokens, bounds)
+        return self._timed(self._finished(means, status, unit.stats), passing, unit)
 
     def windows(
         self,
@@ -244,21 +283,23 @@ class Encoder:
         `wanted`: places of pieces, ascending, None for all; of several devices the first works. A piece that is its
         whole document has the vector that `encode` gives.
         """
-        wanted = np.arange(len(windows.pieces)) if wanted is None else wanted
+        wanted, began = np.arange(len(windows.pieces)) if wanted is None else wanted, perf_counter()
         with self._one_at_a_time, torch.inference_mode():
             pooled = torch.zeros((len(wanted), self._pooled_dim()), dtype=torch.float32)
             status = torch.full((len(wanted),), int(Status.ZERO), dtype=torch.uint8)
             alone = np.flatnonzero(windows.whole[wanted])
             rows = np.array([windows.pieces[place][0].window for place in wanted[alone]], dtype=np.int64)
-            pooled[alone], status[alone], stats = self._pool(windows.tokenized.take(rows), None)
-            others, counted = np.flatnonzero(~windows.whole[wanted]), [stats]
+            whole = pooled_unit(self.start(self.plan(windows.tokenized.take(rows))), self._pooled_dim())
+            pooled[alone], status[alone] = whole.vectors, whole.status
+            others, counted = np.flatnonzero(~windows.whole[wanted]), [whole.stats]
             at_once = _WINDOW_BATCHES * self.tokens_per_batch
             states_of, done = partial(self._states, windows, counted), 0
             for vectors, found in pool_pieces(windows, wanted[others], states_of, self._pool_states, at_once):
                 rows = others[done : done + len(vectors)]
                 pooled[rows], status[rows] = vectors, found
                 done += len(rows)
-            return self._finished(pooled, status, sum(counted, BatchStats()))
+            done_by = self._finished(pooled, status, sum(counted, BatchStats()))
+            return replace(done_by, seconds=perf_counter() - began)
 
     def _states(
         self, windows: Windows, counted: list[BatchStats], which: np.ndarray
@@ -279,24 +320,9 @@ class Encoder:
         result = self._alone.pooler(states)
         return self._alone.layers(result.vectors).cpu(), result.status.cpu()
 
-    def _embed(self, tokenized: Tokenized, progress: Progress | None) -> Embedded:
-        pooled, status, stats = self._pool(tokenized, progress)
-        return self._finished(pooled, status, stats)
-
-    def _pool(self, tokenized: Tokenized, progress: Progress | None) -> tuple[torch.Tensor, torch.Tensor, BatchStats]:
-        """The pooled vectors [B, P] of tokenized texts, their status [B] and counts."""
-        rows = len(tokenized.counts)
-        pooled = torch.zeros((rows, self._pooled_dim()), dtype=torch.float32)
-        status = torch.full((rows,), int(Status.ZERO), dtype=torch.uint8)
-        stats = BatchStats()
-        batches = list(self._plan(tokenized))
-        for batch, done in zip(batches, self._run(batches), strict=True):
-            places = torch.from_numpy(done.rows)
-            pooled[places], status[places] = done.vectors, done.status
-            stats += done.stats
-            if progress is not None:
-                progress(len(batch.rows) - batch.fill, done.stats.real)
-        return pooled, status, stats
+    def _timed(self, embedded: Embedded, passing: Passing, unit: PooledUnit) -> Embedded:
+        idle, self._ended = passing.started - self._ended, max(self._ended, unit.ended)
+        return replace(embedded, seconds=unit.seconds, idle=max(0.0, idle))
 
     def _finished(self, pooled: torch.Tensor, status: torch.Tensor, stats: BatchStats) -> Embedded:
         final = finish(pooled, self.space, self._calibration)
@@ -304,20 +330,12 @@ class Encoder:
         status = torch.maximum(status, final.status)  # a row can be lost by the calibration too
         return Embedded(final.vectors.numpy(), final.norms.numpy(), kept, status.numpy(), stats)
 
-    def _run(self, batches: list[Batch]) -> Iterator[PooledBatch]:
-        if self._devices is not None:
-            return self._devices.map(batches)
-        # one batch alone has all cores, unless their number must make no difference
-        if self._cores is not None and (self.deterministic or len(batches) > 1):
-            return self._cores.map(self._alone, batches)
-        return map(self._alone, batches)
-
     def _plan(self, tokenized: Tokenized) -> Iterator[Batch]:
         if self.deterministic:
             return plan_alike(tokenized, self.tokens_per_batch)
         if self._together is BatchSharing.ALONE:
             return plan_batches(tokenized, 1)
-        budget = _spread(self.tokens_per_batch, len(tokenized.ids)) if self._spreads else self.tokens_per_batch
+        budget = spread(self.tokens_per_batch, len(tokenized.ids)) if self._spreads else self.tokens_per_batch
         return plan_batches(tokenized, budget, equal=self._together is BatchSharing.EQUAL)
 
     def _replica(self, files: ModelFiles, device: torch.device, tables: Mapping[str, TokenStatistics]) -> Replica:
@@ -329,6 +347,12 @@ class Encoder:
     def _pooled_dim(self) -> int:
         then = self.space.pooler.get("then")
         return then[-1]["dim"] if then else self._pooler.dim
+
+
+def _passed(replica: Replica, told: Callable[[Batch], None], batch: Batch) -> PassedBatch:
+    found = passed(replica, batch)
+    told(batch)
+    return found
 
 
 class Routes:
@@ -349,25 +373,3 @@ class Routes:
             if route not in self._loaded:
                 self._loaded[route] = self._load(route=route)
             return self._loaded[route]
-
-
-def _budget(tokens_per_batch: int | None, device: torch.device, together: BatchSharing) -> int:
-    if tokens_per_batch is None:
-        packed = together is BatchSharing.PACKED and device.type == "cpu"
-        return TOKENS_PER_PACKED_BATCH if packed else TOKENS_PER_BATCH[device.type]
-    if tokens_per_batch < 1:
-        raise OptionError(f"tokens per batch {tokens_per_batch}: give 1 or more")
-    return tokens_per_batch
-
-
-def _spread(budget: int, tokens: int) -> int:
-    """The tokens of a batch, at most `budget`, such that there is work for every core."""
-    return min(budget, max(LEAST_TOKENS_PER_BATCH, tokens // (BATCHES_PER_CORE * torch.get_num_threads())))
-
-
-def _budget_alike(tokens_per_batch: int | None, device: torch.device, together: BatchSharing, family: str) -> int:
-    if tokens_per_batch is not None:
-        raise OptionError(f"tokens per batch {tokens_per_batch}: deterministic batches have a size of their own")
-    # where texts lie side by side in memory, a text's place among them decides how its sums are rounded
-    alone = together is BatchSharing.ALONE or family in TIME_FIRST
-    return 1 if alone else TOKENS_PER_ALIKE_BATCH[device.type]

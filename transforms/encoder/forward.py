@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from transforms.encoder import bert
-from transforms.encoder.batches import Batch, BatchStats
+from transforms.encoder.batches import Batch
 from transforms.encoder.layer_hooks import LayerStates
+from transforms.encoder.memory import token_bytes
 from transforms.encoder.one_row import OneRowRunner
 from transforms.encoder.packed import PackedRunner
 from transforms.encoder.padded import ByLength, PaddedRunner
@@ -22,19 +22,20 @@ from transforms.encoder.tokenize import TextTokenizer
 from transforms.encoder.transfer import to_device
 from transforms.encoder.varlen import VarlenRunner, kernel_for
 from transforms.errors import OptionError, first_line
-from transforms.pooling.pooler import Needs, Pooler
+from transforms.pooling.pooler import Needs
 from transforms.pooling.states import BareMask, TokenStates
 from transforms.space.model_files import ModelFiles
 
 _LOGGER = logging.getLogger(__name__)
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory")
+_LONGEST = 512  # tokens that a text has, where there is no limit, as far as memory is concerned
 
 
 class Forward:
     """A model's forward pass as far as a pooler needs it; its results are packed token states.
 
     `together`: which texts may share a batch; `objection`: what spoke against a pass without padding, where one was
-    tried. Raises `UnfitModelError` where the model cannot run, or not twice alike.
+    tried; `token_bytes`: about how much memory each token takes. Raises `UnfitModelError` where the model cannot run,
+    or not twice alike.
     """
 
     def __init__(self, files: ModelFiles, model: Any, tokenizer: TextTokenizer, needs: Needs) -> None:
@@ -49,6 +50,7 @@ class Forward:
         self._plain = tokenizer.plain_ids(embedding_rows(model))
         self._needed = max(needs.layers, default=0)
         self._runner: Runner | None = None
+        self.token_bytes = token_bytes(files, model, needs, tokenizer.limit or _LONGEST)
         self.together, self.objection = BatchSharing.PACKED, ""
         if needs.layers or needs.heads:
             self._runner, self.together, self.objection = _make_runner(files, models, tokenizer, needs)
@@ -59,19 +61,18 @@ class Forward:
 
     def __call__(self, batch: Batch) -> TokenStates:
         """The token states of the batch's texts, in its order."""
-        ids = to_device(batch.ids, self._device)
         found = self._runner.run(batch) if self._runner is not None else LayerStates()
         return TokenStates(
             hidden=found.layers,
-            token_ids=ids,
-            offsets=to_device(batch.offsets, self._device),
-            keep=torch.ones(len(batch.ids), dtype=torch.bool, device=self._device),
-            raw=self._embedding(ids) if self._raw else None,
-            special=to_device(self._special[batch.ids], self._device),
+            token_ids=torch.from_numpy(batch.ids),
+            offsets=torch.from_numpy(batch.offsets),
+            keep=torch.ones(len(batch.ids), dtype=torch.bool),
+            raw=self._embedding(to_device(batch.ids, self._device)) if self._raw else None,
+            special=torch.from_numpy(self._special[batch.ids]),
             prompt_tokens=self._prompt_tokens,
             head=self._head,
             own_attention=found.heads,
-            mask=None if batch.masks is None else to_device(batch.offsets[:-1] + batch.masks, self._device),
+            mask=None if batch.masks is None else torch.from_numpy(batch.offsets[:-1] + batch.masks),
             bare_mask=self._bare_mask(batch),
         )
 
@@ -161,75 +162,3 @@ def _lookup_table(ids: np.ndarray, size: int) -> np.ndarray:
     table = np.zeros(max(size, int(ids.max(initial=0)) + 1), dtype=bool)
     table[ids] = True
     return table
-
-
-@dataclass(frozen=True)
-class PooledBatch:
-    """A batch's pooled vectors [n, P] float32 and status [n] uint8 in main memory, and the texts' places [n].
-
-    After a pass on a GPU the vectors and status are valid once its stream has finished the copy.
-    """
-
-    rows: np.ndarray
-    vectors: Tensor
-    status: Tensor
-    stats: BatchStats
-
-
-@dataclass(frozen=True)
-class Replica:
-    """A copy of the model on `device`, with its pooler and the layers after that."""
-
-    device: torch.device
-    forward: Forward
-    pooler: Pooler
-    layers: Callable[[Tensor], Tensor]
-
-    def __call__(self, batch: Batch) -> PooledBatch:
-        """The batch's pooled vectors; when memory runs out the batch is halved, down to a single text."""
-        try:
-            result = self.pooler(self.forward(batch))
-            vectors = self.layers(result.vectors)
-        except (RuntimeError, MemoryError) as error:
-            if not _is_out_of_memory(error) or len(batch.rows) == 1:
-                raise
-        else:
-            vectors, status = (part.to("cpu", non_blocking=True) for part in (vectors, result.status))
-            return PooledBatch(batch.rows, vectors, status, batch.stats(self.forward.together is BatchSharing.PADDED))
-        # outside of the handler, so that the failed pass's tensors are free
-        _release_memory(self.device)
-        return _joined(*(self(half) for half in batch.halves()))
-
-    def states(self, batch: Batch) -> list[tuple[Batch, TokenStates, BatchStats]]:
-        """The batch's token states on the device; when memory runs out, those of its halves, down to a single text."""
-        try:
-            return [(batch, self.forward(batch), batch.stats(self.forward.together is BatchSharing.PADDED))]
-        except (RuntimeError, MemoryError) as error:
-            if not _is_out_of_memory(error) or len(batch.rows) == 1:
-                raise
-        _release_memory(self.device)
-        return [part for half in batch.halves() for part in self.states(half)]
-
-
-def _joined(one: PooledBatch, other: PooledBatch) -> PooledBatch:
-    if one.vectors.is_pinned():
-        torch.cuda.current_stream().synchronize()  # the copies to main memory must be finished before they are joined
-    return PooledBatch(
-        np.concatenate([one.rows, other.rows]),
-        torch.cat([one.vectors, other.vectors]),
-        torch.cat([one.status, other.status]),
-        one.stats + other.stats + BatchStats(oom_splits=1),
-    )
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether a failed forward pass may succeed with a smaller batch."""
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _OUT_OF_MEMORY)
-
-
-def _release_memory(device: torch.device) -> None:
-    """Return memory that torch has cached on a GPU to its driver."""
-    if device.type == "cuda":
-        torch.cuda.empty_cache()

@@ -261,7 +261,7 @@ def _of_pieces(pieces: Sequence[Sequence[WindowPart]], known: dict[int, TokenSta
         one,
         hidden={layer: joined(_item("hidden", layer)) for layer in one.hidden},
         token_ids=joined(attrgetter("token_ids")),
-        offsets=torch.tensor([0, *lengths], device=one.token_ids.device).cumsum(0),
+        offsets=torch.tensor([0, *lengths]).cumsum(0),
         keep=joined(attrgetter("keep")),
         raw=None if one.raw is None else joined(attrgetter("raw")),
         special=None if one.special is None else joined(attrgetter("special")),

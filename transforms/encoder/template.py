@@ -9,6 +9,7 @@ import torch
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor
 
+from transforms.encoder.transfer import to_device
 from transforms.errors import OptionError
 from transforms.pooling.states import BareMask
 from transforms.space.poolers import TEXT
@@ -120,16 +121,16 @@ class BareTemplateStates:
             part = missing[start : start + _TEMPLATES_PER_PASS]
             self._known.update(zip(part, self._run(part), strict=True))
         vectors = torch.stack([self._known[length] for length in lengths.tolist()])
-        return BareMask(vectors, torch.from_numpy(lengths).to(self._device))
+        return BareMask(vectors, to_device(lengths, self._device))
 
     def _run(self, lengths: list[int]) -> Tensor:
         places = torch.arange(len(self._bare.ids), device=self._device)
-        shifts = torch.tensor(lengths, device=self._device).unsqueeze(1)
+        shifts = to_device(np.array(lengths), self._device).unsqueeze(1)
         positions = self._first + places + shifts * (places >= self._bare.gap)
         return self._states(len(lengths), position_ids=positions)
 
     def _states(self, copies: int, **inputs: Tensor) -> Tensor:
-        ids = torch.tensor([self._bare.ids] * copies, device=self._device)
+        ids = to_device(np.array([self._bare.ids] * copies), self._device)
         return self._model(input_ids=ids, **inputs).last_hidden_state[:, self._bare.mask]
 
     @torch.inference_mode()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transforms.pooling.counting import CountedTokens
+from transforms.pooling.counting import CountedTokens, count_in_memory
 from transforms.pooling.padding import padded
 from transforms.pooling.simple import OneLayer
 from transforms.pooling.states import TokenStates
@@ -48,7 +48,8 @@ class Cnn(OneLayer):
     network: CnnNetwork = field(kw_only=True, compare=False)
 
     def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
-        laid, mask = padded(states.hidden[self.layer][counted.index].float(), counted.offsets)
+        offsets = count_in_memory(states, self.count).offsets
+        laid, mask = padded(states.hidden[self.layer][counted.index].float(), offsets)
         if not len(mask):
             return laid.sum(1)
         texts = max(1, _TOKENS_AT_ONCE[laid.device.type] // max(1, mask.shape[1]))

@@ -1,12 +1,17 @@
-"""Which tokens a pooler counts, and float32 reductions over those of each sentence, which read no other token."""
+"""Which tokens a pooler counts, and float32 reductions over those of each sentence, which read no other token.
+
+Which tokens count is found out in main memory, so that nobody waits for a GPU to say how many there are.
+"""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from transforms.pooling.states import TokenStates
+from transforms.pooling.transfer import to_device
 
 
 @dataclass(frozen=True)
@@ -14,30 +19,47 @@ class CountedTokens:
     """The counted tokens of a batch.
 
     `index` [M] int64: their rows among the packed tokens, in order; `offsets` [B + 1] int64 cuts it into sentences;
-    `fallback` [B] bool: sentences in which nothing was left, so that all their tokens are counted.
+    `fallback` [B] bool: sentences in which nothing was left, so that all their tokens are counted. All of them are in
+    one place: in main memory, or with the states.
     """
 
     index: Tensor
     offsets: Tensor
     fallback: Tensor
 
-    @property
+    def to(self, device: torch.device) -> "CountedTokens":
+        """The same with its tensors on a device."""
+        moved = (to_device(each, device) for each in (self.index, self.offsets, self.fallback))
+        return self if self.index.device == device else CountedTokens(*moved)
+
+    @cached_property
     def lengths(self) -> Tensor:
         """The number of counted tokens of each sentence, [B] int64."""
         return self.offsets.diff()
 
-    @property
+    @cached_property
     def sentences(self) -> Tensor:
         """The number of the sentence that each counted token belongs to, [M] int64."""
-        return torch.arange(self.lengths.numel(), device=self.index.device).repeat_interleave(self.lengths)
+        numbers = torch.arange(self.lengths.numel(), device=self.index.device)
+        return numbers.repeat_interleave(self.lengths, output_size=self.index.numel())
 
     def totals(self, values: Tensor) -> Tensor:
-        """The sums over each sentence [B] of a value for each counted token [M], in the values' dtype."""
-        return values.new_zeros(self.lengths.numel()).index_add_(0, self.sentences, values)
+        """The sums over each sentence [B] of a value for each counted token [M], in the values' dtype.
+
+        Each is summed in the tokens' order, also on a GPU, where adding by index would take any order.
+        """
+        if not values.is_floating_point() or not self.lengths.numel():
+            return _per_sentence(values, self.offsets)
+        return torch.segment_reduce(values, "sum", offsets=self.offsets)
 
 
 def count_tokens(states: TokenStates, policy: str) -> CountedTokens:
-    """The tokens that `policy` (`all`, `no-special`, `drop-last-special`, `no-prompt`) counts among those kept."""
+    """The tokens that `policy` (`all`, `no-special`, `drop-last-special`, `no-prompt`) counts, where the states are."""
+    return count_in_memory(states, policy).to(states.device)
+
+
+def count_in_memory(states: TokenStates, policy: str) -> CountedTokens:
+    """The tokens that a policy counts among those kept, in main memory."""
     keep = _POLICIES[policy](states)
     if keep is states.keep and bool(keep.all()):
         index = torch.arange(keep.numel(), device=keep.device)
@@ -46,7 +68,7 @@ def count_tokens(states: TokenStates, policy: str) -> CountedTokens:
 
 
 def count_kept(states: TokenStates, keep: Tensor) -> CountedTokens:
-    """The tokens that `keep` [N] bool names; all tokens of a sentence in which it names none."""
+    """The tokens that `keep` [N] bool names, in main memory; all tokens of a sentence in which it names none."""
     lengths = states.offsets.diff()
     left = _per_sentence(keep, states.offsets)
     fallback = left == 0
@@ -56,8 +78,9 @@ def count_kept(states: TokenStates, keep: Tensor) -> CountedTokens:
     return CountedTokens(keep.nonzero().squeeze(1), offsets, fallback)
 
 
-def _per_sentence(flags: Tensor, offsets: Tensor) -> Tensor:
-    running = torch.cat([offsets.new_zeros(1), flags.long().cumsum(0)])
+def _per_sentence(values: Tensor, offsets: Tensor) -> Tensor:
+    """The sums over each sentence of whole numbers or flags, [B] int64."""
+    running = torch.cat([offsets.new_zeros(1), values.long().cumsum(0)])
     return running[offsets].diff()
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from transforms.pooling.states import Pooled, Status, TokenStates, graded
+from transforms.pooling.transfer import to_device
 
 
 @dataclass(frozen=True)
@@ -99,14 +100,17 @@ class MixedLayers:
 
     def __call__(self, states: TokenStates) -> Pooled:
         layers = [states.hidden[layer].float() for layer in range(self.first, self.last + 1)]
-        weights = torch.tensor(self.weights, device=layers[0].device)
+        weights = to_device(torch.tensor(self.weights), layers[0].device)
         mixed = torch.tensordot(weights / weights.sum(), torch.stack(layers), dims=1)
         return self.pooler(replace(states, hidden={**states.hidden, self.last: mixed}))
 
 
 @dataclass(frozen=True)
 class OverTokenLayers:
-    """A pooler of the last layer's states as `layers` change them: packed [N, H] and offsets [B + 1] to [N, D]."""
+    """A pooler of the last layer's states as `layers` change them: packed [N, H] and offsets [B + 1] to [N, D].
+
+    The offsets are in main memory.
+    """
 
     pooler: Pooler
     last: int

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.pooling.counting import count_kept, segment_mean
+from transforms.pooling.counting import CountedTokens, count_kept, segment_mean
 from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
+from transforms.pooling.transfer import to_device
 
 # The pieces and signs that the authors of PromptBERT remove for BERT. They are the most frequent ones of the sentences
 # of the STS test sets, so scores on those sets are flattered; counts of one's own corpus do not have this flaw.
@@ -50,10 +51,10 @@ class ReferenceRemoveBiases:
         return Needs(raw=True)
 
     def __call__(self, states: TokenStates) -> Pooled:
-        around = torch.tensor(sorted(self.around), device=states.token_ids.device)
+        around = torch.tensor(sorted(self.around))
         counted = count_kept(states, states.keep & ~torch.isin(states.token_ids, around))
         words = counted.totals((states.token_ids[counted.index] != self.padding).long())
-        return graded(segment_mean(_raw(states), counted), counted.fallback | (words == 0))
+        return _mean_row(states, counted, counted.fallback | (words == 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +77,11 @@ class RemoveBiases:
         if states.special is None:
             raise ValueError("remove-biases needs TokenStates.special")
         ids, plain = states.token_ids, states.keep & ~states.special
-        keep = plain & ~self.dropped.to(ids.device)[ids] & ~(self.inside.to(ids.device)[ids] & ~_first(states, plain))
+        keep = plain & ~self.dropped[ids] & ~(self.inside[ids] & ~_first(states, plain))
         removed = count_kept(states, keep).fallback
         lengths = states.offsets.diff()
         counted = count_kept(states, keep | (plain & removed.repeat_interleave(lengths)))
-        return graded(segment_mean(_raw(states), counted), removed)
+        return _mean_row(states, counted, removed)
 
 
 def _first(states: TokenStates, plain: Tensor) -> Tensor:
@@ -122,7 +123,8 @@ def word_insides(pieces: Sequence[str]) -> np.ndarray:
     return np.zeros(len(pieces), dtype=bool)
 
 
-def _raw(states: TokenStates) -> Tensor:
+def _mean_row(states: TokenStates, counted: CountedTokens, fallback: Tensor) -> Pooled:
+    """The mean embedding rows of what is counted; `counted` and `fallback` [B] bool are in main memory."""
     if states.raw is None:
         raise ValueError("remove-biases needs TokenStates.raw")
-    return states.raw
+    return graded(segment_mean(states.raw, counted.to(states.raw.device)), to_device(fallback, states.raw.device))

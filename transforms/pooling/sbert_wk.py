@@ -7,6 +7,7 @@ last row of the Cholesky factor of a layer's context, itself last, holds what th
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 from transforms.pooling.counting import CountedTokens, count_tokens, segment_sum
 from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
+from transforms.pooling.transfer import to_device
 
 _CHUNK_BYTES = {"cpu": 1 << 22, "cuda": 1 << 28}
 _SMALLEST_PIVOT = 1e-6
@@ -82,7 +84,9 @@ class SbertWk:
         if self.weights == "even":
             return torch.full_like(cosines[0], 1 / len(cosines))
         if self.weights == "last":
-            return torch.zeros_like(cosines[0]).index_fill_(0, cosines.new_tensor([len(cosines) - 1]).long(), 1)
+            only = torch.zeros_like(cosines[0])
+            only[-1] = 1
+            return only
         alignment, novelty = layer_weights(cosines, self.window, self.variant)
         mixed = {"combined": self.mix, "alignment": 1.0, "novelty": 0.0}[self.weights]
         return mixed * alignment + (1 - mixed) * novelty
@@ -102,13 +106,18 @@ def layer_cosines(vectors: Tensor) -> Tensor:
 
 
 def _exact_products(vectors: Tensor) -> Tensor:
-    """vectors vectors' in full precision: TensorFloat-32 has too few digits for what cancels later."""
-    fast = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
-    try:
-        return torch.bmm(vectors, vectors.transpose(1, 2))
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = fast
+    """vectors vectors' in full precision: TensorFloat-32 has too few digits for what cancels later.
+
+    Where a process has turned that on, products are made in float64: the switch is for all threads, and stays.
+    """
+    wide = vectors.double() if vectors.device.type == "cuda" and _has_tf32() else vectors
+    return torch.bmm(wide, wide.transpose(1, 2))
+
+
+def _has_tf32() -> bool:
+    """Whether a GPU multiplies float32 matrices in TensorFloat-32."""
+    matmul: Any = torch.backends.cuda.matmul
+    return matmul.fp32_precision == "tf32" if hasattr(torch.backends, "fp32_precision") else bool(matmul.allow_tf32)
 
 
 def layer_weights(cosines: Tensor, window: int, variant: str) -> tuple[Tensor, Tensor]:
@@ -119,7 +128,7 @@ def layer_weights(cosines: Tensor, window: int, variant: str) -> tuple[Tensor, T
     """
     alignment, novelty = torch.empty_like(cosines[0]), torch.empty_like(cosines[0])
     for members in _by_size(len(cosines), window, variant):
-        index = torch.tensor([[*context, layer] for layer, context in members.items()], device=cosines.device)
+        index = to_device(torch.tensor([[*context, layer] for layer, context in members.items()]), cosines.device)
         blocks = cosines[index.unsqueeze(2), index.unsqueeze(1)]
         factor = _last_rows(blocks)
         mean = blocks[:, -1, :-1].mean(dim=1)
@@ -150,14 +159,12 @@ def _last_rows(blocks: Tensor) -> Tensor:
     """Last rows [P, S, M] of the Cholesky factors of `blocks` [P, S, S, M]; nearly singular ones get a small ridge."""
     rows, smallest = _factor(blocks)
     weak = ~(smallest >= _SMALLEST_PIVOT)
-    if bool(weak.any()):
-        size = blocks.shape[1]
-        ridge = _SMALLEST_PIVOT * torch.eye(size, dtype=blocks.dtype, device=blocks.device)
-        again = (blocks.permute(0, 3, 1, 2)[weak] + ridge).permute(1, 2, 0).unsqueeze(0)
-        mended = _factor(again)[0][0].T
-        mended[:, -1] = mended[:, -1].masked_fill(mended[:, -1] < _SMALLEST_NOVELTY, 0)
-        rows.permute(0, 2, 1)[weak] = mended
-    return rows
+    if blocks.device.type == "cpu" and not bool(weak.any()):  # a GPU would have to be waited for
+        return rows
+    ridge = _SMALLEST_PIVOT * torch.eye(blocks.shape[1], dtype=blocks.dtype, device=blocks.device)
+    mended, _ = _factor(blocks + ridge.unsqueeze(2))
+    mended[:, -1] = mended[:, -1].masked_fill(mended[:, -1] < _SMALLEST_NOVELTY, 0)
+    return torch.where(weak.unsqueeze(1), mended, rows)
 
 
 def _factor(blocks: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.pooling.counting import count_tokens
+from transforms.pooling.counting import count_in_memory
 from transforms.pooling.ditto import weighted_sum
 from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
 from transforms.pooling.token_statistics import TokenStatistics
+from transforms.pooling.transfer import to_device
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,10 +32,10 @@ class Sif:
         return Needs(layers=frozenset(self.layers), raw=not self.layers)
 
     def __call__(self, states: TokenStates) -> Pooled:
-        counted = count_tokens(states, self.count)
-        weights = self.weights.to(states.token_ids.device)[states.token_ids[counted.index]]
-        weights = weights / counted.lengths[counted.sentences]
-        return graded(weighted_sum(states, self.layers, counted, weights), counted.fallback)
+        counted = count_in_memory(states, self.count)
+        weights = self.weights[states.token_ids[counted.index]] / counted.lengths[counted.sentences]
+        moved = counted.to(states.device)
+        return graded(weighted_sum(states, self.layers, moved, to_device(weights, states.device)), moved.fallback)
 
 
 def smooth_inverse_frequencies(statistics: TokenStatistics, a: float) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 from transforms.pooling.counting import CountedTokens, count_tokens, segment_max, segment_mean, segment_sum
 from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
+from transforms.pooling.transfer import to_device
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class WeightedMean(OneLayer):
     def _ranks(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         """The rank of every counted token within its sentence, from 1; [M] int64."""
         if self.rank == "attended":
-            return counted.index - states.offsets[:-1][counted.sentences] + 1
+            return counted.index - to_device(states.offsets[:-1], counted.index.device)[counted.sentences] + 1
         place = torch.arange(counted.index.numel(), device=counted.index.device)
         return place - counted.offsets[:-1][counted.sentences] + 1
 
@@ -162,7 +163,8 @@ class Prompt:
     def __call__(self, states: TokenStates) -> Pooled:
         if states.mask is None:
             raise ValueError("prompt needs TokenStates.mask")
-        vectors = states.hidden[self.layer][states.mask].float()
+        states_of_layer = states.hidden[self.layer]
+        vectors = states_of_layer[to_device(states.mask, states_of_layer.device)].float()
         if self.denoise:
             if states.bare_mask is None:
                 raise ValueError("prompt with denoising needs TokenStates.bare_mask")

@@ -55,6 +55,9 @@ class TokenStates:
     output. `own_attention[(block, head)]` [N] float32 is each token's attention to itself, blocks and heads from 1;
     `mask` [B] int64 the row of each sentence's template mask, `bare_mask` the template without a sentence. Only what
     the pooler's `needs` name is there.
+
+    What the model makes is on its device: `hidden`, `raw`, `own_attention`, `bare_mask`. What is known before it runs
+    is in main memory: `token_ids`, `offsets`, `keep`, `special`, `mask`.
     """
 
     hidden: Mapping[int, Tensor]
@@ -68,6 +71,12 @@ class TokenStates:
     own_attention: Mapping[tuple[int, int], Tensor] = field(default_factory=dict)
     mask: Tensor | None = None
     bare_mask: BareMask | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """The device of what the model makes."""
+        made = [*self.hidden.values(), *self.own_attention.values(), self.token_ids if self.raw is None else self.raw]
+        return made[0].device
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.pooling.counting import CountedTokens, count_kept, count_tokens
+from transforms.pooling.counting import CountedTokens, count_in_memory, count_kept
 from transforms.pooling.ditto import weighted_sum
 from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
 from transforms.pooling.token_statistics import TokenStatistics
+from transforms.pooling.transfer import to_device
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,24 +36,26 @@ class TfIdf:
         return Needs(layers=frozenset(self.layers))
 
     def __call__(self, states: TokenStates) -> Pooled:
-        counted = count_tokens(states, self.count)
+        # weights follow from the token ids, which are in main memory
+        counted, device = count_in_memory(states, self.count), states.device
         idf, ids = self._idf(states, counted), states.token_ids[counted.index]
         weights = idf * _frequencies(ids, counted) if self.weight == "tf-idf" else idf
         total = counted.totals(weights)
         weak = total <= 1e-12
         divisor = {"sum": total, "norm": _lengths(idf, ids, counted)}.get(self.scale)
-        weighted = weighted_sum(states, self.layers, counted, weights)
-        vectors = weighted if divisor is None else weighted / divisor.unsqueeze(1)
+        vectors = weighted_sum(states, self.layers, counted.to(device), to_device(weights, device))
+        if divisor is not None:
+            vectors = vectors / to_device(divisor, device).unsqueeze(1)
         if bool(weak.any()):
-            vectors = torch.where(weak.unsqueeze(1), self._plain(states), vectors)
-        return graded(vectors, counted.fallback | weak)
+            vectors = torch.where(to_device(weak, device).unsqueeze(1), self._plain(states), vectors)
+        return graded(vectors, to_device(counted.fallback | weak, device))
 
     def _idf(self, states: TokenStates, counted: CountedTokens) -> Tensor:
-        idf = self.idf.to(states.token_ids.device)[states.token_ids[counted.index]]
+        idf = self.idf[states.token_ids[counted.index]]
         return idf.masked_fill(_special(states)[counted.index], 0)
 
     def _plain(self, states: TokenStates) -> Tensor:
-        counted = count_kept(states, states.keep & ~_special(states))
+        counted = count_kept(states, states.keep & ~_special(states)).to(states.device)
         return weighted_sum(states, self.layers, counted, 1 / counted.lengths[counted.sentences])
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from transforms.pooling.padding import padded
+from transforms.pooling.padding import packed, padded
 
 
 class Convolutions(nn.Module):
@@ -24,9 +24,8 @@ class Convolutions(nn.Module):
 
     def forward(self, states: Tensor, offsets: Tensor) -> Tensor:
         """States [N, D] of packed states [N, H], cut into sentences by `offsets` [B + 1]."""
-        laid, mask = padded(states, offsets)
-        laid = laid.transpose(1, 2)
-        return torch.cat([conv(laid) for conv in self.convs], dim=1).transpose(1, 2)[mask]
+        laid = padded(states, offsets)[0].transpose(1, 2)
+        return packed(torch.cat([conv(laid) for conv in self.convs], dim=1).transpose(1, 2), offsets)
 
 
 class Recurrent(nn.Module):
@@ -39,6 +38,6 @@ class Recurrent(nn.Module):
 
     def forward(self, states: Tensor, offsets: Tensor) -> Tensor:
         """States [N, D] of packed states [N, H], cut into sentences by `offsets` [B + 1]."""
-        laid, mask = padded(states, offsets)
-        packed = pack_padded_sequence(laid, offsets.diff().cpu(), batch_first=True, enforce_sorted=False)
-        return pad_packed_sequence(self.encoder(packed)[0], batch_first=True)[0][mask]
+        laid, _ = padded(states, offsets)
+        steps = pack_padded_sequence(laid, offsets.diff(), batch_first=True, enforce_sorted=False)
+        return packed(pad_packed_sequence(self.encoder(steps)[0], batch_first=True)[0], offsets)

@@ -6,7 +6,7 @@ import torch
 from helpers.tiny_models import TEXTS
 
 from transforms.encoder import Encoder
-from transforms.encoder.encoder import LEAST_TOKENS_PER_BATCH, TOKENS_PER_PACKED_BATCH
+from transforms.encoder.batch_size import LEAST_TOKENS_PER_BATCH, TOKENS_PER_PACKED_BATCH
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_two_devices_share_the_batches(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(encoders, "resolve_devices", lambda _: [torch.device("cpu")] * 2)
     two = Encoder.load(model, dtype="float32", tokens_per_batch=32)
     assert isinstance(two._devices, Devices)
-    first, second = two._devices._replicas
+    first, second = two._replicas
     assert first.forward is not second.forward
     seen: list[tuple[str, int]] = []
     together = threading.Barrier(2, timeout=30)  # passed only where both work at the same time
@@ -110,7 +110,7 @@ def test_out_of_memory_on_one_of_two_devices(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(encoders, "resolve_devices", lambda _: [torch.device("cpu")] * 2)
     two = Encoder.load(model, dtype="float32", tokens_per_batch=64)
     assert two._devices is not None
-    for replica in two._devices._replicas:
+    for replica in two._replicas:
         run = replica.forward._runner.run
 
         def limited(batch: Any, run: Any = run) -> Any:

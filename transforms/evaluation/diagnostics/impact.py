@@ -50,7 +50,7 @@ def _states(reader: "StateReader", layer: int, tokenized: "Tokenized") -> list[t
     """The last layer's states float64 [T, H] of each text, with its place, in the order of the texts."""
     found: dict[int, np.ndarray] = {}
     for rows, states in reader.states(tokenized):
-        offsets = states.offsets.cpu().numpy()
+        offsets = states.offsets.numpy()
         hidden = states.hidden[layer].double().cpu().numpy()
         for row, start, stop in zip(rows.tolist(), offsets, offsets[1:], strict=False):
             found[row] = hidden[start:stop]

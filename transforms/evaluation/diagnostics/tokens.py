@@ -41,10 +41,8 @@ def gather(batches: Iterable[TokenStates], heads: list[tuple[int, int]], layers:
             attention.append(np.stack([states.own_attention[head].cpu().numpy()[index] for head in heads], axis=1))
         if layers:
             total += _cosines(states, index, layers)
-        text = np.repeat(np.arange(len(states.offsets) - 1), np.diff(states.offsets.cpu().numpy()))[index]
-        ids += np.split(
-            states.token_ids.cpu().numpy()[index], np.searchsorted(text, np.arange(1, len(states.offsets) - 1))
-        )
+        text = np.repeat(np.arange(len(states.offsets) - 1), np.diff(states.offsets.numpy()))[index]
+        ids += np.split(states.token_ids.numpy()[index], np.searchsorted(text, np.arange(1, len(states.offsets) - 1)))
         if tokens >= MOST_TOKENS:
             break
     gathered = np.concatenate(attention) if attention else np.empty((0, len(heads)), np.float32)
@@ -52,15 +50,18 @@ def gather(batches: Iterable[TokenStates], heads: list[tuple[int, int]], layers:
 
 
 def _plain(states: TokenStates) -> np.ndarray:
-    keep = states.keep.cpu().numpy()
-    return keep if states.special is None else keep & ~states.special.cpu().numpy()
+    keep = states.keep.numpy()
+    return keep if states.special is None else keep & ~states.special.numpy()
 
 
 def _cosines(states: TokenStates, index: np.ndarray, layers: int) -> np.ndarray:
     """The sums of the cosines over the tokens, float64 [L + 1, L + 1]."""
-    from transforms.pooling.sbert_wk import layer_cosines
+    import torch
 
-    chosen = states.token_ids.new_tensor(index)
+    from transforms.pooling.sbert_wk import layer_cosines
+    from transforms.pooling.transfer import to_device
+
+    chosen = to_device(torch.from_numpy(index), states.device)
     parts = [states.hidden[layer][chosen].unsqueeze(1) for layer in range(layers + 1)]
     stacked = parts[0].new_empty((len(index), layers + 1, parts[0].shape[2]))
     for layer, part in enumerate(parts):

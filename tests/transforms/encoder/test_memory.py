@@ -1,0 +1,117 @@
+"""Batches that are too large for the memory there is."""
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers.tiny_models import TEXTS
+
+from transforms.encoder import Encoder, batch_size, devices
+from transforms.encoder.batches import Batch
+from transforms.encoder.memory import LEAST_TOKENS, MemoryLimit, is_out_of_memory, tokens_that_fit
+
+
+def _batch(texts: int, length: int = 10) -> Batch:
+    return Batch(np.arange(texts), np.zeros(texts * length, np.int64), np.full(texts, length))
+
+
+def _with_room_for(tokens: int, tried: list[int]) -> Any:
+    def work(batch: Batch) -> int:
+        tried.append(len(batch.ids))
+        if len(batch.ids) > tokens:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return len(batch.ids)
+
+    return work
+
+
+def test_what_a_device_had_room_for_is_kept() -> None:
+    limit, tried = MemoryLimit(), []
+    work = _with_room_for(300, tried)
+    assert limit.run(_batch(100), lambda batch: len(batch.ids), work) == [250] * 4
+    assert tried == [1000, 500, 250, 250, 500, 250, 250], "each half of what failed is tried"
+    tried.clear()
+    assert limit.run(_batch(100), lambda batch: len(batch.ids), work) == [250] * 4
+    assert limit.run(_batch(97), lambda batch: len(batch.ids), work) == [250, 240, 240, 240]
+    assert limit.run(_batch(30), lambda batch: len(batch.ids), work) == [300]
+    assert tried == [250] * 4 + [250, 240, 240, 240, 300], "nothing fails a second time"
+
+
+def test_later_units_have_the_batches_that_there_was_room_for(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu", tokens_per_batch=100)
+    texts = [f"{text} {number}" for number in range(12) for text in TEXTS]
+    expected, run, failed = encoder.encode(texts), encoder._alone.forward._runner.run, []
+
+    def limited(batch: Batch) -> Any:
+        if len(batch.ids) > 60:
+            failed.append(len(batch.ids))
+            raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+        return run(batch)
+
+    monkeypatch.setattr(encoder._alone.forward._runner, "run", limited)
+    np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-6)
+    assert 0 < len(failed) <= torch.get_num_threads() + 1
+    failed.clear()
+    found = encoder.embed(encoder.tokenize(texts))
+    np.testing.assert_allclose(found.vectors, expected, atol=1e-6)
+    assert failed == []
+    assert found.stats.oom_splits > 5
+
+
+@pytest.mark.parametrize(
+    ("error", "known"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (MemoryError(), True),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("CUDA driver error: out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"), False),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_what_says_that_memory_ran_out(error: Exception, known: bool) -> None:
+    assert is_out_of_memory(error) is known
+
+
+def test_a_gpus_batch_is_what_there_is_memory_for(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tokens_that_fit(1, 10**6, 65536) == LEAST_TOKENS
+    sizes = {}
+    for pooler in ("mean", "sbert-wk:start=0,window=1"):
+        replica = Encoder.load(str(tiny["bert"]), pooler=pooler, dtype="float32", device="cpu")._alone
+        sizes[pooler] = replica.forward.token_bytes
+    assert 0 < sizes["mean"] < sizes["sbert-wk:start=0,window=1"], "the states of more layers are kept"
+    replicas = [_on_gpu(replica, number) for number in (0, 1)]
+    free = {0: 10**12, 1: 2 * 5000 * replica.forward.token_bytes}
+    monkeypatch.setattr(batch_size, "free_memory", lambda device: free[device.index])
+    assert batch_size.tokens_per_batch(None, replicas[:1]) == 65536
+    assert batch_size.tokens_per_batch(None, replicas) == 4096, "the GPU with less memory decides"
+    assert batch_size.tokens_per_batch(777, replicas) == 777
+    assert batch_size.tokens_per_alike_batch(None, replicas[1], "bert") == 16384, "deterministic batches ask no machine"
+
+
+def _on_gpu(replica: Any, number: int) -> Any:
+    fields = {**vars(replica), "device": torch.device("cuda", number)}
+    return type(replica)(**fields)
+
+
+def test_a_gpus_memory_is_in_segments_that_grow_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG")
+    for name in names:
+        monkeypatch.setenv(name, "")  # so that it is as it was afterwards
+        monkeypatch.delenv(name)
+    devices.resolve_devices("cpu")
+    assert not any(name in os.environ for name in names)
+    devices.resolve_devices("cuda")
+    assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
+    monkeypatch.delenv("PYTORCH_ALLOC_CONF")
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:512")
+    devices.resolve_devices("cuda")
+    assert "PYTORCH_ALLOC_CONF" not in os.environ

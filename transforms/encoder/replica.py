@@ -1,0 +1,56 @@
+"""A copy of the model on one device: a batch in, pooled vectors out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transforms.encoder.batches import Batch, BatchStats
+from transforms.encoder.forward import Forward
+from transforms.encoder.memory import MemoryLimit
+from transforms.encoder.probe import BatchSharing
+from transforms.pooling.pooler import Pooler
+from transforms.pooling.states import TokenStates
+
+
+@dataclass(frozen=True)
+class PooledBatch:
+    """The pooled vectors [n, P] float32 and status [n] uint8 of a batch, or a part of one; the texts' places [n]."""
+
+    rows: np.ndarray
+    vectors: Tensor
+    status: Tensor
+    stats: BatchStats
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A copy of the model on `device`, with its pooler and the layers after that."""
+
+    device: torch.device
+    forward: Forward
+    pooler: Pooler
+    layers: Callable[[Tensor], Tensor]
+    limit: MemoryLimit = field(default_factory=MemoryLimit)
+
+    def __call__(self, batch: Batch) -> list[PooledBatch]:
+        """The batch's pooled vectors, on the device; in parts, each a batch of its own, where memory ran out."""
+        parts = self.limit.run(batch, self._tokens, self._pooled)
+        first = replace(parts[0], stats=parts[0].stats + BatchStats(oom_splits=len(parts) - 1))
+        return [first, *parts[1:]]
+
+    def states(self, batch: Batch) -> list[tuple[Batch, TokenStates, BatchStats]]:
+        """The batch's token states; those of its parts where memory ran out."""
+        return self.limit.run(batch, self._tokens, lambda part: (part, self.forward(part), self._stats(part)))
+
+    def _pooled(self, batch: Batch) -> PooledBatch:
+        result = self.pooler(self.forward(batch))
+        return PooledBatch(batch.rows, self.layers(result.vectors), result.status, self._stats(batch))
+
+    def _stats(self, batch: Batch) -> BatchStats:
+        return batch.stats(self.forward.together is BatchSharing.PADDED)
+
+    def _tokens(self, batch: Batch) -> int:
+        return self._stats(batch).padded
