@@ -42,8 +42,6 @@ def unwatched() -> Iterator[None]:
     """Nothing of how far it is is shown inside: for what goes on until somebody ends it."""
     global _silent
     _silent = True
-    if _watching and sys.stderr is not None:
-        _write(sys.stderr, _erased(sys.stderr))
     try:
         yield
     finally:
@@ -63,9 +61,11 @@ def aside(text: str) -> None:
 
 
 def _show(out: TextIO, stop: threading.Event) -> None:
-    moves, first_batch = _moves(out), 0.0
+    moves, first_batch, stands = _moves(out), 0.0, False
     while not stop.wait(SECONDS if moves else SECONDS_APART):
         if _silent:
+            _write(out, _erased(out) if stands else "")
+            stands = False
             continue
         state, now = progress.current(), time.monotonic()
         if not state.tokens:
@@ -78,6 +78,7 @@ def _show(out: TextIO, stop: threading.Event) -> None:
             out,
             f"\r{bar(state, seconds, width, _blocks(out)):{width}.{width}}" if moves else f"{line(state, seconds)}\n",
         )
+        stands = True
 
 
 def _write(out: TextIO, text: str) -> None:

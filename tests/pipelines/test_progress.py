@@ -81,6 +81,23 @@ def test_a_terminal_shows_a_bar_or_a_clock_and_nothing_of_it_stays(
     assert terminal.left() == ""
 
 
+def test_nothing_moves_while_a_command_goes_on_until_somebody_ends_it(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr", terminal.out)
+    with shown.watched(terminal.out), progress.stage(progress.LOADING):
+        terminal.wait_for("loading the model, 0s")
+        with shown.unwatched(), progress.stage("searching the index"):
+            shown.news("it answers now")
+            assert "it answers now" in terminal.seen()
+            while terminal.left():
+                time.sleep(0.01)
+            assert "searching the index" not in terminal.seen()
+        told = len(terminal.seen())
+        while "loading the model" not in terminal.seen()[told:]:
+            time.sleep(0.01)
+
+
 def test_a_bar_goes_on_where_the_last_piece_of_the_work_ended() -> None:
     progress.clear()
     for done in (1, 2):

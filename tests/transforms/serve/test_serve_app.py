@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_parquet
@@ -59,12 +60,19 @@ def served(made: Path) -> Any:
         yield found
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """The folder of a store without an index."""
+    folder = tmp_path_factory.mktemp("plain")
+    write(folder / "in" / "a.parquet", range(12))
+    embed(folder, model)
+    return folder
+
+
 @pytest.fixture
-def own(tmp_path: Path, model: Path) -> Path:
-    """The folder of a store of the test's own, without an index."""
-    write(tmp_path / "in" / "a.parquet", range(12))
-    embed(tmp_path, model)
-    return tmp_path
+def own(plain: Path, tmp_path: Path) -> Path:
+    """A copy of that folder of the test's own."""
+    return shutil.copytree(plain, tmp_path / "own")
 
 
 # --- hits
@@ -305,15 +313,20 @@ def test_another_model_is_followed_and_one_of_another_space_is_not(own: Path, mo
 # --- stores of all kinds
 
 
-def test_a_store_without_rows_text_and_columns(run: Run, tmp_path: Path, model: Path) -> None:
-    write_parquet(tmp_path / "in" / "a.parquet", sentences(3))
-    how = ("--input", tmp_path / "in" / "*.parquet", "--store", tmp_path / "store", "--model", model, "--no-keep-text")
-    run("embed", *how).ok()
+def test_a_store_without_texts_with_values_that_json_lacks_and_then_without_rows(
+    run: Run, tmp_path: Path, model: Path
+) -> None:
+    odd: dict[str, Any] = {"odd": [float("nan"), float("inf")], "raw": [b"\xff", None]}
+    write_parquet(tmp_path / "in" / "a.parquet", ["dog", "cat"], **odd)
+    how = ["--input", tmp_path / "in" / "*.parquet", "--store", tmp_path / "store", "--model", model, "--no-keep-text"]
+    run("embed", *how, "--keep-columns", "odd,raw").ok()
     with serving(tmp_path / "store", NEVER) as served:
-        hits = served.get("/search", q="dog").json()["hits"]
-        assert [hit["text"] for hit in hits] == [None] * 3
+        found = served.get("/search", q="dog").text
+        hits = json.loads(found, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))["hits"]
+        assert [hit["text"] for hit in hits] == [None] * 2
+        assert {(hit["odd"], hit["raw"]) for hit in hits} == {(None, "ff"), (None, None)}
         assert served.get("/", q="dog").status_code == 200
-        write_parquet(tmp_path / "in" / "a.parquet", [])
+        write_parquet(tmp_path / "in" / "a.parquet", [], odd=pa.array([], pa.float64()), raw=pa.array([], pa.binary()))
         run("embed", *how, "--max-deletes", 1).ok()
         served.followed.look()
         assert served.get("/search", q="dog", where="any").json() == {"hits": []}
@@ -372,14 +385,3 @@ def test_a_store_on_gs(gcs: Gcs, gs: str, made: Path, tmp_path: Path, monkeypatc
 def test_no_store(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="holds no store"):
         serving(tmp_path).__enter__()
-
-
-def test_json_is_json_whatever_is_kept(tmp_path: Path, run: Run, model: Path) -> None:
-    write_parquet(tmp_path / "in.parquet", ["dog", "cat"], odd=[float("nan"), float("inf")], raw=[b"\xff", None])
-    options = ("--model", model, "--keep-columns", "odd,raw")
-    run("embed", "--input", tmp_path / "in.parquet", "--store", tmp_path / "store", *options).ok()
-    with serving(tmp_path / "store", NEVER) as served:
-        found = served.get("/search", q="dog")
-        hits = json.loads(found.text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))["hits"]
-        assert {(hit["odd"], hit["raw"]) for hit in hits} == {(None, "ff"), (None, None)}
-        assert served.get("/", q="dog").status_code == 200

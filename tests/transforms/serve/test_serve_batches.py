@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.errors import OptionError
@@ -80,6 +80,7 @@ def test_where_too_many_wait_or_it_takes_too_long_a_question_is_refused(monkeypa
     assert ["wait already" in str(error) for error in errors] == [False, False, True]
 
 
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from(["q", "id", "k", "where", "x"]), st.text(max_size=20)), max_size=5))
 def test_parameters_are_a_question_within_bounds_or_refused(pairs: list[tuple[str, str]]) -> None:
     try:
@@ -95,10 +96,12 @@ def test_parameters_are_a_question_within_bounds_or_refused(pairs: list[tuple[st
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text() | st.binary() | st.dates() | st.decimals(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
 )
 
 
+@settings(max_examples=30)
 @given(VALUES)
 def test_every_value_is_json(value: object) -> None:
     json.loads(json.dumps(plain(value), allow_nan=False))
