@@ -97,3 +97,21 @@ def test_rows_of_a_pipeline(prism: str, model: Path, kind: str) -> None:
         "40 30.0 24",
         "50 30.0 24",
     ]
+
+
+@pytest.mark.slow
+def test_a_queue_into_postgres(prism: str, model: Path, pgvector: str) -> None:
+    """The recipe of a stream, with the messages that it makes up."""
+    import psycopg
+
+    flags = ["--runner=PrismRunner", f"--prism_location={prism}", "--environment_type=LOOPBACK", "--model", str(model)]
+    command = [sys.executable, str(ROOT / "docs/recipes/stream.py"), "--to", pgvector, *flags]
+    env = {**os.environ, **QUIET, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    with psycopg.connect(pgvector) as connection:
+        found = connection.execute("SELECT id, text, vector_dims(embedding) FROM messages ORDER BY id").fetchall()
+    assert found == [("a", "the dog sat on the mat", 24), ("b", "rates were raised", 24)]
+    assert {"b'no JSON': null text", "c: empty text"} <= {
+        line.split(":", 2)[2] for line in done.stderr.splitlines() if line.startswith("WARNING:root:")
+    }
