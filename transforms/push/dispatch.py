@@ -49,8 +49,11 @@ def shown(text: str) -> str:
 
     >>> shown("postgresql://me:secret@host:5432/db?sslmode=require#docs")
     'postgresql://me@host:5432/db#docs'
+    >>> shown("lance:s3://bucket/tables?token=secret#docs")
+    'lance:s3://bucket/tables#docs'
     """
-    prefix, url = ("qdrant:", text.removeprefix("qdrant:")) if text.startswith("qdrant:") else ("", text)
+    prefix = next((kind for kind in ("qdrant:", "lance:") if text.startswith(kind)), "")
+    url = text.removeprefix(prefix)
     if "://" not in url:
         return text
     parts = urlsplit(url)

@@ -1,6 +1,7 @@
 """LanceDB: batches are merged by id; what is remembered is metadata of the column `id`."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from transforms.push.turn import Turn
 
 DELETED = 1_000  # keys in one condition
 MISSING = "was not found"
+SOURCE = re.compile(r",? ?/\S+\.rs:\d+:\d+")  # where in LanceDB's code an error arose, which it says at the end
 
 
 @contextlib.contextmanager
@@ -26,7 +28,8 @@ def opened(place: str, name: str, where: str) -> Iterator["LanceTarget"]:
         finally:
             target.turn.give_up()
     except (RuntimeError, ValueError, OSError) as error:
-        raise refused(where, first_line(error), "check the folder or URL, then push again") from error
+        what = SOURCE.sub("", first_line(error))
+        raise refused(where, what, "check the folder or URL, then push again") from error
 
 
 class LanceTarget:
