@@ -42,13 +42,14 @@ class Lack:
     """What a database lacks: rows to write by the place of their unit, the file with the keys of rows to delete.
 
     `counts` are told against what the database was left with; of rows that are written without being compared, those
-    that were there count as changed.
+    that were there count as changed. `gone` is the number of keys to delete, whether their rows are there or may be.
     """
 
     keys: tuple[str, ...]
     deleted: str
     counts: Changes = field(default_factory=Changes)
     rows: "dict[int, array[int]]" = field(default_factory=dict)
+    gone: int = 0
 
     @property
     def written(self) -> int:
@@ -190,6 +191,7 @@ def _compare(rows: pa.Table, sides: int, lack: Lack) -> pa.Table:
         _, unit, row = wanted[key]
         lack.rows.setdefault(unit, array("i")).append(row)
     changed = sum(key in first for key in written)
-    lack.counts += Changes(len(written) - changed, changed, len(gone))
+    lack.counts += Changes(len(written) - changed, changed, sum(key in first for key in gone))
+    lack.gone += len(gone)
     names = [list(part) for part in zip(*gone, strict=True)] or [[], []]
     return pa.table([pa.array(names[0], pa.string()), pa.array(names[1], pa.int32())], schema=_DELETED)

@@ -108,7 +108,7 @@ def _snapshots(new: Manifest, found: State, since: str | None, where: str) -> li
 
 def _write(target: Target, new: Manifest, columns: pa.Schema, lack: Lack) -> None:
     """Write what is lacking, and delete the rest."""
-    with progress.stage("writing", lack.written + lack.counts.deleted, "rows"):
+    with progress.stage("writing", lack.written + lack.gone, "rows"):
         for keys in lack.deletions():
             target.delete(keys)
             progress.step(keys.num_rows)

@@ -97,6 +97,8 @@ def test_rows_changed_since_a_run_are_written_whatever_the_database_says(store: 
     assert [database.rows[key]["text"] for key in (("i1", 0), ("i2", 0))] == ["other", "spoilt"]
     assert push(store.manifest, database, full=True).changes.changed == 9
     assert database.rows["i2", 0]["text"] == "text 2"
+    store.commit_without_index(files_of({i: text for i, text in texts.items() if i != "i8"} | {"i1": "other"}))
+    assert [push(store.manifest, database, since="run1").changes.deleted for _ in range(2)] == [1, 0]
 
 
 def test_full_deletes_what_the_store_has_not(store: Kept) -> None:
