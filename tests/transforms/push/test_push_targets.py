@@ -5,6 +5,7 @@ import random
 import time
 
 import pytest
+from helpers import qdrant
 from helpers.commands import Run
 from helpers.killed_push import killed
 from helpers.nights import space_of
@@ -72,3 +73,22 @@ def test_columns_that_a_store_keeps_anew_come_with_all_rows(run: Run, store: Kep
     Kept(store.root, count=5).commit_without_index(files)
     run("push", "--store", store.root, "--to", to).ok()
     check(held_by(to), expected(files))
+
+
+def test_a_collection_behind_http(run: Run, store: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
+    with qdrant.running() as (url, client):
+        push = ("push", "--store", store.root, "--to", f"qdrant:{url}#docs")
+        run(*push).failed(1, f"--to qdrant:{url}#docs: Unexpected Response: 403 (Forbidden)", "QDRANT_API_KEY")
+        monkeypatch.setenv("QDRANT_API_KEY", qdrant.KEY)
+        run(*push).ok()
+        later = files_of({"i1": "text 1", "i2": "other", "i30": "new"})
+        store.commit_without_index(later)
+        for how in ((), ("--full",)):
+            run(*push, *how).ok()
+            assert sorted((point.payload or {})["text"] for point in client.scroll("docs")[0]) == [
+                "new",
+                "other",
+                "text 1",
+            ]
+            assert client.count("docs").count == 3
