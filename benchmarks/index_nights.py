@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.common import report
 from benchmarks.index import synthetic, timed
-from transforms.beam import BuildIndex, Commit, IndexRequest
+from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
 from transforms.corpus import InputFile, UnitRows
 from transforms.space import Space, row_hashes
 from transforms.store.commit import Run
@@ -68,9 +68,8 @@ class Nights:
 
     def _build(self, run: Run, units: list[UnitRecord], request: IndexRequest) -> None:
         with beam.Pipeline("FnApiRunner") as pipeline:
-            made = pipeline | "Units" >> beam.Create(units)
-            nothing = pipeline | "Problems" >> beam.Create([])
-            record = (made, nothing) | "Index" >> BuildIndex(run, request)
+            made = (pipeline | "Units" >> beam.Create(units),) | "Commit/Settle" >> Settle(run)
+            record = made | "Index" >> BuildIndex(run, request)
             _ = (made, record) | "Commit" >> Commit(run)
 
     def _unit(self, number: int, rows: Rows) -> UnitRecord:

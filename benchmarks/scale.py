@@ -96,9 +96,23 @@ def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
     kept = {unit.unit: unit for unit in made.previous.units} if made.previous else {}
     units = [carried(unit) for unit in kept.values()] if kept else list(spans_again(where, made.job))
     start = time.monotonic()
-    result = finish(run, units, [])
+    result = finish(run, settled_units(run, units))
     assert result.status == "committed", result.message
     return {"units": len(units), "finish alone": time.monotonic() - start}
+
+
+def settled_units(run: Any, units: list[Any]) -> Any:
+    """The units by stretches, packed, checked and summed, one stretch after the other."""
+    from transforms.steps.settle import settled_or_problem
+    from transforms.store.packed import pack
+    from transforms.store.settled import Settler
+    from transforms.store.stretches import STRETCHES, stretch_of
+
+    packed: list[list[bytes]] = [[] for _ in range(STRETCHES)]
+    for unit in units:
+        packed[stretch_of(unit.unit)].append(pack(unit))
+    settler = Settler(run.root, run.id)
+    return settled_or_problem([settler.settle(number, found) for number, found in enumerate(packed)], run)
 
 
 def spans_again(where: Path, job: Any) -> Iterator[Any]:

@@ -23,8 +23,7 @@ from pipelines.summary import summary
 from pipelines.tables import wrapped
 from pipelines.writing import Writer, recorded, result_of, submitted, writing
 from transforms import storage
-from transforms.beam import BuildIndex, Commit, Embed, Plan
-from transforms.beam.changes import CountDuplicateIds
+from transforms.beam import BuildIndex, Commit, Embed, Plan, Settle
 from transforms.corpus.in_memory import table_of
 from transforms.errors import OptionError
 from transforms.steps.options import EmbedOptions
@@ -112,15 +111,13 @@ def build(
     globs = pipeline | "Inputs" >> beam.Create(list(job.run.globs))
     planned = globs | "Plan" >> Plan(job)
     embedded = planned.spans | "Embed" >> Embed(job, embedding)
-    units = (embedded.units, planned.carried) | "Units" >> beam.Flatten()
-    problems = (embedded.problems, planned.problems) | "Problems" >> beam.Flatten()
-    known = [units, problems, *([embedded.ranges] if embedded.ranges else [])]
+    known = (embedded.units, planned.carried, embedded.problems, planned.problems)
+    settled = known | "Commit/Settle" >> Settle(job.run)
+    found = [settled, *([embedded.ranges] if embedded.ranges else [])]
     if resolved.index is not None:
         index = BuildIndex(job.run, resolved.index, remembered=job.index_asked is None, hints=indexing)
-        known.append((units, problems) | "Index" >> index)
-    if job.columns.id is not None:
-        known.append(units | "DuplicateIds" >> CountDuplicateIds(job.run))
-    return tuple(known) | "Commit" >> Commit(job.run, raises)
+        found.append(settled | "Index" >> index)
+    return tuple(found) | "Commit" >> Commit(job.run, raises, ids=job.columns.id is not None)
 
 
 def _embed(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:

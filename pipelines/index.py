@@ -11,7 +11,7 @@ from pipelines import beam_flags, command, engines, options, specs
 from pipelines.said import Said
 from pipelines.summary import index_lines
 from pipelines.writing import recorded, result_of, submitted, writing
-from transforms.beam import BuildIndex, Commit, IndexRequest
+from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
 from transforms.errors import OptionError
 from transforms.space import resolve_model
 from transforms.steps.from_snapshot import carried_units, record_plan, run_like
@@ -69,8 +69,9 @@ def _index(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
         hints = beam_flags.hints(accelerator=asked.index_accelerator)
         with recorded(run, writer), writer.pipeline() as pipeline:
             units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(carried_units, root)
-            record = (units,) | "Index" >> BuildIndex(run, request, asked.merge, hints=hints)
-            _ = (units, record) | "Commit" >> Commit(run, raises=not writer.waits)
+            settled = (units,) | "Commit/Settle" >> Settle(run)
+            record = settled | "Index" >> BuildIndex(run, request, asked.merge, hints=hints)
+            _ = (settled, record) | "Commit" >> Commit(run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
     if result is None:
         return submitted(root, run_id)

@@ -11,7 +11,7 @@ from pipelines import beam_flags, command, engines, options
 from pipelines.said import Said
 from pipelines.summary import index_lines, moved_lines, vectors_of
 from pipelines.writing import recorded, result_of, submitted, writing
-from transforms.beam import BuildIndex, Commit
+from transforms.beam import BuildIndex, Commit, Settle
 from transforms.beam.recalibrate import Recalibrate
 from transforms.calibration import Calibration, check_space
 from transforms.steps.from_snapshot import record_plan, run_like, units_of
@@ -88,10 +88,11 @@ def build(pipeline: beam.Pipeline, manifest: Manifest, run: Run, raises: bool = 
     """The whole graph, up to the PCollection of the one Result. An index is built again as the store has it."""
     units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(units_of, manifest.root)
     made = units | "Recalibrate" >> Recalibrate(RecalibrateJob(run, manifest.space, len(manifest.units)))
-    known = [made.units, made.problems, *([made.ranges] if made.ranges else [])]
+    settled = (made.units, made.problems) | "Commit/Settle" >> Settle(run)
+    found = [settled, *([made.ranges] if made.ranges else [])]
     if manifest.index:
-        known.append((made.units, made.problems) | "Index" >> BuildIndex(run, manifest.index.request, remembered=True))
-    return tuple(known) | "Commit" >> Commit(run, raises)
+        found.append(settled | "Index" >> BuildIndex(run, manifest.index.request, remembered=True))
+    return tuple(found) | "Commit" >> Commit(run, raises)
 
 
 def summary(result: Result, calibration: Calibration | None, root: str) -> list[str]:

@@ -12,8 +12,7 @@ from pipelines.said import Said
 from pipelines.summary import changes_line, things_of, vectors_of
 from pipelines.writing import recorded, result_of, submitted, writing
 from transforms import storage
-from transforms.beam import Commit
-from transforms.beam.changes import CountDuplicateIds
+from transforms.beam import Commit, Settle
 from transforms.errors import OptionError
 from transforms.steps.from_snapshot import carried_units, record_plan, run_like
 from transforms.steps.index_files import IndexRecord
@@ -79,12 +78,11 @@ def snapshot_to_restore(root: str, run: str) -> Manifest:
 def build(pipeline: beam.Pipeline, earlier: Manifest, run: Run, raises: bool = False) -> beam.PCollection:
     """The whole graph; gives the one Result."""
     units = pipeline | "Snapshot" >> beam.Create([earlier.run]) | "Units" >> beam.FlatMap(carried_units, run.root)
-    known = [units]
+    settled = (units,) | "Commit/Settle" >> Settle(run)
+    found = [settled]
     if earlier.index:
-        known.append(pipeline | "Index" >> beam.Create([IndexRecord(earlier.index)]))
-    if run.options.id_column:
-        known.append(units | "DuplicateIds" >> CountDuplicateIds(run))
-    return tuple(known) | "Commit" >> Commit(run, raises)
+        found.append(pipeline | "Index" >> beam.Create([IndexRecord(earlier.index)]))
+    return tuple(found) | "Commit" >> Commit(run, raises, ids=run.options.id_column is not None)
 
 
 def summary(result: Result, earlier: str, root: str) -> list[str]:

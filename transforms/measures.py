@@ -3,14 +3,18 @@
 Nothing here knows an engine. A unit's figures travel with its record, so that what an engine does twice counts once.
 """
 
+import sys
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from time import perf_counter
 from typing import TypeVar
 
 QUANTILES = (0.5, 0.95)
+SKETCHED = 512  # values that a sketch keeps
 
 Item = TypeVar("Item")
 
@@ -100,23 +104,66 @@ def with_waits(items: Iterator[Item]) -> Iterator[tuple[Item, float]]:
         asked = perf_counter()
 
 
+@dataclass(frozen=True)
+class Sketch:
+    """One figure over many units: how many, their sum, the largest, and values in order that stand for as many each.
+
+    Up to 512 these are all values; of more, every so many-th. Sketches can be joined, and stay as small.
+    """
+
+    count: int
+    sum: float
+    most: float
+    values: tuple[float, ...]
+
+    @classmethod
+    def of(cls, numbers: list[float], most: int = SKETCHED) -> "Sketch":
+        """The sketch of some values, one at least, that keeps so many of them."""
+        ordered = sorted(numbers)
+        places = min(len(ordered), most)
+        kept = (ordered[(2 * place + 1) * len(ordered) // (2 * places)] for place in range(places))
+        return cls(len(ordered), sum(ordered), ordered[-1], tuple(kept))
+
+
+Sketches = dict[str, Sketch]
+
+
+def sketched(found: Iterable[Figures], most: int = SKETCHED) -> Sketches:
+    """Each figure over all units, files or steps that have it; `most` values of it are kept."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for figures in found:
+        for name, value in figures.items():
+            values[name].append(value)
+    return {name: Sketch.of(numbers, most) for name, numbers in values.items()}
+
+
+def summaries(parts: Iterable[Sketches]) -> dict[str, Summary]:
+    """Each figure over all that the parts are of; quantiles are exact where no part has more than 512 values of it."""
+    joined: dict[str, list[Sketch]] = defaultdict(list)
+    for sketches in parts:
+        for name, sketch in sketches.items():
+            joined[name].append(sketch)
+    return {name: _summary(sketches) for name, sketches in joined.items()}
+
+
 def summed(found: Iterable[Figures]) -> dict[str, Summary]:
     """Each figure over all units, files or steps that have it.
 
     >>> summed([{"read_ms": 4.0}, {"read_ms": 2.0, "load_ms": 9.0}])["read_ms"]
     {'count': 2, 'sum': 6.0, 'p50': 2.0, 'p95': 4.0, 'max': 4.0}
     """
-    values: dict[str, list[float]] = defaultdict(list)
-    for figures in found:
-        for name, value in figures.items():
-            values[name].append(value)
-    return {name: _summary(sorted(numbers)) for name, numbers in values.items()}
+    return summaries([sketched(found, sys.maxsize)])
 
 
-def _summary(ordered: list[float]) -> Summary:
+def _summary(sketches: list[Sketch]) -> Summary:
+    count = sum(sketch.count for sketch in sketches)
+    weighed = sorted((value, sketch.count / len(sketch.values)) for sketch in sketches for value in sketch.values)
+    reached = list(accumulate(weight for _, weight in weighed))
     # nearest rank: a value that was really seen
-    quantiles = {f"p{q * 100:g}": ordered[max(-(-len(ordered) * round(q * 100) // 100) - 1, 0)] for q in QUANTILES}
-    return {"count": len(ordered), "sum": round(sum(ordered), 3), **quantiles, "max": ordered[-1]}
+    ranks = {q: min(bisect_left(reached, q * count - 1e-6 * count), len(weighed) - 1) for q in QUANTILES}
+    quantiles = {f"p{q * 100:g}": weighed[rank][0] for q, rank in ranks.items()}
+    total = round(sum(sketch.sum for sketch in sketches), 3)
+    return {"count": count, "sum": total, **quantiles, "max": max(sketch.most for sketch in sketches)}
 
 
 def limit_of(embed: Mapping[str, Summary]) -> str:

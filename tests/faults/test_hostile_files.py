@@ -20,6 +20,7 @@ from helpers.calibrations import fit_on
 from helpers.corpora import sentences, write_jsonl, write_lines, write_parquet
 from helpers.hostile import as_bytes, byte_changes, campaign, changes_of_json_files, json_changes, state
 from helpers.nights import DIM, Nights
+from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, write_unit
 from helpers.tiny_models import save_tiny_model
 from helpers.units import make_vectors
@@ -39,7 +40,6 @@ from transforms.space import parse_pooler, row_hashes
 from transforms.store import open_store
 from transforms.store.calibrations import read_calibration
 from transforms.store.canary import Canary
-from transforms.store.commit import finish
 from transforms.store.manifest import sealed, to_bytes
 from transforms.store.precision import Ranges
 from transforms.store.reuse import LastSnapshot

@@ -9,8 +9,9 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+from helpers.settled import finish, settled
 
-from transforms.beam import BuildIndex, Commit, IndexRequest
+from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
 from transforms.corpus import InputFile, UnitRows
 from transforms.index.cells import PASSES
 from transforms.search import Searcher
@@ -24,7 +25,7 @@ from transforms.steps import (
     index_work,
 )
 from transforms.steps.commit_run import commit_run
-from transforms.store.commit import Run, finish
+from transforms.store.commit import Run
 from transforms.store.entries import Options
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.plan import PlannedFile, write_plan
@@ -90,12 +91,11 @@ class Nights:
         if pipeline is None:
             record = run_steps(run, units, asked, merge)
             assert not isinstance(record, Problem), record
-            commit_run([*units, record], run)
+            commit_run([settled(run, units), record], run)
         else:
             with pipeline:
-                made = pipeline | "Units" >> beam.Create(units)
-                nothing = pipeline | "Problems" >> beam.Create([])
-                record = (made, nothing) | "Index" >> BuildIndex(run, asked, merge)
+                made = (pipeline | "Units" >> beam.Create(units),) | "Commit/Settle" >> Settle(run)
+                record = made | "Index" >> BuildIndex(run, asked, merge)
                 _ = (made, record) | "Commit" >> Commit(run)
         assert self.manifest.run == run.id
         return self.index
@@ -158,7 +158,7 @@ def input_file(name: str) -> InputFile:
 
 def run_steps(run: Run, units: list[Any], request: IndexRequest, merge: bool = False) -> Any:
     """What BuildIndex gives, every step called once in order: an IndexRecord, a Problem or None."""
-    found = list(index_work.choose_work(units, run, request, merge))
+    found = list(index_work.choose_work(settled(run, units), run, request, merge))
     if found and isinstance(found[0], tuple):
         found = list(index_work.buckets_to_match(_done(index_update_rows.read, found)))
     if found and isinstance(found[0], tuple):

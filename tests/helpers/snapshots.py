@@ -4,12 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from helpers.settled import finish
 from helpers.units import make_unit, make_vectors
 
 from transforms.corpus import InputFile, Span
 from transforms.report import report
 from transforms.space import Space, row_hashes
-from transforms.store.commit import Run, finish
+from transforms.store.commit import Run
 from transforms.store.entries import Options
 from transforms.store.manifest import read_manifest
 from transforms.store.plan import PlannedFile, write_plan

@@ -1,5 +1,6 @@
 """PTransforms: thin steps around the layers above, for our pipelines and other people's."""
 
+from transforms.beam import coders
 from transforms.beam.chunks import Chunks
 from transforms.beam.commit import Commit
 from transforms.beam.embed import Embed
@@ -7,9 +8,12 @@ from transforms.beam.embed_rows import EmbedRows
 from transforms.beam.index import BuildIndex
 from transforms.beam.neighbours import FindNeighbours
 from transforms.beam.plan import Plan
+from transforms.beam.settle import Settle
 from transforms.steps.job import EmbedJob
 from transforms.steps.neighbours import NeighboursJob
 from transforms.store.entries import IndexRequest
+
+coders.register()
 
 __all__ = [
     "BuildIndex",
@@ -22,4 +26,5 @@ __all__ = [
     "IndexRequest",
     "NeighboursJob",
     "Plan",
+    "Settle",
 ]

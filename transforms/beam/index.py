@@ -32,7 +32,7 @@ OUTPUTS = {IndexRecord: DONE, Problem: DONE, TrainingGroup: RETRAIN}  # what nee
 
 
 class BuildIndex(beam.PTransform):
-    """Units and problems of a run -> an IndexRecord for its manifest, or the Problem that keeps it from being built.
+    """What `Settle` gives -> an IndexRecord for the run's manifest, or the Problem that keeps it from being built.
 
     Where the run is to fail anyway, or nothing has changed since the last snapshot, nothing is built. `merge` makes one
     segment of an index that has several; a `remembered` request, which nobody made for this run, becomes `auto` where
@@ -51,13 +51,8 @@ class BuildIndex(beam.PTransform):
         self._hints = hints
         self._run, self._how = run, (request or IndexRequest(), merge, remembered)
 
-    def expand(self, known: Any) -> beam.PCollection:
-        chosen = (
-            known
-            | "All" >> beam.Flatten()
-            | "Together" >> Together()
-            | "Choose" >> flat_map(choose_work, self._run, *self._how, outputs=OUTPUTS, main="reads")
-        )
+    def expand(self, settled: beam.PCollection) -> beam.PCollection:
+        chosen = settled | "Choose" >> flat_map(choose_work, self._run, *self._how, outputs=OUTPUTS, main="reads")
         updated = chosen.reads | "Update" >> UpdateIndex()
         trained = (chosen[RETRAIN], updated[RETRAIN]) | "Train" >> TrainIndex(self._hints)
         done = (chosen[DONE], updated[DONE], trained) | "Index" >> beam.Flatten()

@@ -90,8 +90,7 @@ class Moved:
     @classmethod
     def of(cls, sums: Iterable[tuple[float, ...]]) -> "Moved | None":
         """What the sums of any number of units come to; None for fewer than 30 rows."""
-        known = [one for one in sums if len(one) == 2 + DIRECTIONS]
-        n, squares, *products = np.sum(known, axis=0).tolist() if known else [0.0, 0.0]
+        n, squares, *products = added(sums) or (0.0, 0.0)
         if n < FEW_ROWS:
             return None
         apart = float(np.mean(np.square(products))) / n**2
@@ -101,3 +100,9 @@ class Moved:
     def to_json(self) -> dict[str, float]:
         """The fields, and `far`: the distance above which the rows no longer resemble those of the fit."""
         return {**asdict(self), "far": FAR}
+
+
+def added(sums: Iterable[tuple[float, ...]]) -> tuple[float, ...]:
+    """The sums over all units; none where no unit has any."""
+    known = [one for one in sums if len(one) == 2 + DIRECTIONS]
+    return tuple(np.sum(known, axis=0).tolist()) if known else ()

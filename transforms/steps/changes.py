@@ -6,11 +6,15 @@ from typing import Any
 
 from transforms import storage
 from transforms.errors import SentenceBeamError
-from transforms.store.changes import Changes, ShardSide, buckets_for, count_changes, differing, read_side
+from transforms.store.changes import Changes, ShardSide, buckets_for, count_changes, differing, read_side, repeated
 from transforms.store.commit import Run, last_snapshot
+from transforms.store.id_hashes import id_hashes
 from transforms.store.manifest import Manifest
-from transforms.store.records import Problem, UnitRecord
+from transforms.store.records import Problem
 from transforms.store.runs import read_result
+from transforms.store.settled import Settled
+
+CHANGES, IDS = "changes", "ids"
 
 
 @dataclass(frozen=True)
@@ -29,28 +33,50 @@ class ChangedShard:
 
 
 @dataclass(frozen=True)
+class IdShard:
+    """A shard by its path in the store, and into how many buckets its ids go."""
+
+    root: str
+    path: str
+    buckets: int
+
+
+@dataclass(frozen=True)
 class DuplicateIds:
     """The number of rows whose id an earlier row of the snapshot has."""
 
     rows: int
 
 
-def differing_shards(found: list[Any], run: Run) -> Iterator[ChangedShard | Changes | UnknownChanges]:
-    """The shards that only one of two snapshots has; and Changes (or that they are unknown) where none is to be read.
+Counted = Changes | UnknownChanges | DuplicateIds
+CountKey = tuple[str, int]  # of changes or of ids, and its number
 
-    `found` is everything known of a run, units and problems among it; where the run is to fail there is nothing to do.
+
+def rows_to_count(
+    settled: Settled | Problem, run: Run, ids: bool
+) -> Iterator[Settled | Problem | ChangedShard | IdShard | Counted]:
+    """What is given, and the shards to read for changes and, if these are to be counted, for ids.
+
+    Where the run is to fail, none.
     """
-    units = _once(item for item in found if isinstance(item, UnitRecord))
-    if any(isinstance(item, Problem) for item in found):
-        return
+    yield settled
+    if isinstance(settled, Settled):
+        yield from differing_shards(settled, run)
+        if ids:
+            yield from shards_to_count(settled, run)
+
+
+def differing_shards(settled: Settled, run: Run) -> Iterator[ChangedShard | Changes | UnknownChanges]:
+    """The shards that only one of two snapshots has; Changes, or that they are unknown, where none is to be read."""
     if run.previous is None:
-        yield Changes(added=sum(unit.rows for unit in units))
+        yield Changes(added=settled.tally.stored)
         return
     yield Changes()
     previous = _previous(run)
     if previous is None:
         yield UnknownChanges()
         return
+    units = list(settled.units(run.root))
     old, new = differing(previous.units, units), differing(units, previous.units)
     buckets = buckets_for(sum(unit.rows for unit in (*old, *new)))
     for shards, is_new in ((old, False), (new, True)):
@@ -58,19 +84,27 @@ def differing_shards(found: list[Any], run: Run) -> Iterator[ChangedShard | Chan
             yield ChangedShard(storage.join(run.root, unit.path or ""), unit.bytes, is_new, buckets)
 
 
-def read_changed(shard: ChangedShard) -> Iterator[tuple[int, ShardSide | UnknownChanges]]:
-    """The hashes of a shard's rows, by bucket."""
+def hashes_of(shard: ChangedShard | IdShard) -> Iterator[tuple[CountKey, ShardSide | UnknownChanges | bytes]]:
+    """The hashes of a shard's rows, or of its ids, by bucket."""
+    if isinstance(shard, IdShard):
+        for number, ids in id_hashes(shard.root, shard.path, shard.buckets):
+            yield (IDS, number), ids
+        return
     try:
-        yield from read_side(shard.path, shard.is_new, shard.buckets, shard.size)
+        for number, side in read_side(shard.path, shard.is_new, shard.buckets, shard.size):
+            yield (CHANGES, number), side
     except SentenceBeamError:
-        yield 0, UnknownChanges()
+        yield (CHANGES, 0), UnknownChanges()
 
 
-def count_bucket(bucket: tuple[int, Iterable[ShardSide | UnknownChanges]]) -> Changes | UnknownChanges:
-    """The changes among the rows of one bucket."""
-    sides = list(bucket[1])
-    known = [side for side in sides if isinstance(side, ShardSide)]
-    return count_changes(known) if len(known) == len(sides) else UnknownChanges()
+def count_bucket(bucket: tuple[CountKey, Iterable[ShardSide | UnknownChanges | bytes]]) -> Counted:
+    """The changes, or the ids that occur twice, among the rows of one bucket."""
+    (what, _), found = bucket
+    parts = list(found)
+    if what == IDS:
+        return DuplicateIds(repeated(part for part in parts if isinstance(part, bytes)))
+    known = [part for part in parts if isinstance(part, ShardSide)]
+    return count_changes(known) if len(known) == len(parts) else UnknownChanges()
 
 
 def total(found: Iterable[Any]) -> Changes | None:
@@ -80,27 +114,22 @@ def total(found: Iterable[Any]) -> Changes | None:
     return sum(known, Changes()) if known and len(known) == len(counted) else None
 
 
-def shards_to_count(found: list[UnitRecord], run: Run) -> Iterator[tuple[str, str, int] | DuplicateIds]:
-    """(root, shard, buckets) whose ids are to be counted; DuplicateIds where nothing has to be read."""
-    units = _once(found)
+def shards_to_count(settled: Settled, run: Run) -> Iterator[IdShard | DuplicateIds]:
+    """The shards whose ids are to be counted; DuplicateIds where nothing has to be read."""
+    units = list(settled.units(run.root))
     previous = _previous(run) if run.previous else None
     if previous and not differing(previous.units, units) and not differing(units, previous.units):
         yield DuplicateIds(previous_duplicate_ids(run))
         return
     yield DuplicateIds(0)
-    buckets = buckets_for(sum(unit.rows for unit in units))
-    yield from ((run.root, unit.path, buckets) for unit in units if unit.path)
+    buckets = buckets_for(settled.tally.stored)
+    yield from (IdShard(run.root, unit.path, buckets) for unit in units if unit.path)
 
 
 def previous_duplicate_ids(run: Run) -> int:
     """The duplicate ids that the last run counted."""
     last = read_result(run.root, run.previous) if run.previous else None
     return last.duplicate_ids if last else 0
-
-
-def _once(units: Iterable[UnitRecord]) -> list[UnitRecord]:
-    """The units, each once: an engine that tries a bundle again delivers some twice."""
-    return list({unit.unit: unit for unit in units}.values())
 
 
 def _previous(run: Run) -> Manifest | None:

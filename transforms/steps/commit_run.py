@@ -1,39 +1,41 @@
 """The end of a run: everything found out about it, one conditional write, then the report."""
 
 import contextlib
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from transforms import progress, storage
 from transforms.report import report
-from transforms.steps.changes import DuplicateIds, UnknownChanges, previous_duplicate_ids, total
+from transforms.steps.changes import DuplicateIds, previous_duplicate_ids, total
 from transforms.steps.index_files import IndexRecord
 from transforms.steps.quantize import RangesRecord
-from transforms.store.changes import Changes
 from transforms.store.commit import Run, finish
-from transforms.store.records import Problem, UnitRecord
+from transforms.store.records import Problem
 from transforms.store.runs import COMMITTED, Result
+from transforms.store.settled import Settled
 
 
-def commit_run(found: list[Any], run: Run, changes: Iterable[Changes | UnknownChanges] = ()) -> Result:
-    """Commit what was found out about a run, units, problems and records; the result is on record then."""
+def commit_run(found: list[Any], run: Run) -> Result:
+    """Commit what was found out about a run, its units settled, problems and records; the result is on record then.
+
+    A problem comes before everything else.
+    """
     with progress.stage("committing"):
-        return _committed(found, run, changes)
+        return _committed(found, run)
 
 
-def _committed(found: list[Any], run: Run, changes: Iterable[Changes | UnknownChanges]) -> Result:
+def _committed(found: list[Any], run: Run) -> Result:
     index = next((item for item in found if isinstance(item, IndexRecord)), None)
     for item in found:
         if isinstance(item, RangesRecord):
             run = replace(run, ranges=item.entry)
+    problems = [item for item in found if isinstance(item, Problem)]
     result = finish(
         run,
-        [item for item in found if isinstance(item, UnitRecord)],
-        [item for item in found if isinstance(item, Problem)],
+        min(problems, key=lambda p: (p.exit_code, p.message)) if problems else _settled(found),
         index.entry if index else None,
         _duplicate_ids([item.rows for item in found if isinstance(item, DuplicateIds)], run),
-        total(changes),
+        total(found),
         index.measures if index else None,
     )
     if result.status == COMMITTED:
@@ -42,6 +44,10 @@ def _committed(found: list[Any], run: Run, changes: Iterable[Changes | UnknownCh
         with contextlib.suppress(Exception):  # the run is over, and a raise would repeat it; vacuum removes what stays
             storage.storage_of(path).delete(path)
     return result
+
+
+def _settled(found: list[Any]) -> Settled:
+    return next(item for item in found if isinstance(item, Settled))
 
 
 def _duplicate_ids(counted: list[int], run: Run) -> int:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from transforms import storage
 from transforms.errors import SentenceBeamError
@@ -15,34 +14,36 @@ from transforms.steps.index_files import SEGMENT_ROWS, IndexRecord, packed
 from transforms.steps.index_update import PLAN, IndexUpdate, IndexUpdateJob, ShardRows
 from transforms.steps.index_update_recall import retrain
 from transforms.steps.matching import BUCKET_ROWS
-from transforms.store.commit import Run, settle
+from transforms.store.commit import Run
 from transforms.store.entries import IndexEntry, IndexRequest
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.records import Problem, UnitRecord
+from transforms.store.records import Problem
+from transforms.store.settled import Settled
 
 SNAPSHOTS_BACK = 32  # how far to look for an index to update, where snapshots without one came between
 RowsToRead = tuple[IndexUpdateJob, str, int]  # "added" and a group, or "removed" or "standing" and a segment
 
 
 def choose_work(
-    found: list[Any], run: Run, request: IndexRequest, merge: bool, remembered: bool = False
+    settled: Settled | Problem, run: Run, request: IndexRequest, merge: bool, remembered: bool = False
 ) -> Iterator[RowsToRead | TrainingGroup | IndexRecord | Problem]:
     """The rows to read for an update, the groups to train on, or the problem that keeps an index from being built.
 
-    `found` are the run's units and problems. A `remembered` request that the rows are too few for becomes `auto`.
+    A `remembered` request that the rows are too few for becomes `auto`.
     """
-    units = [item for item in found if isinstance(item, UnitRecord)]
-    problems = [item for item in found if isinstance(item, Problem)]
+    if isinstance(settled, Problem):
+        yield settled
+        return
     try:
-        yield from _work(run, settle(run, units, problems)[1], request, merge, remembered)
+        yield from _work(run, settled, request, merge, remembered)
     except SentenceBeamError as error:
         yield Problem.of(error)
 
 
 def _work(
-    run: Run, units: list[UnitRecord], request: IndexRequest, merge: bool, remembered: bool
+    run: Run, settled: Settled, request: IndexRequest, merge: bool, remembered: bool
 ) -> Iterator[RowsToRead | TrainingGroup | IndexRecord]:
-    shards = [(unit.path, unit.rows, unit.sha256) for unit in units if unit.path]
+    shards = sorted((unit.path, unit.rows, unit.sha256) for unit in settled.units(run.root) if unit.path)
     space, before = run.space, last_with_index(run)
     metric = metric_of(request, run, before)
     unit = space.normalize or metric == "cosine"

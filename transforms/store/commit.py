@@ -2,14 +2,13 @@
 
 import contextlib
 import time
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from transforms import storage
 from transforms.calibration.moved import Moved
-from transforms.errors import DataGateError, LedgerError, SentenceBeamError, first_line
+from transforms.errors import DataGateError, SentenceBeamError, first_line
 from transforms.measures import Measures, Stopwatch, Summary, limit_of, summed
 from transforms.space import Space
 from transforms.store import calibrations, layout, lease
@@ -27,7 +26,7 @@ from transforms.store.entries import (
     WorkCounts,
 )
 from transforms.store.kept import Kept
-from transforms.store.ledger import Ledger, check_buckets, check_pieces, check_plan
+from transforms.store.ledger import Ledger
 from transforms.store.manifest import (
     Manifest,
     mend_copy,
@@ -37,11 +36,12 @@ from transforms.store.manifest import (
     to_bytes,
     with_units,
 )
-from transforms.store.plan import RecordedPlan, read_plan
+from transforms.store.plan import RecordedPlan, shared_plan
 from transforms.store.precision import needs_ranges, of_floats
-from transforms.store.records import Problem, UnitRecord
+from transforms.store.records import Problem
 from transforms.store.rejected import reasons, record_rejected
 from transforms.store.runs import COMMITTED, Result, now, record_result, timestamp
+from transforms.store.settled import Settled, SettledStretch, Tally, join
 
 
 @dataclass(frozen=True)
@@ -116,24 +116,19 @@ def carried_shards(run: Run) -> CarriedShards:
     return _SHARED.get((run.id, *what), lambda: CarriedShards(*what))
 
 
-def settle(run: Run, units: list[UnitRecord], problems: list[Problem]) -> tuple[RecordedPlan, list[UnitRecord], Ledger]:
-    """The plan, all units of the snapshot (carried ones included) and their sums, once every check has passed.
+def settle(run: Run, stretches: Iterable[SettledStretch], problems: Iterable[Problem]) -> Settled:
+    """All units of the snapshot (carried ones included) and their sums, once every check has passed.
 
     Raises the error that the first problem is, LedgerError, or DataGateError for too many rows rejected or deleted.
     """
-    if problems:
-        raise min(problems, key=lambda p: (p.exit_code, p.message)).error()
-    plan = read_plan(run.root, run.id)
-    everything = sorted(_once(units), key=lambda u: u.unit)
-    if plan.buckets is not None:
-        check_buckets(plan.buckets, everything)
-    else:
-        check_plan(plan.spans, everything)
-    ledger = Ledger.of(everything)
-    ledger.check()
-    check_pieces(everything)
+    found = list(problems)
+    if found:
+        raise min(found, key=lambda p: (p.exit_code, p.message)).error()
+    plan = shared_plan(run.root, run.id)
+    settled = join(run.root, plan, stretches)
+    ledger = settled.tally.ledger
     if ledger.rejected > run.max_rejects * ledger.read:
-        paths = [unit.rejects for unit in everything if unit.rejects]
+        paths = [unit.rejects for unit in settled.units(run.root) if unit.rejects]
         record_rejected(run.root, run.id, paths)
         raise DataGateError(
             f"{ledger.rejected} of {ledger.read} rows rejected, more than --max-rejects {run.max_rejects:g} "
@@ -141,7 +136,7 @@ def settle(run: Run, units: list[UnitRecord], problems: list[Problem]) -> tuple[
             "mend the input or raise the limit"
         )
     check_deletes(run, ledger.written)
-    return plan, everything, ledger
+    return settled
 
 
 def check_deletes(run: Run, rows: int) -> None:
@@ -154,35 +149,29 @@ def check_deletes(run: Run, rows: int) -> None:
         )
 
 
-def _once(units: list[UnitRecord]) -> list[UnitRecord]:
-    """Units that an engine delivered twice (a retried bundle) count once; two different ones are a fault."""
-    seen: dict[str, UnitRecord] = {}
-    for unit in units:
-        other = seen.setdefault(unit.unit, unit)
-        if (other.path, other.sha256, other.range) != (unit.path, unit.sha256, unit.range):
-            raise LedgerError(f"ledger: unit {unit.unit} was written twice with different rows; nothing committed")
-    return list(seen.values())
-
-
-def commit(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], index: IndexEntry | None) -> str:
+def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | None) -> str:
     """Write the run's manifest, then make it the current one if nobody else committed meanwhile; a line about it.
 
     Raises SentenceBeamError where the current manifest is no longer the one that this run began with, and where an
     earlier execution of the run had other units.
     """
-    plan, units, ledger = settled
     _mend_previous(run)
-    data = sealed(with_units(_manifest(run, plan, ledger, index), units, plan.files).to_json())
+    made = _manifest(run, plan, settled.tally.ledger, index)
+    if settled.in_parts:
+        made = replace(made, parts=settled.parts)
+    else:
+        made = with_units(made, list(settled.units(run.root)), plan.files)
+    data = sealed(made.to_json())
     path = storage.join(run.root, layout.snapshot(run.id))
     store = storage.storage_of(path)
     if not store.put_if_absent(path, to_bytes(data)):
         earlier = read_manifest(run.root, run.id)  # a retried commit: the first attempt's is kept
-        data = _with_equal_units(earlier, units).data if earlier else data
+        data = _with_equal_units(earlier, data).data if earlier else data
     current = storage.join(run.root, layout.MANIFEST)
     lost = run.leased and not lease.holds(run.root, run.id)
     try:
         if lost or not store.replace_if(current, to_bytes(data), run.version):
-            _check_committed(run, units)
+            _check_committed(run, data)
     except storage.UnsyncedError as error:
         return (
             f"{COMMITTED}, but the disk did not confirm it ({current}: {error.strerror or error}): a power cut may "
@@ -191,9 +180,9 @@ def commit(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], ind
     return COMMITTED
 
 
-def _with_equal_units(made: Manifest, units: list[UnitRecord]) -> Manifest:
+def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:
     """The manifest of an earlier attempt at this commit. Raises SentenceBeamError where its units are others."""
-    if [unit.to_manifest() for unit in made.units] != [unit.to_manifest() for unit in units]:
+    if any(to_bytes({name: made.data.get(name, [])}) != to_bytes({name: data[name]}) for name in ("shards", "parts")):
         raise SentenceBeamError(
             f"{made.root}: run {made.run} was executed before, with other rows, and a run makes one snapshot; nothing "
             "was committed, make a new graph with a run id of its own"
@@ -208,11 +197,11 @@ def _mend_previous(run: Run) -> None:
         mend_copy(current)
 
 
-def _check_committed(run: Run, units: list[UnitRecord]) -> None:
+def _check_committed(run: Run, data: dict[str, Any]) -> None:
     """Raise SentenceBeamError unless the current snapshot is this run's, by an earlier attempt at the commit."""
     current = read_manifest(run.root)
     if current is not None and current.run == run.id:
-        _with_equal_units(current, units)
+        _with_equal_units(current, data)
         return
     standing = current.run if current else None
     if standing == run.previous and run.leased:
@@ -257,23 +246,24 @@ def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: IndexEntry | 
 
 def finish(
     run: Run,
-    units: Iterable[UnitRecord],
-    problems: Iterable[Problem],
+    found: Settled | Problem,
     index: IndexEntry | None = None,
     duplicate_ids: int = 0,
     changes: Changes | None = None,
     index_measures: dict[str, Summary] | None = None,
 ) -> Result:
-    """Settle, commit, put the result on record and give the store back; a failed check is a result, not an error."""
+    """Commit, put the result on record and give the store back; a problem is a result, not an error."""
     watch = Stopwatch()
     try:
-        with watch.time("settle_ms"):
-            settled = settle(run, list(units), list(problems))
+        if isinstance(found, Problem):
+            raise found.error()
+        watch.set("settle_ms", round(found.ms, 3))
         with watch.time("manifest_ms"):
-            message = commit(run, settled, index)
-        measures = _measures(run, settled, index_measures or {}, watch)
+            plan = shared_plan(run.root, run.id)
+            message = commit(run, plan, found, index)
+        measures = _measures(run, plan, found, index_measures or {}, watch)
         result = replace(
-            _committed(run, settled, message),
+            _committed(run, plan, found.tally, message),
             measures=measures,
             limit=limit_of(measures["embed"]),
             index=index,
@@ -289,45 +279,40 @@ def finish(
     return result
 
 
-def _committed(run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], message: str) -> Result:
-    plan, units, ledger = settled
-    checked = plan.checked
-    made = [unit for unit in units if not unit.carried]
-    resumed = [unit for unit in made if unit.run not in (run.id, "")]
-    moved = Moved.of(unit.moved for unit in made)
+def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Result:
+    checked, ledger = plan.checked, tally.ledger
+    moved = Moved.of([tally.moved])
     return replace(
         _ended(run, COMMITTED, message),
         ledger=asdict(ledger),
-        damaged=sorted({*checked.damaged, *(path for unit in units for path in unit.damaged)}),
+        damaged=sorted({*checked.damaged, *tally.damaged}),
         checked={**asdict(checked), "damaged": len(checked.damaged)},
-        truncated=sum(unit.truncated for unit in units),
-        spared=max(sum(unit.tokens - unit.lost for unit in units) - ledger.real, 0),
-        tokens=sum(unit.real for unit in units if unit.run == run.id),
+        truncated=tally.truncated,
+        spared=max(tally.whole - ledger.real, 0),
+        tokens=tally.tokens,
         input=_input(plan, run),
-        resumed=dict(Counter(unit.run for unit in resumed)),
-        made=len(made),
-        own_rows=sum(unit.rows for unit in made) - sum(unit.rows for unit in resumed),
+        resumed=tally.resumed,
+        made=tally.made,
+        own_rows=tally.own_rows,
         moved=moved.to_json() if moved else None,
     )
 
 
-def _measures(
-    run: Run, settled: tuple[RecordedPlan, list[UnitRecord], Ledger], index: dict[str, Summary], watch: Stopwatch
-) -> Measures:
-    plan, units, _ = settled
+def _measures(run: Run, plan: RecordedPlan, settled: Settled, index: dict[str, Summary], watch: Stopwatch) -> Measures:
     planned = 1000 * (timestamp(plan.written) - timestamp(run.started)) if plan.written else None
     return {
         "plan": plan.measures | ({} if planned is None else summed([{"planned_ms": round(planned, 3)}])),
-        "embed": summed(unit.figures for unit in units),
+        "embed": settled.measures,
         "index": index,
         "commit": summed([watch.figures]),
     }
 
 
 def _input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
-    empty = sum(file.size == 0 and file.path not in plan.bad for file in plan.files)
+    sizes = plan.sizes
+    empty = sum(size == 0 and path not in plan.bad for path, size in sizes.items())
     sometimes = {"bad": plan.bad, "tables": run.tables}
-    found = {"files": len(plan.files), "empty": empty, "beside": plan.beside}
+    found = {"files": len(sizes), "empty": empty, "beside": plan.beside}
     return found | {name: value for name, value in sometimes.items() if value}
 
 

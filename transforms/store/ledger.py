@@ -49,6 +49,11 @@ class Ledger:
                 total["truncated_rows"] += unit.truncated
         return cls(**total)
 
+    def __add__(self, other: "Ledger") -> "Ledger":
+        sums = {name: getattr(self, name) + getattr(other, name) for name in COUNTED}
+        known = [pieces for pieces in (self.pieces, other.pieces) if pieces is not None]
+        return Ledger(**sums, pieces=sum(known) if known else None)
+
     def check(self) -> None:
         """Raise LedgerError unless read = written + rejected and written = embedded + reused + duplicates + carried."""
         if self.read != self.written + self.rejected:
@@ -63,6 +68,9 @@ class Ledger:
                 f"ledger: {rows} {what} written are not {self.embedded} embedded + {self.reused} reused + "
                 f"{self.duplicates} duplicates + {self.carried} carried; nothing committed"
             )
+
+
+COUNTED = tuple(f.name for f in fields(Ledger) if f.name != "pieces")
 
 
 @dataclass(frozen=True)
@@ -91,31 +99,43 @@ def check_plan(planned: Iterable[PlannedSpan], units: Iterable[UnitRecord]) -> N
         raise LedgerError(f"ledger: unit {min(by_span)} was never planned; nothing committed")
 
 
-def check_buckets(planned: Buckets, units: Iterable[UnitRecord]) -> None:
-    """Raise LedgerError unless every bucket is there, whole or in all its pieces, and all planned rows were read."""
-    pieces: dict[int, list[int | None]] = {bucket: [] for bucket in range(planned.count)}
-    read = 0
+def check_buckets(planned: Buckets, numbers: Iterable[int], units: Iterable[UnitRecord]) -> None:
+    """Raise LedgerError unless each bucket of these numbers is there, whole or in all its pieces, and no other is."""
+    pieces: dict[int, list[int | None]] = {bucket: [] for bucket in numbers}
     for unit in units:
         bucket = parse_name(unit.unit)
         if bucket is None or bucket.bits != planned.bits or bucket.number not in pieces:
             raise LedgerError(f"ledger: unit {unit.unit} was never planned; nothing committed")
         pieces[bucket.number].append(bucket.piece)
-        read += unit.read
     for number, found in pieces.items():
         whole = range(1 << max(1, (len(found) - 1).bit_length()))  # pieces are a power of two
         if found != [None] and sorted(k or 0 for k in found) != list(whole):
             raise LedgerError(f"ledger: planned unit {planned.name(number)} was not finished; nothing committed")
+
+
+def pieces_apart(units: Iterable[UnitRecord]) -> int:
+    """What the pieces of some units are away from those that their documents have, modulo 2**64."""
+    there = wanted = 0
+    for unit in units:
+        there += int(unit.pieces_sum or "0", 16)
+        wanted += int(unit.documents_sum or "0", 16)
+    return (there - wanted) % (1 << 64)
+
+
+def check_bucket_rows(planned: Buckets, read: int) -> None:
+    """Raise LedgerError unless so many rows were read as the buckets were planned for."""
     if read != planned.rows:
         raise LedgerError(f"ledger: {read} rows read of {planned.rows} planned; nothing committed")
 
 
 def check_pieces(units: Iterable[UnitRecord]) -> None:
     """Raise LedgerError unless the documents of all units have their pieces, each once, and no other rows are there."""
-    there = wanted = 0
-    for unit in units:
-        there += int(unit.pieces_sum or "0", 16)
-        wanted += int(unit.documents_sum or "0", 16)
-    if (there - wanted) % (1 << 64):
+    check_apart(pieces_apart(units))
+
+
+def check_apart(pieces: int) -> None:
+    """Raise LedgerError where `pieces_apart`, summed over all units in any parts, is not 0."""
+    if pieces % (1 << 64):
         raise LedgerError("ledger: a document lacks pieces or has some twice; nothing committed")
 
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar
 
 from transforms import storage
 from transforms.corpus.buckets import Buckets
+from transforms.corpus.groups import bits_of
 from transforms.entries import BESIDE, JsonEntry, one_of, time
 from transforms.errors import OptionError, SentenceBeamError, first_line
 from transforms.space import Space, canonical_json, sha256_text
@@ -100,10 +101,7 @@ class Manifest(JsonEntry):
 
     @cached_property
     def _parts(self) -> list[ManifestPart]:
-        if not self.parts:
-            return []
-        with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
-            return list(pool.map(partial(_read_part, self.root), self.parts))
+        return list(read_parts(self.root, self.parts)) if self.parts else []
 
     @cached_property
     def units(self) -> list[UnitRecord]:
@@ -112,7 +110,7 @@ class Manifest(JsonEntry):
 
     def _records(self, listed: Iterable[dict[str, Any]]) -> list[UnitRecord]:
         try:
-            return [UnitRecord.from_dict(unit) for unit in listed]
+            return sorted(map(UnitRecord.from_dict, listed), key=lambda unit: unit.unit)
         except SentenceBeamError as error:
             raise SentenceBeamError(
                 f"{storage.join(self.root, layout.snapshot(self.run))} is corrupt ({error}); restore it from a copy"
@@ -136,7 +134,8 @@ class Manifest(JsonEntry):
     @cached_property
     def files(self) -> list[InputEntry]:
         """The entries of all input files, with size and checksum."""
-        return [*self.input.files] or [file for part in self._parts for file in part.files]
+        parts = (file for part in self._parts for file in part.files)
+        return [*self.input.files] or sorted(parts, key=lambda file: file.path)
 
     @cached_property
     def by_file(self) -> dict[str, tuple[InputEntry, list[UnitRecord]]]:
@@ -166,6 +165,12 @@ class Manifest(JsonEntry):
     def shard_paths(self) -> list[str]:
         """Full paths of the shards, in the units' order."""
         return [storage.join(self.root, unit.path) for unit in self.units if unit.path]
+
+
+def read_parts(root: str, parts: Iterable[PartEntry]) -> Iterator[ManifestPart]:
+    """The content of parts of a manifest, in their order. Raises SentenceBeamError for one that is not as written."""
+    with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
+        yield from pool.map(partial(_read_part, root), parts)
 
 
 def _read_part(root: str, part: PartEntry) -> ManifestPart:
@@ -289,21 +294,28 @@ def snapshots(root: str) -> list[str]:
 
 
 def with_units(manifest: Manifest, units: list[UnitRecord], files: list[InputEntry]) -> Manifest:
-    """The manifest with its units and files in place; writes the parts first where there are very many."""
+    """The manifest with its units and files in place, which are not too many for that."""
     listed = [unit.to_manifest() for unit in sorted(units, key=lambda u: u.unit)]
-    most = max(len(listed), len(files))
-    if most <= UNITS_IN_ONE_FILE:
-        return replace(manifest, shards=tuple(listed), input=replace(manifest.input, files=tuple(files)), parts=())
-    count = -(-most // UNITS_IN_A_PART)
+    return replace(manifest, shards=tuple(listed), input=replace(manifest.input, files=tuple(files)), parts=())
+
+
+def write_parts(root: str, units: list[UnitRecord], files: list[InputEntry]) -> list[PartEntry]:
+    """Write parts of a manifest with these units, in order of their names, and files; none where there is neither.
+
+    Groups of small files have parts of their own: their names lie among those of files, and what a part has should be
+    told by its first and last name.
+    """
+    kinds = (list(found) for _, found in itertools.groupby(units, key=lambda unit: bits_of(unit.unit)))
+    listed = [part for kind in kinds for part in _in_parts([unit.to_manifest() for unit in kind])]
+    lists = itertools.zip_longest(listed, _in_parts(files), fillvalue=())
     with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
-        lists = zip(_in_parts(listed, count), _in_parts(files, count), strict=True)
-        parts = pool.map(lambda lists: _write_part(manifest.root, ManifestPart(*lists)), lists)
-        return replace(manifest, shards=(), input=replace(manifest.input, files=()), parts=tuple(parts))
+        return list(pool.map(lambda lists: _write_part(root, ManifestPart(*lists)), lists))
 
 
-def _in_parts(items: list[T], count: int) -> Iterator[tuple[T, ...]]:
-    """The items, in order, in so many runs of about equal length."""
-    ends = [len(items) * number // count for number in range(count + 1)]
+def _in_parts(items: list[T]) -> Iterator[tuple[T, ...]]:
+    """The items, in order, in runs of about equal length."""
+    count = -(-len(items) // UNITS_IN_A_PART)
+    ends = [len(items) * number // count for number in range(count + 1)] if count else []
     return (tuple(items[start:stop]) for start, stop in itertools.pairwise(ends))
 
 

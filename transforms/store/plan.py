@@ -3,10 +3,12 @@
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from transforms import storage
 from transforms.arrow import parquet_bytes, table_of
@@ -20,9 +22,11 @@ from transforms.measures import Summary, summed
 from transforms.store import layout
 from transforms.store.carried import NOTHING, Checked
 from transforms.store.entries import InputEntry
+from transforms.store.kept import Kept
 from transforms.store.ledger import PLAN_FIELDS, PlannedSpan, place_of, span_name
 from transforms.store.records import UnitRecord
 from transforms.store.runs import now
+from transforms.store.stretches import stretch_of, stretch_of_file
 
 SCHEMA = pa.schema(
     [
@@ -115,30 +119,85 @@ def _carried_spans(file: str, units: tuple[UnitRecord, ...]) -> list[PlannedSpan
     ]
 
 
-@dataclass(frozen=True)
 class RecordedPlan:
     """A plan that was read back: files as manifests list them, spans or buckets as the ledger checks them.
 
-    `measures` say what planning took, `written` when it ended ("" where an earlier version wrote it). `beside` are the
-    files that lie beside those of the input and were not taken, by reason; `bad` are files that were left out, by
-    relative path, with the reason.
+    Files and spans are made of the table when they are asked for, all of them or those of one stretch. `measures` say
+    what planning took, `written` when it ended ("" where an earlier version wrote it). `beside` are the files that lie
+    beside those of the input and were not taken, by reason; `bad` are files that were left out, by relative path,
+    with the reason.
     """
 
-    files: list[InputEntry]
-    spans: list[PlannedSpan]
-    tokens: int
-    buckets: Buckets | None = None
-    checked: Checked = NOTHING
-    measures: dict[str, Summary] = field(default_factory=dict)
-    written: str = ""
-    beside: dict[str, int] = field(default_factory=dict)
-    bad: dict[str, str] = field(default_factory=dict)
+    def __init__(self, table: pa.Table):
+        metadata = table.schema.metadata or {}
+        self._table = table
+        self.buckets = Buckets(**json.loads(metadata[BUCKETS])) if BUCKETS in metadata else None
+        self.checked = Checked(**json.loads(metadata.get(CHECKED, b"{}")))
+        self.measures: dict[str, Summary] = json.loads(metadata.get(MEASURES, b"{}"))
+        self.written: str = metadata.get(WRITTEN, b"").decode()
+        self.beside: dict[str, int] = json.loads(metadata.get(BESIDE, b"{}"))
+        self.bad: dict[str, str] = json.loads(metadata.get(BAD, b"{}"))
+
+    @cached_property
+    def files(self) -> list[InputEntry]:
+        """The entries of all input files."""
+        return self._entries(self._file_rows)
+
+    @cached_property
+    def spans(self) -> list[PlannedSpan]:
+        """All spans."""
+        return self._planned(self._span_rows)
+
+    @property
+    def tokens(self) -> int:
+        """The estimated tokens of the spans that are to be embedded."""
+        return pc.sum(self._table.column("tokens")).as_py() or 0
 
     @property
     def rows(self) -> int | None:
         """The rows of the corpus, None where the plan does not know them all."""
-        rows = [span.rows for span in self.spans]
-        return None if None in rows else sum(r for r in rows if r is not None)
+        rows = self._table.column("rows").take(pa.array(self._span_rows))
+        return None if rows.null_count else pc.sum(rows).as_py() or 0
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of each input file by its relative path."""
+        files = self._table.select(["file", "size"]).take(pa.array(self._file_rows))
+        return dict(zip(*(column.to_pylist() for column in files.columns), strict=True))
+
+    def files_in(self, stretch: int) -> list[InputEntry]:
+        """The entries of the input files of a stretch."""
+        return self._entries(self._file_rows[self._file_stretches == stretch])
+
+    def spans_in(self, stretch: int) -> list[PlannedSpan]:
+        """The spans whose units are in a stretch."""
+        return self._planned(self._span_rows[self._span_stretches == stretch])
+
+    @cached_property
+    def _file_rows(self) -> np.ndarray:
+        """The first row of each file."""
+        first = {file: row for row, file in reversed(list(enumerate(self._table.column("file").to_pylist())))}
+        return np.sort(np.fromiter(first.values(), np.int64, len(first)))
+
+    @cached_property
+    def _span_rows(self) -> np.ndarray:
+        return np.flatnonzero(self._table.column("name").is_valid().to_numpy())
+
+    @cached_property
+    def _file_stretches(self) -> np.ndarray:
+        files = self._table.column("file").take(pa.array(self._file_rows)).to_pylist()
+        return np.fromiter(map(stretch_of_file, files), np.int64, len(files))
+
+    @cached_property
+    def _span_stretches(self) -> np.ndarray:
+        names = self._table.column("name").take(pa.array(self._span_rows)).to_pylist()
+        return np.fromiter(map(stretch_of, names), np.int64, len(names))
+
+    def _entries(self, rows: np.ndarray) -> list[InputEntry]:
+        return [_entry_of(row) for row in self._table.take(pa.array(rows)).to_pylist()]
+
+    def _planned(self, rows: np.ndarray) -> list[PlannedSpan]:
+        return [PlannedSpan(**row) for row in self._table.select(PLAN_FIELDS).take(pa.array(rows)).to_pylist()]
 
 
 @dataclass(frozen=True)
@@ -223,7 +282,15 @@ def has_plan(root: str, run: str) -> bool:
 
 def read_plan(root: str, run: str) -> RecordedPlan:
     """The plan of a run. Raises SentenceBeamError where it has none, or where that was changed."""
-    return _read(root, run, _plan_of)
+    return _read(root, run, RecordedPlan)
+
+
+_SHARED: Kept[RecordedPlan] = Kept()
+
+
+def shared_plan(root: str, run: str) -> RecordedPlan:
+    """As `read_plan`; one that is held in this process already is not read again, since it never changes."""
+    return _SHARED.get((root, run), lambda: read_plan(root, run))
 
 
 def read_work(root: str, run: str, delimiter: str | None = None) -> RecordedWork:
@@ -271,25 +338,3 @@ def _span_of(file: InputFile, values: dict[str, Any]) -> Span:
 def _entry_of(row: dict[str, Any]) -> InputEntry:
     kept = {name: row[name] for name in ("format", "size", "checksum", "version")}
     return InputEntry(row["file"], row["path"], **kept)
-
-
-def _plan_of(table: pa.Table) -> RecordedPlan:
-    files: dict[str, InputEntry] = {}
-    spans, tokens = [], 0
-    for row in table.to_pylist():
-        files[row["file"]] = _entry_of(row)
-        if row["name"] is not None:
-            spans.append(PlannedSpan(**{name: row[name] for name in PLAN_FIELDS}))
-            tokens += row["tokens"]
-    metadata = table.schema.metadata or {}
-    return RecordedPlan(
-        list(files.values()),
-        spans,
-        tokens,
-        Buckets(**json.loads(metadata[BUCKETS])) if BUCKETS in metadata else None,
-        Checked(**json.loads(metadata.get(CHECKED, b"{}"))),
-        json.loads(metadata.get(MEASURES, b"{}")),
-        metadata.get(WRITTEN, b"").decode(),
-        json.loads(metadata.get(BESIDE, b"{}")),
-        json.loads(metadata.get(BAD, b"{}")),
-    )

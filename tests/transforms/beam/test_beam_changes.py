@@ -1,17 +1,20 @@
 """Counting changes and repeated ids of made-up snapshots, by list in and list out."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import eager
 from helpers.nights import Nights
+from helpers.settled import finish, settled
 
-from transforms.beam.changes import CountChanges, CountDuplicateIds
+from transforms.beam.changes import CountRows
 from transforms.steps.changes import DuplicateIds, UnknownChanges
 from transforms.store import id_hashes
 from transforms.store.changes import Changes
-from transforms.store.commit import finish
+from transforms.store.commit import Run
 from transforms.store.records import Problem
+from transforms.store.settled import Settled
 
 BEFORE = {"a": [("1", "x"), ("2", "y"), ("3", "z")], "b": [("4", "u")]}
 AFTER = {"a": [("1", "x"), ("2", "other"), ("5", "v"), ("6", "w")], "b": [("4", "u")]}
@@ -22,21 +25,28 @@ def nights(tmp_path: Path) -> Nights:
     return Nights(tmp_path / "store")
 
 
+def counted(run: Run, given: list[Settled | Problem], ids: bool = False) -> list[Any]:
+    """The changes that were found, or, where these are counted, the duplicate ids; what was given passes."""
+    found = eager.run(CountRows(run, ids), given)
+    assert [item for item in found if isinstance(item, Settled | Problem)] == given
+    return [item for item in found if isinstance(item, DuplicateIds if ids else Changes | UnknownChanges)]
+
+
 def test_rows_are_counted_against_the_last_snapshot(nights: Nights) -> None:
     nights.commit_without_index(BEFORE)
     run, units = nights.begin(AFTER)
-    found = eager.run(CountChanges(run), [*units, *units])  # an engine may deliver a unit twice
+    found = counted(run, [settled(run, [*units, *units])])  # an engine may deliver a unit twice
     assert sum(found, Changes()) == Changes(added=2, changed=1, deleted=1)
 
 
 def test_every_row_of_a_first_snapshot_is_added(nights: Nights) -> None:
     run, units = nights.begin(BEFORE)
-    assert eager.run(CountChanges(run), units) == [Changes(added=4)]
+    assert counted(run, [settled(run, units)]) == [Changes(added=4)]
 
 
 def test_nothing_is_counted_for_a_run_that_is_to_fail(nights: Nights) -> None:
     run, units = nights.begin(BEFORE)
-    assert eager.run(CountChanges(run), [*units, Problem("lost", 1)]) == []
+    assert counted(run, [settled(run, units, [Problem("lost", 1)])]) == []
 
 
 def test_changes_since_a_damaged_shard_are_not_known(nights: Nights) -> None:
@@ -44,7 +54,7 @@ def test_changes_since_a_damaged_shard_are_not_known(nights: Nights) -> None:
     (damaged,) = (unit.path for unit in nights.manifest.units if unit.file == "a")
     (nights.root / damaged).write_bytes(b"PAR1")
     run, units = nights.begin(AFTER)
-    assert UnknownChanges() in eager.run(CountChanges(run), units)
+    assert UnknownChanges() in counted(run, [settled(run, units)])
 
 
 def rows_with_an_earlier_ones_id(found: list[DuplicateIds]) -> int:
@@ -53,7 +63,7 @@ def rows_with_an_earlier_ones_id(found: list[DuplicateIds]) -> int:
 
 def test_ids_are_compared_over_all_units(nights: Nights) -> None:
     run, units = nights.begin({"a": [("1", "x"), ("2", "y"), ("2", "y")], "b": [("2", "z"), ("3", "x")], "c": []})
-    found = eager.run(CountDuplicateIds(run), [*units, *units])
+    found = counted(run, [settled(run, [*units, *units])], ids=True)
     assert rows_with_an_earlier_ones_id(found) == 2
 
 
@@ -65,21 +75,21 @@ def test_of_many_shards_only_the_new_ones_are_read_for_their_ids(
     call = id_hashes.read_shard
     monkeypatch.setattr(id_hashes, "read_shard", lambda path, columns: (read.append(path), call(path, columns))[1])
     run, units = nights.begin(corpus)
-    assert rows_with_an_earlier_ones_id(eager.run(CountDuplicateIds(run), units)) == 19
+    assert rows_with_an_earlier_ones_id(counted(run, [settled(run, units)], ids=True)) == 19
     assert len(read) == 20
     assert finish(run, units, []).exit_code == 0
     for n in range(4):
         corpus[f"f{n}"] = [(f"other-{n}", "another"), ("shared", "s")]
     run, units = nights.begin(corpus)
     read.clear()
-    assert rows_with_an_earlier_ones_id(eager.run(CountDuplicateIds(run), units)) == 19
+    assert rows_with_an_earlier_ones_id(counted(run, [settled(run, units)], ids=True)) == 19
     assert len(read) == 4
     kept = sorted((nights.root / "ids").glob("*.xxh3"))
     assert len(kept) == 24
     kept[0].write_bytes(kept[0].read_bytes()[:-1])  # cut short
     kept[1].unlink()
     read.clear()
-    assert rows_with_an_earlier_ones_id(eager.run(CountDuplicateIds(run), units)) == 19
+    assert rows_with_an_earlier_ones_id(counted(run, [settled(run, units)], ids=True)) == 19
     assert len(read) <= 2
 
 
@@ -87,4 +97,4 @@ def test_ids_of_the_same_rows_are_not_read_again(nights: Nights) -> None:
     run, units = nights.begin(BEFORE)
     finish(run, units, [], duplicate_ids=7)  # more than there are: what is on record is what is said again
     again, units = nights.begin(BEFORE)
-    assert eager.run(CountDuplicateIds(again), units) == [DuplicateIds(7)]
+    assert counted(again, [settled(again, units)], ids=True) == [DuplicateIds(7)]

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from helpers import eager
 from helpers.nights import Nights
+from helpers.settled import settled
 
-from transforms.beam import Commit
+from transforms.beam import Commit, Settle
 from transforms.steps.changes import DuplicateIds
 from transforms.steps.index_files import IndexRecord
 from transforms.steps.quantize import RangesRecord
@@ -18,6 +19,7 @@ from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem
 from transforms.store.runs import COMMITTED, read_result
 
+PROBLEMS = [Problem("worse", 4), Problem("lost", 1), Problem("found", 1)]
 FILES = {"a": [("1", "x"), ("2", "y")], "b": [("3", "z")]}
 
 
@@ -29,7 +31,7 @@ def nights(tmp_path: Path) -> Nights:
 def test_units_become_the_snapshot(nights: Nights) -> None:
     nights.commit_without_index(FILES)
     run, units = nights.begin({**FILES, "b": [("3", "other"), ("4", "z")]})
-    (result,) = eager.run(Commit(run), [*units, units[0]], [])  # an engine may deliver a unit twice
+    (result,) = eager.run(Commit(run), [settled(run, [*units, units[0]])], [])  # an engine may deliver a unit twice
     assert (result.status, result.exit_code, result.ledger["written"]) == (COMMITTED, 0, 4)
     assert result.changes == {"added": 1, "changed": 1, "deleted": 0}
     assert nights.manifest.run == run.id
@@ -46,7 +48,7 @@ def test_what_else_is_known_of_a_run_is_put_on_record(nights: Nights, tmp_path: 
     index = IndexEntry.from_json({**said, "segments": [], "request": {}, "recall": None})
     ranges = RangesEntry("ranges/0.json", "0", "s")
     known = [IndexRecord(index, (str(scratch),)), RangesRecord(ranges)]
-    (result,) = eager.run(Commit(run), units, known, [DuplicateIds(2), DuplicateIds(3)])
+    (result,) = eager.run(Commit(run), [settled(run, units)], known, [DuplicateIds(2), DuplicateIds(3)])
     assert result.duplicate_ids == 5
     assert nights.manifest.index == result.index == index
     assert nights.manifest.ranges == ranges
@@ -56,7 +58,7 @@ def test_what_else_is_known_of_a_run_is_put_on_record(nights: Nights, tmp_path: 
 def test_a_problem_is_the_result_and_leaves_the_store_alone(nights: Nights) -> None:
     nights.commit_without_index(FILES)
     run, units = nights.begin(FILES)
-    (result,) = eager.run(Commit(run), units, [Problem("worse", 4), Problem("lost", 1), Problem("found", 1)])
+    (result,) = eager.run(Commit(run), [settled(run, units, PROBLEMS)], [])
     assert (result.exit_code, result.message) == (1, "found")  # always the same one of several
     assert read_result(run.root, run.id) == result
     assert nights.manifest.run == run.previous
@@ -74,23 +76,23 @@ BAD_UNITS: dict[str, tuple[Callable[[list], list], int]] = {
 def test_units_that_do_not_pass_are_not_committed(nights: Nights, what: str) -> None:
     change, status = BAD_UNITS[what]
     run, units = nights.begin(FILES)
-    (result,) = eager.run(Commit(run), change(units), [])
+    (result,) = eager.run(Commit(run), [settled(run, change(units))], [])
     assert result.exit_code == status
     assert read_manifest(run.root) is None
 
 
 def test_a_run_without_any_unit_is_committed(nights: Nights) -> None:
     run, _ = nights.begin({})
-    (result,) = eager.run(Commit(run), [], [])
+    (result,) = eager.run(Commit(run), eager.run(Settle(run), [], []), [])
     assert (result.status, result.ledger["read"]) == (COMMITTED, 0)
     assert list(nights.manifest.units) == []
 
 
 def test_a_commit_that_is_tried_again_finds_its_own_snapshot(nights: Nights) -> None:
     run, units = nights.begin(FILES)
-    (first,) = eager.run(Commit(run), units, [])
+    (first,) = eager.run(Commit(run), [settled(run, units)], [])
     written = nights.root.joinpath("manifest.json").read_bytes()
-    (again,) = eager.run(Commit(run), units, [])
+    (again,) = eager.run(Commit(run), [settled(run, units)], [])
     assert (again.status, again.ledger) == (COMMITTED, first.ledger)
     assert nights.root.joinpath("manifest.json").read_bytes() == written
 
@@ -98,13 +100,13 @@ def test_a_commit_that_is_tried_again_finds_its_own_snapshot(nights: Nights) -> 
 def test_another_runs_snapshot_is_not_replaced(nights: Nights) -> None:
     late, units = nights.begin(FILES)
     nights.commit_without_index(FILES)
-    (result,) = eager.run(Commit(late), units, [])
+    (result,) = eager.run(Commit(late), [settled(late, units)], [])
     assert result.exit_code == 1
     assert nights.manifest.run == "run2"
 
 
 def failing(run: Run) -> None:
-    eager.run(Commit(run, raises=True), [], [Problem("the reason", 3)])
+    eager.run(Commit(run, raises=True), [Problem("the reason", 3)], [])
 
 
 def test_where_nobody_waits_a_failed_run_is_a_failed_job(nights: Nights) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from helpers import eager
 from helpers.nights import Nights, nearest
+from helpers.settled import settled
 
 from transforms.beam import BuildIndex, IndexRequest
 from transforms.beam.index import DONE, RETRAIN, TrainIndex, UpdateIndex
@@ -33,7 +34,7 @@ def nights(tmp_path: Path) -> Nights:
 def indexed(nights: Nights) -> Nights:
     """A store with a snapshot of `FILES` and its index."""
     run, units = nights.begin(FILES)
-    commit_run([*units, *eager.run(BuildIndex(run, REQUEST), units, [])], run)
+    commit_run([settled(run, units), *eager.run(BuildIndex(run, REQUEST), [settled(run, units)])], run)
     return nights
 
 
@@ -48,7 +49,7 @@ def check_found(nights: Nights, files: dict[str, list[tuple[str, str]]]) -> None
 
 def work(run: Run, units: list[UnitRecord], merge: bool = False) -> list[Any]:
     """What is to be done for the index of a run."""
-    return list(choose_work(units, run, REQUEST, merge))
+    return list(choose_work(settled(run, units), run, REQUEST, merge))
 
 
 def test_build_index_gives_a_first_index(indexed: Nights) -> None:
@@ -59,8 +60,8 @@ def test_build_index_gives_a_first_index(indexed: Nights) -> None:
 
 def test_build_index_updates_the_last_one(indexed: Nights) -> None:
     run, units = indexed.begin(CHANGED)
-    (record,) = eager.run(BuildIndex(run, REQUEST), units, [])
-    commit_run([*units, record], run)
+    (record,) = eager.run(BuildIndex(run, REQUEST), [settled(run, units)])
+    commit_run([settled(run, units), record], run)
     assert {name: getattr(record.entry.change, name) for name in ("what", "added", "deleted")} == {
         "what": "followed", "added": 1, "deleted": 2,
     }  # fmt: skip
@@ -69,15 +70,15 @@ def test_build_index_updates_the_last_one(indexed: Nights) -> None:
 
 def test_build_index_of_the_same_rows_is_the_last_one(indexed: Nights) -> None:
     run, units = indexed.begin(FILES)
-    (record,) = eager.run(BuildIndex(run, REQUEST), units, [])
+    (record,) = eager.run(BuildIndex(run, REQUEST), [settled(run, units)])
     assert record.entry.to_json() == indexed.index
-    commit_run([*units, record], run)
+    commit_run([settled(run, units), record], run)
     assert {path.name for path in (indexed.root / "runs" / run.id).iterdir()} == {"plan.parquet", "result.json"}
 
 
 def test_build_index_of_a_run_that_is_to_fail_is_its_problem(nights: Nights) -> None:
     run, units = nights.begin(FILES)
-    assert eager.run(BuildIndex(run, REQUEST), units, [Problem("lost", 3)]) == [Problem("lost", 3)]
+    assert eager.run(BuildIndex(run, REQUEST), [settled(run, units, [Problem("lost", 3)])]) == [Problem("lost", 3)]
     assert not (nights.root / "index").exists()
 
 
@@ -89,17 +90,17 @@ def test_build_index_over_a_damaged_shard_is_a_problem_that_names_it(nights: Nig
     shard = nights.root / (next(unit.path for unit in units if unit.file == "z") or "")
     data = shard.read_bytes()
     shard.write_bytes(data[:-40] + bytes([data[-40] ^ 1]) + data[-39:])  # in the footer, where no page is
-    (problem,) = eager.run(BuildIndex(run, REQUEST), units, [])
+    (problem,) = eager.run(BuildIndex(run, REQUEST), [settled(run, units)])
     mend = "remove it and run embed, which makes it again"
     assert problem == Problem(f"{shard} was changed after it was written (sha256 differs); {mend}", 1)
     shard.unlink()
-    (problem,) = eager.run(BuildIndex(run, REQUEST), units, [])
+    (problem,) = eager.run(BuildIndex(run, REQUEST), [settled(run, units)])
     assert problem == Problem(f"{shard} is missing; run embed, which makes it again", 1)
 
 
 def test_build_index_of_no_rows_is_none(nights: Nights) -> None:
     run, units = nights.begin({"x": []})
-    assert eager.run(BuildIndex(run, IndexRequest()), units, []) == []
+    assert eager.run(BuildIndex(run, IndexRequest()), [settled(run, units)]) == []
 
 
 def test_train_index_makes_a_segment_of_each_group(nights: Nights) -> None:
@@ -111,7 +112,7 @@ def test_train_index_makes_a_segment_of_each_group(nights: Nights) -> None:
     assert kinds.count("base") == len(groups)
     assert sum(segment.rows for segment in record.entry.segments) == 180
     assert record.entry.recall.value > 0.5
-    commit_run([*units, record], run)
+    commit_run([settled(run, units), record], run)
     check_found(nights, FILES)
 
 
@@ -127,7 +128,7 @@ def test_update_index_deletes_and_adds(indexed: Nights) -> None:
     (record,) = found[DONE]
     assert sum(segment.deleted for segment in record.entry.segments) == 2
     assert [segment.path for segment in record.entry.segments if segment.number in before] == [*before.values()]
-    commit_run([*units, record], run)
+    commit_run([settled(run, units), record], run)
     check_found(indexed, CHANGED)
 
 
@@ -142,5 +143,5 @@ def test_update_index_hands_on_what_is_to_be_trained_again(indexed: Nights) -> N
         f"{damaged} was changed after it was written (sha256 differs)"
     }
     (record,) = eager.run(TrainIndex(), [], found[RETRAIN])
-    commit_run([*units, record], run)
+    commit_run([settled(run, units), record], run)
     check_found(indexed, CHANGED)

@@ -9,7 +9,7 @@ from helpers import eager
 from helpers.corpora import sentences, write_jsonl, write_parquet
 from helpers.jobs import embed_job
 
-from transforms.beam import Commit, Embed, Plan
+from transforms.beam import Commit, Embed, Plan, Settle
 from transforms.beam.plan import PlanFilesFn
 from transforms.corpus import Span
 from transforms.corpus.files import find_inputs
@@ -47,7 +47,8 @@ def committed(job: EmbedJob) -> None:
     """Do all that a run does."""
     plan = planned(job)
     made = eager.outputs(Embed(job), plan["spans"], names=("units", "problems"))
-    (result,) = eager.run(Commit(job.run), made["units"], plan["carried"], [*plan["problems"], *made["problems"]])
+    known = made["units"], plan["carried"], [*plan["problems"], *made["problems"]]
+    (result,) = eager.run(Commit(job.run), eager.run(Settle(job.run), *known), [])
     assert result.exit_code == 0, result.message
 
 

@@ -19,11 +19,13 @@ from sentence_beam import (
     IndexRequest,
     NeighboursJob,
     Plan,
+    Settle,
 )
 from transforms.steps.index_files import IndexRecord
 from transforms.steps.neighbours import BlockRecord, StoredBlock
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs import Result
+from transforms.store.settled import Settled
 
 pytestmark = pytest.mark.usefixtures("cached_beam_options")
 
@@ -36,12 +38,14 @@ def test_the_steps_of_a_run(model: Path, tmp_path: Path, caplog: pytest.LogCaptu
         planned = pipeline | beam.Create(list(job.run.globs)) | Plan(job)
         embedded = planned.spans | Embed(job)
         known = (embedded.units, planned.carried, embedded.problems, planned.problems)
-        index = known | BuildIndex(job.run, IndexRequest())
-        result = (*known, index) | Commit(job.run)
+        settled = known | Settle(job.run)
+        index = settled | BuildIndex(job.run, IndexRequest())
+        result = (settled, index) | Commit(job.run)
     assert not caplog.messages
-    found: list[Any] = [each.element_type for each in (*known, index, result)]
+    found: list[Any] = [each.element_type for each in (*known, settled, index, result)]
     either = typehints.Union[IndexRecord, Problem]
-    assert found == [UnitRecord, UnitRecord, Problem, Problem, either, Result]
+    ended = typehints.Union[Settled, Problem]
+    assert found == [UnitRecord, UnitRecord, Problem, Problem, ended, either, Result]
 
 
 def test_all_others(model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

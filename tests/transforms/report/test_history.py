@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
 from transforms.report import report as reports
@@ -16,7 +17,6 @@ from transforms.report.chart import linear_axis, log_axis
 from transforms.report.history import RunSummary, known_summaries, run_summaries, with_savings
 from transforms.report.page import page
 from transforms.store import lease, open_store
-from transforms.store.commit import finish
 from transforms.store.records import Problem
 from transforms.store.vacuum import find_rubbish, remove
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
+from helpers.settled import finish
 from helpers.snapshots import night, numbered, run_name
 
 from transforms.errors import SentenceBeamError
 from transforms.steps.from_snapshot import carried_units, record_plan, run_like, units_of
 from transforms.store import lease, open_store
-from transforms.store.commit import finish
 from transforms.store.manifest import read_manifest
 from transforms.store.plan import read_plan
 from transforms.store.verify import faults

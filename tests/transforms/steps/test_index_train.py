@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from helpers.nights import Nights, nearest, train_steps, vector_of
+from helpers.settled import settled
 
 from transforms.beam import BuildIndex, IndexRequest
 from transforms.index import cells, choose_index
@@ -35,7 +36,7 @@ def two_levels(monkeypatch: pytest.MonkeyPatch) -> None:
 def sampled(nights: Nights, files: dict[str, list[tuple[str, str]]], request: IndexRequest = REQUEST) -> list[Any]:
     """The groups of a first build, sampled."""
     run, units = nights.begin(files)
-    return [sample(group) for group in index_work.choose_work(units, run, request, False)]
+    return [sample(group) for group in index_work.choose_work(settled(run, units), run, request, False)]
 
 
 def test_an_engine_and_steps_in_any_order_that_are_tried_again_train_the_same(tmp_path: Path) -> None:
@@ -128,8 +129,8 @@ def test_the_sample_ends_at_ten_million_rows(tmp_path: Path) -> None:
 def test_only_the_steps_that_find_lists_ask_for_an_accelerator(tmp_path: Path) -> None:
     run, units = Nights(tmp_path / "store").begin(FILES)
     pipeline = beam.Pipeline("FnApiRunner")
-    given = [pipeline | "Units" >> beam.Create(units), pipeline | "Problems" >> beam.Create([])]
-    _ = tuple(given) | "Index" >> BuildIndex(run, REQUEST, hints={"accelerator": "type:nvidia-l4;count:1"})
+    given = pipeline | "Settled" >> beam.Create([settled(run, units)])
+    _ = given | "Index" >> BuildIndex(run, REQUEST, hints={"accelerator": "type:nvidia-l4;count:1"})
     proto = pipeline.to_runner_api()
     hinted = {
         t.unique_name

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from helpers.gcs import Gcs
+from helpers.settled import finish
 from helpers.snapshots import begin, write_unit
 
 from transforms import storage
 from transforms.errors import InputChangedError, MissingExtraError, SentenceBeamError
 from transforms.storage.cache import cached
 from transforms.store import lease, open_store
-from transforms.store.commit import finish
 from transforms.store.verify import faults
 
 

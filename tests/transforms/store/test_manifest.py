@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from helpers.corpora import edit_manifest
+from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 from helpers.units import make_unit, make_vectors
 
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.store import open_store
-from transforms.store.commit import finish
 from transforms.store.manifest import WITHOUT_DIGEST, Manifest, read_manifest, to_bytes
 from transforms.store.records import UnitRecord
 from transforms.store.units import UnitCounts, UnitStore

@@ -8,11 +8,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, write_unit
 
 from transforms.errors import SentenceBeamError
 from transforms.store import lease, open_store
-from transforms.store.commit import Run, finish
+from transforms.store.commit import Run
 from transforms.store.manifest import read_manifest
 from transforms.store.records import UnitRecord
 from transforms.store.vacuum import Rubbish, find_rubbish, remove

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from helpers.corpora import edit_manifest
+from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
 from transforms.errors import SentenceBeamError
 from transforms.storage.local import LocalStorage
 from transforms.store import manifest, open_store
-from transforms.store.commit import finish
 from transforms.store.manifest import read_manifest
 from transforms.store.vacuum import Rubbish, find_rubbish, remove
 from transforms.store.verify import faults

@@ -1,0 +1,72 @@
+"""Settle: written units -> all that a snapshot will say of them, checked; their records go to a key once."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.typehints import typehints
+
+from transforms.beam.graph import Together
+from transforms.steps.settle import settled_or_problem
+from transforms.store.commit import Run
+from transforms.store.packed import pack
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.settled import Settled, SettledStretch, Settler
+from transforms.store.stretches import STRETCHES, stretch_of
+
+PROBLEMS_KEY = STRETCHES
+Numbered = typehints.Tuple[int, bytes]
+
+
+class Settle(beam.PTransform):
+    """Units and problems of a run -> one Settled, or the one Problem that ends the run.
+
+    `BuildIndex` and `Commit` take it. Units are checked by stretches of their names, which are 64 keys; one key sums.
+    """
+
+    def __init__(self, run: Run):
+        super().__init__()
+        self._run = run
+
+    def expand(self, known: Any) -> beam.PCollection:
+        found = known | "All" >> beam.Flatten()
+        packed = found | "Pack" >> beam.Map(packed_by_stretch).with_output_types(Numbered)
+        # A stretch without a single unit is checked too, and grouping nothing gives nothing.
+        numbers = [(number, b"") for number in range(STRETCHES)]
+        every = found.pipeline | "Stretches" >> beam.Create(numbers).with_output_types(Numbered)
+        settled = (
+            (packed, every)
+            | "Units" >> beam.Flatten()
+            | "Group" >> beam.GroupByKey()
+            | "Check" >> beam.ParDo(SettleFn(self._run))
+            | "Together" >> Together()
+            | "Sum" >> beam.Map(settled_or_problem, self._run)
+        )
+        settled.element_type = typehints.Union[Settled, Problem]
+        return settled
+
+
+class SettleFn(beam.DoFn):
+    """(stretch, its units packed) -> the stretch, settled; problems, which have a key of their own, as they are."""
+
+    def __init__(self, run: Run):
+        self._run = run
+
+    def setup(self) -> None:
+        self._settler = Settler(self._run.root, self._run.id)
+
+    def process(self, grouped: tuple[int, Iterable[bytes]]) -> Iterator[SettledStretch | Problem]:
+        number, packed = grouped
+        if number == PROBLEMS_KEY:
+            yield from (Problem(**json.loads(data)) for data in packed)
+        else:
+            yield self._settler.settle(number, filter(None, packed))
+
+
+def packed_by_stretch(found: UnitRecord | Problem) -> tuple[int, bytes]:
+    """(stretch, packed) of a unit; problems have a key of their own, and need no exchange of their own so."""
+    if isinstance(found, Problem):
+        return PROBLEMS_KEY, json.dumps(asdict(found)).encode()
+    return stretch_of(found.unit), pack(found)
