@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # `make test ARGS='-k store -x'` hands options to pytest.
 ARGS ?=
 
-.PHONY: demo test test-engines faults bench lint format docs clean
+.PHONY: demo test test-engines faults bench gpu-check lint format docs clean
 
 demo: $(VENV)/cpu.stamp
 	@$(BIN)/python deploy/demo/docstrings.py demo/corpus
@@ -40,6 +40,13 @@ bench: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks.nightly --rows 5000 --growth 10000 100000 $(ARGS)
 	$(BIN)/python -m benchmarks.ingest --rows 300000
 	$(BIN)/python -m benchmarks.index --rows 50000
+
+# On a machine with a GPU, at most eight minutes, no network: vectors beside the processor's, memory, speed; a table in
+# gpu-check.md, everything in gpu-check.json. `make gpu-check ARGS=--cpu` tries the command itself, without a GPU. It runs
+# in the installation that there is (GPU_PYTHON=python3), whose torch suits the driver.
+GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+gpu-check:
+	$(GPU_PYTHON) -m benchmarks.gpu_check $(ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

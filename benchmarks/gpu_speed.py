@@ -1,0 +1,173 @@
+"""What `benchmarks.gpu_check` times: the encoder by length, sentence-transformers, `embed` end to end, an index."""
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from benchmarks.common import seconds
+from benchmarks.encode import alike
+from benchmarks.gpu_exact import Finding
+from benchmarks.index import synthetic
+from benchmarks.index_nights import Nights
+from benchmarks.random_models import SHAPES, RandomModel, save_model
+from pipelines import embed
+from transforms.beam import IndexRequest
+from transforms.encoder import Encoder
+from transforms.index import kmeans
+from transforms.index.faiss_module import load_faiss
+from transforms.store import open_store
+from transforms.store.manifest import read_manifest
+
+# Shares of the peak at 128 tokens and more; how much faster than the peer; `embed` over the slower of its two halves.
+BARS, FASTER, END_TO_END = {"MiniLM": 0.35, "BERT-base": 0.60, "Qwen3-0.6B": 0.50}, 2.0, 0.8
+PEER_BATCHES = (64, 256, 1024)
+
+
+@dataclass(frozen=True)
+class Load:
+    """How much is timed: tokens of each shape by length, texts of the real mix, rows of `embed` and of the index."""
+
+    tokens: dict[str, int]
+    lengths: tuple[int, ...]
+    texts: int
+    rows: int
+    index_rows: int
+    dim: int = 384
+    shapes: dict[str, tuple[str, dict[str, Any]]] | None = None  # None: the well-known ones
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where it runs: the device as an option, that of the peer, the peak in TFLOP/s (None: no share of it is said)."""
+
+    device: str
+    peer: str
+    peak: float | None
+
+
+def throughput(load: Load, found: list[str], place: Place, where: Path) -> Iterator[Finding]:
+    """Each shape by length and over the real mix, and beside sentence-transformers."""
+    texts = found[: load.texts]
+    for name, (family, settings) in (load.shapes or SHAPES).items():
+        model = save_model(family, where / name, torch.bfloat16, **settings)
+        encoder = Encoder.load(str(model.folder), pooler="mean", dtype="bfloat16", device=place.device)
+        for length in load.lengths:
+            tokenized = alike(max(1, load.tokens[name] // length), length, 30_000)
+            bar = BARS.get(name) if length >= 128 else None
+            yield _rate(f"{name}, {length} tokens", encoder, tokenized, model.flops(length), place, bar)
+        tokenized = encoder.tokenize(texts)
+        mean = float(np.square(tokenized.lengths, dtype=np.float64).sum() / tokenized.lengths.sum())
+        yield _rate(f"{name}, real mix", encoder, tokenized, model.flops(round(mean)), place, None)
+        yield _beside_peer(name, encoder, model, texts, place)
+        del encoder
+
+
+def _rate(what: str, encoder: Encoder, tokenized: Any, flops: float, place: Place, bar: float | None) -> Finding:
+    """Tokens a second of `embed` in memory, the better of two; with a peak, its share and the host's."""
+    work = partial(encoder.embed, tokenized)
+    work()
+    took = min(seconds(work) for _ in range(2))
+    rate = len(tokenized.ids) / took
+    if place.peak is None:
+        return Finding(what, f"{rate:,.0f} tokens/s", "share of a peak, host share: not measured")
+    share, host = rate * flops / place.peak / 1e12, max(0.0, 1 - _busy(work) / took)
+    measured = f"{rate:,.0f} tokens/s, {100 * share:.0f} %, host {100 * host:.0f} %"
+    if bar is None:
+        return Finding(what, measured, f"of {place.peak:g} TFLOP/s")
+    return Finding(what, measured, f">= {100 * bar:.0f} % of {place.peak:g} TFLOP/s", share >= bar)
+
+
+def _busy(work: Callable[[], Any]) -> float:
+    """Seconds that kernels run on the GPUs during a call."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        work()
+    return sum(event.self_device_time_total for event in seen.key_averages()) / 1e6
+
+
+def _beside_peer(name: str, encoder: Encoder, model: RandomModel, texts: list[str], place: Place) -> Finding:
+    """Ours over sentence-transformers in bfloat16 with its fastest attention and batch, from text to vectors."""
+    what = f"{name}, real mix, over sentence-transformers"
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError:
+        return Finding(what, "not measured", "sentence-transformers is not installed")
+    kinds = ["sdpa", *(["flash_attention_2"] if importlib.util.find_spec("flash_attn") else [])]
+    best = {}
+    for kind in kinds:
+        kwargs = {"dtype": torch.bfloat16, "attn_implementation": kind}
+        peer = SentenceTransformer(str(model.folder), device=place.peer, model_kwargs=kwargs)
+        for batch in PEER_BATCHES:
+            if batch <= max(PEER_BATCHES[0], len(texts)):
+                work = partial(peer.encode, texts, batch_size=batch)
+                peer.encode(texts[:batch], batch_size=batch)
+                best[seconds(work)] = f"{kind}, batches of {batch}"
+    theirs = min(best)
+    encoder.encode(texts[:64])
+    faster = theirs / min(seconds(partial(encoder.encode, texts)) for _ in range(2))
+    holds = faster >= FASTER if place.peak is not None else None
+    return Finding(what, f"{faster:.2f}x ({best[theirs]})", f">= {FASTER:g}x on a GPU", holds)
+
+
+def end_to_end(load: Load, found: list[str], place: Place, where: Path) -> Finding:
+    """`embed` from Parquet to shards over the slower of encoder and tokenizer; its rows are the encoder's."""
+    family, settings = next(iter((load.shapes or SHAPES).values()))
+    model = str(save_model(family, where / "end", torch.float32, **settings).folder)
+    turns = range(-(-load.rows // len(found)))
+    texts = [f"{turn} {text}" for turn in turns for text in found][: load.rows]
+    pq.write_table(pa.table({"text": texts}), where / "rows.parquet", row_group_size=5000)
+    options = ["--model", model, "--pooler", "mean", "--dtype", "bfloat16", "--device", place.device, "--quiet"]
+    took = seconds(partial(_embed, ["--input", str(where / "rows.parquet"), "--store", str(where / "store"), *options]))
+    encoder = Encoder.load(model, pooler="mean", dtype="bfloat16", device=place.device)
+    tokenized = encoder.tokenize(texts)
+    parts = [seconds(partial(encoder.tokenize, texts)), seconds(partial(encoder.embed, tokenized))]
+    stored = open_store(str(where / "store")).dataset().head(64).column("embedding").to_pylist()
+    cosine = float((np.array(stored) * encoder.encode(texts[:64])).sum(axis=1).min())
+    share = max(parts) / took
+    measured = f"{share:.2f} ({len(tokenized.ids) / took:,.0f} tokens/s), cosine {cosine:.4f}"
+    holds = cosine >= 0.999 and (share >= END_TO_END or place.peak is None)
+    return Finding("embed, end to end", measured, f">= {END_TO_END:g} on a GPU, cosine >= 0.999", holds)
+
+
+def _embed(arguments: list[str]) -> None:
+    assert embed.main(arguments) == 0, "embed failed"
+
+
+def index(load: Load, place: Place, where: Path) -> Finding:
+    """An index trained on the GPU beside one trained on the processor: recall, and what its files hold."""
+    what, bar = "index trained on the GPU", "recall within the processor's interval, files alike"
+    on_gpu = kmeans.has_gpu()
+    if not load.index_rows or (place.peak is not None and not on_gpu):
+        return Finding(what, "not measured", bar)
+    vectors, _ = synthetic(load.index_rows, load.dim)
+    rows = [(f"{n}", f"text {n}", n) for n in range(load.index_rows)]
+    found = {}
+    for name, there in (("gpu", True), ("cpu", False)):
+        (where / name).mkdir()
+        with patch.object(kmeans, "has_gpu", lambda there=there: there):
+            found[name] = Nights(where / name, vectors).night([rows], IndexRequest("auto"))[1]
+    recall, other = found["gpu"]["recall"]["value"], found["cpu"]["recall"]
+    alike_files = _contents(where / "gpu") == _contents(where / "cpu")
+    means = "by faiss" if load_faiss().get_num_gpus() else "by torch"
+    holds = other["low"] <= recall <= other["high"] and alike_files
+    measured = f"{means}: {recall:.3f}, processor {other['low']:.3f} to {other['high']:.3f}"
+    return Finding(what, f"{measured}, files {'alike' if alike_files else 'not alike'}", bar, holds)
+
+
+def _contents(root: Path) -> list[tuple[str, int, int]]:
+    """The kind of each file of faiss of a store's index, its vectors and their width, as any reader finds them."""
+    manifest = read_manifest(str(root))
+    assert manifest is not None
+    assert manifest.index is not None
+    faiss = load_faiss()
+    paths = [root / path for path, _ in manifest.index.files if path.endswith(".faiss")]
+    opened = [faiss.read_index(str(path)) for path in paths]
+    return sorted((type(faiss.downcast_index(each)).__name__, each.ntotal, each.d) for each in opened)

@@ -1,0 +1,88 @@
+"""Models with random weights in MiniLM's word pieces: small ones of every family, and ones of well-known shapes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, AutoTokenizer, T5EncoderModel
+
+from transforms.encoder.load import quiet_transformers
+from transforms.space import resolve_model
+
+_SMALL = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 128}
+_SMALL |= {"max_position_embeddings": 512, "initializer_range": 0.2, "pad_token_id": 0}
+_SHARED = {"num_key_value_heads": 2, "head_dim": 16}
+# What small models of a family have besides; all but the last three run without padding on a GPU.
+FAMILIES: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "roberta": {"max_position_embeddings": 514, "type_vocab_size": 1},
+    "distilbert": {"dim": 64, "n_layers": 3, "n_heads": 4, "hidden_dim": 128},
+    "modernbert": {"local_attention": 16, "global_attn_every_n_layers": 2},
+    "gte": {},
+    "nomic_bert": {},
+    "qwen2": _SHARED,
+    "qwen3": _SHARED,
+    "llama": _SHARED,
+    "mistral": {**_SHARED, "sliding_window": 8},
+    "gemma": {**_SHARED, "num_key_value_heads": 1},
+    "gemma3_text": {**_SHARED, "use_bidirectional_attention": True, "sliding_window": 8},
+    "gemma2": {**_SHARED, "sliding_window": 8},
+    "mpnet": {"max_position_embeddings": 514},
+    "t5": {"d_model": 64, "num_layers": 3, "num_heads": 4, "d_kv": 16, "d_ff": 128},
+}
+PADDED = frozenset(("gemma2", "mpnet", "t5"))
+_BERT = {"num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
+_QWEN = {"num_hidden_layers": 28, "hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 3072}
+# The peak's share that each is to reach on a GPU at 128 tokens and more is in benchmarks.gpu_speed.
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "MiniLM": ("bert", {**_BERT, "num_hidden_layers": 6, "hidden_size": 384, "intermediate_size": 1536}),
+    "BERT-base": ("bert", _BERT),
+    "Qwen3-0.6B": ("qwen3", {**_QWEN, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 4096}),
+}
+
+
+@dataclass(frozen=True)
+class RandomModel:
+    """A model's folder, and what a token costs in its blocks: products with weights, and those with each token seen."""
+
+    folder: Path
+    weights: int
+    seen: int
+    causal: bool
+
+    def flops(self, length: int) -> float:
+        """Operations a token of texts of one length; a causal model's token sees half of its text."""
+        return self.weights + self.seen * length / (2 if self.causal else 1)
+
+
+def known(family: str) -> bool:
+    """Whether this version of transformers has the family."""
+    return family in CONFIG_MAPPING
+
+
+def save_model(family: str, folder: Path, dtype: torch.dtype = torch.float32, **settings: Any) -> RandomModel:
+    """A model of the family with seeded random weights, its norms and biases moved a little, and its tokenizer."""
+    tokenizer = AutoTokenizer.from_pretrained(resolve_model("minilm").folder)
+    # some families add a token or two when their tokenizer is loaded
+    config = AutoConfig.for_model(family, vocab_size=len(tokenizer) + 6, **settings)
+    torch.manual_seed(7)
+    model = T5EncoderModel(config) if family == "t5" else AutoModel.from_config(config)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "norm" in name.lower() or "bias" in name:
+                weight.add_(0.1 * torch.randn_like(weight))
+    with quiet_transformers():
+        model.to(dtype).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    linear = [part for part in model.modules() if isinstance(part, nn.Linear)]
+    heads = config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    seen = 4 * config.num_hidden_layers * heads * width
+    return RandomModel(folder, 2 * sum(part.weight.numel() for part in linear), seen, "use_cache" in vars(config))
+
+
+def small(family: str, folder: Path) -> Path:
+    """A small model of a family."""
+    return save_model(family, folder / family, **{**_SMALL, **FAMILIES[family]}).folder
