@@ -35,9 +35,15 @@ def plain(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
+def line_of(error: Exception) -> str:
+    """What an error says, on one line; of one that is not ours with its type."""
+    line = " ".join(str(error).split())
+    return line if isinstance(error, SentenceBeamError) else f"{type(error).__name__}: {line}"
+
+
 def status_of(error: Exception) -> tuple[int, str]:
     """The HTTP status of an error, and the line that says what is wrong; what is no user's mistake is logged."""
-    line = " ".join(str(error).split())
+    line = line_of(error)
     if isinstance(error, RefusedError):
         return error.status, line
     if isinstance(error, UnknownIdError):
@@ -46,10 +52,8 @@ def status_of(error: Exception) -> tuple[int, str]:
         return 400, line
     if isinstance(error, HTTPException):
         return error.status_code, error.detail
-    _LOGGER.error("%s: %s", type(error).__name__, line)
-    if isinstance(error, SentenceBeamError | OSError):
-        return 503, line or type(error).__name__
-    return 500, f"{type(error).__name__}: {line}"
+    _LOGGER.error("%s", line)
+    return 503 if isinstance(error, SentenceBeamError | OSError) else 500, line
 
 
 def said(error: Exception) -> Response:

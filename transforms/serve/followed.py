@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from transforms import storage
-from transforms.errors import OptionError, first_line
+from transforms.errors import OptionError
 from transforms.search import Searcher
+from transforms.serve.answers import line_of
 from transforms.serve.question import Question
 from transforms.storage import Entry
 from transforms.store import layout, open_store
@@ -64,7 +65,7 @@ class Followed:
                 self._open_current()
                 self._problem = ""
             except Exception as error:  # storage that cannot be reached has errors of its own kinds
-                line = f"{type(error).__name__}: {first_line(error)}"
+                line = line_of(error)
                 if line != self._problem:
                     _LOGGER.error("%s: %s; the snapshot %s stays", self.manifest.root, line, self.manifest.run)
                 self._problem = line

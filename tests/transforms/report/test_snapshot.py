@@ -101,3 +101,10 @@ def test_a_currency_stands_beside_amounts() -> None:
     html = page("/s", [replace(NIGHT, spent=1.5, currency="EUR")])
     assert "spent EUR" in html
     assert "spent (EUR)" in html
+
+
+def test_shares_of_pieces_are_of_all_pieces_and_in_the_colours_of_the_key() -> None:
+    found = page("store", [replace(NIGHT, rows=5, pieces=400, carried=0, reused=100, duplicates=0, embedded=300)])
+    assert '<i class="work1" style="flex:100" title="reused">' in found
+    assert '<i class="work3" style="flex:300" title="embedded">' in found
+    assert '<b>300</b> <span class="soft">75 %</span>' in found
