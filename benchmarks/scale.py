@@ -1,11 +1,14 @@
 """A billion rows on paper: planning and committing 100,000 units over 20,000 files, without embedding them.
 
-    python -m benchmarks.scale [--files 20000] [--groups 5] [--rows 10000] [--output FILE.json]
+    python -m benchmarks.scale [--files 20000] [--groups 5] [--rows 10000] [--small] [--output FILE.json]
 
-The files are real Parquet with real footers, of texts that compress to nothing. Records of made-up shards stand in for
-the embedding; each shard is an empty file of the right size. Everything else is what `embed` runs: listing, footers,
-plan, ledger, manifest, the comparison with the last snapshot. Every step runs in a process of its own, so that its peak
-memory is its own; importing the packages is in it, starting the interpreter is not in the seconds.
+The files are real Parquet with real footers, of texts that compress to nothing; with --small they are text files of one
+line, which share units. Records of made-up shards stand in for the embedding; each shard is an empty file of the right
+size. Everything else is what `embed` runs: listing, footers, plan, ledger, manifest, the comparison with the last
+snapshot, a worker's first look into that, and the requests of 200 processes for an hour by a clock that is turned by
+hand. Every step runs in a process of its own, so that its peak memory is its own; importing the packages is in it,
+starting the interpreter is not in the seconds. Seconds are of the process's own work on the processor; how long it
+took stands beside.
 """
 
 import argparse
@@ -16,6 +19,7 @@ import resource
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +34,9 @@ from benchmarks.common import report
 BARS = {"seconds": "60 s", "memory": "1,024 MB"}
 TEXT = "forty characters stand here for one row."
 DIM = 384
+SMALL_UNITS = 20_000
+PROCESSES = 200
+HOUR = 3600
 
 
 def write_inputs(folder: Path, files: int, groups: int, rows: int) -> None:
@@ -42,6 +49,14 @@ def write_inputs(folder: Path, files: int, groups: int, rows: int) -> None:
         pq.write_table(pa.table({"id": ids, "text": texts}), path, row_group_size=rows)
 
 
+def write_small(folder: Path, files: int) -> None:
+    """Text files of one line each."""
+    for number in range(files):
+        path = folder / f"{number // 1000:04d}" / f"{number:07d}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{number} {TEXT}\n")
+
+
 def resolved(where: Path, unit_tokens: int) -> Any:
     """The job of a night, as `embed` resolves it."""
     from pipelines.embed_options import parser
@@ -50,26 +65,28 @@ def resolved(where: Path, unit_tokens: int) -> Any:
     from transforms.store.manifest import read_manifest
     from transforms.store.run_ids import new_run
 
-    argv = ["--input", f"{where}/in/*.parquet", "--store", f"{where}/store", "--unit-tokens", str(unit_tokens)]
+    argv = ["--input", f"{where}/in/**", "--store", f"{where}/store", "--unit-tokens", str(unit_tokens)]
     options = EmbedOptions(**vars(parser().parse_args(argv)))
     return resolve(options, read_manifest(f"{where}/store"), new_run(), local=True)
 
 
 def made_up(spans: list[Any], root: str) -> Iterator[Any]:
     """The records that embedding the spans would leave, with shards that hold nothing."""
+    from transforms.corpus.groups import GroupSpan
     from transforms.store import layout
     from transforms.store.records import UnitRecord
 
     for span in spans:
-        path, size = layout.shard(span.name, "0" * 16), span.rows * (4 * DIM + 40)
+        rows = span.rows if span.rows is not None else max(1, span.tokens // len(TEXT))
+        path, size = layout.shard(span.name, "0" * 16), rows * (4 * DIM + 40)
         full = Path(root, path)
         full.parent.mkdir(parents=True, exist_ok=True)
         full.touch()
         os.truncate(full, size)
         yield UnitRecord(
-            path=path, unit=span.name, file=span.file.relative, range=(span.start, span.stop), rows=span.rows,
-            read=span.rows, rejected=0, rejects=None, tokens=span.tokens, truncated=0, lost=0, bytes=size,
-            sha256="0" * 64, embedded=span.rows, real=span.tokens, padded=span.tokens,
+            path=path, unit=span.name, file="" if isinstance(span, GroupSpan) else span.file.relative,
+            range=(span.start, span.stop), rows=rows, read=rows, rejected=0, rejects=None, tokens=span.tokens,
+            truncated=0, lost=0, bytes=size, sha256="0" * 64, embedded=rows, real=span.tokens, padded=span.tokens,
         )  # fmt: skip
 
 
@@ -116,11 +133,11 @@ def settled_units(run: Any, units: list[Any]) -> Any:
 
 
 def spans_again(where: Path, job: Any) -> Iterator[Any]:
-    """The first night's records, from the files' footers."""
-    from transforms.corpus import match_inputs, plan_file
+    """The first night's records, from its plan."""
+    from transforms.store.plan import read_work
 
-    for file in match_inputs(f"{where}/in/*.parquet"):
-        yield from made_up(plan_file(file, "text", job.run.unit_tokens), job.root)
+    run = (where / "run").read_text()
+    yield from made_up(read_work(job.root, run).spans, job.root)
 
 
 def open_for_search(where: Path, _: int) -> dict[str, float]:
@@ -138,6 +155,48 @@ def open_all_units(where: Path, _: int) -> dict[str, float]:
     return {"units": len(open_store(f"{where}/store").manifest.shard_paths)}
 
 
+def first_unit(where: Path, _: int) -> dict[str, float]:
+    """What a worker reads of the last snapshot before it embeds its first unit: those of one file."""
+    from transforms.store.manifest import read_manifest
+    from transforms.store.reuse import Known
+
+    manifest = read_manifest(f"{where}/store")
+    part = manifest.parts[len(manifest.parts) // 2] if manifest.parts else None
+    name = part.first if part else manifest.units[0].unit
+    known = Known(f"{where}/store", manifest.run, manifest.digest)
+    return {"units": len(known.manifest.units_of(name.partition("-")[0]))}
+
+
+def requests_of_processes(where: Path, _: int) -> dict[str, float]:
+    """The most requests a second for one object, by 200 processes that each finish a unit every ten seconds."""
+    from transforms.storage.local import LocalStorage
+    from transforms.store import lease
+    from transforms.store.manifest import read_manifest
+    from transforms.store.reuse import Known
+
+    root, seen, now = f"{where}/store", Counter(), [1_000_000.0]
+    manifest = read_manifest(root)
+    time.time = time.monotonic = lambda: now[0]
+    lease.acquire(root, lease.Lease.of_this_process(manifest.run, "FlinkRunner", "job", False))
+    for name in ("read_versioned", "replace_if", "put_if_absent", "stat"):
+        call = getattr(LocalStorage, name)
+
+        def counted(self: Any, path: str, *rest: Any, name: str = name, call: Any = call) -> Any:
+            seen[name in ("replace_if", "put_if_absent"), os.path.relpath(path, root)] += 1
+            return call(self, path, *rest)
+
+        setattr(LocalStorage, name, counted)
+    processes = [(lease.Renewal(root, manifest.run, leased=True), Known(root, manifest.run)) for _ in range(PROCESSES)]
+    for _, known in processes:
+        _ = known.manifest
+    for second in range(HOUR):
+        now[0] += 1
+        for renew, _ in processes[second % 10 :: 10]:
+            renew()
+    most, writes = ({path: n for (writes, path), n in seen.items() if writes == kind} for kind in (False, True))
+    return {"reads": max(most.values()) / HOUR, "writes": max(writes.values()) / HOUR, "objects": len(most)}
+
+
 def measured(work: Callable[[Path, int], dict[str, float]], where: Path, unit_tokens: int) -> dict[str, float]:
     """Seconds, peak memory in MB, and what the step says, in a process of its own."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
@@ -153,11 +212,11 @@ def _run(work: Callable[[Path, int], dict[str, float]], where: Path, unit_tokens
     from pipelines import command
 
     command.quiet_logs()
-    start = time.monotonic()
+    start, before = time.perf_counter(), time.process_time()
     found = work(where, unit_tokens)
-    took = time.monotonic() - start
+    took, cpu = time.perf_counter() - start, time.process_time() - before
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    sender.send({**found, "seconds": took, "peak": peak})
+    sender.send({**found, "seconds": cpu, "took": took, "peak": peak})
 
 
 def main() -> None:
@@ -166,35 +225,51 @@ def main() -> None:
     p.add_argument("--files", type=int, default=20_000)
     p.add_argument("--groups", type=int, default=5, help="row groups a file, a unit each")
     p.add_argument("--rows", type=int, default=10_000, help="rows a row group")
+    p.add_argument("--small", action="store_true", help="text files of one line, which share units")
     p.add_argument("--folder", help="where to work (default: a temporary folder)")
     p.add_argument("--output")
     args = p.parse_args()
     where = Path(tempfile.mkdtemp(dir=args.folder))
     try:
-        found = steps(where, args.files, args.groups, args.rows)
+        found = steps(where, args)
     finally:
         shutil.rmtree(where)
     rows = [
-        (name, f"{step['seconds']:.1f} s, {step['peak']:,.0f} MB", f"bars {BARS['seconds']}, {BARS['memory']}")
+        (
+            name,
+            f"{step['seconds']:.1f} s of work, {step['took']:.1f} s, {step['peak']:,.0f} MB",
+            f"bars {BARS['seconds']}, {BARS['memory']}",
+        )
         for name, step in found.items()
     ]
-    title = f"{args.files:,} files, {args.files * args.groups:,} units, {args.files * args.groups * args.rows:,} rows"
+    asked = found["requests of 200 processes"]
+    rows.append(
+        ("requests a second for one object", f"{asked['reads']:.2f} reads, {asked['writes']:.3f} writes", "bar 1")
+    )
+    kind = "files of one line" if args.small else f"files, {args.files * args.groups * args.rows:,} rows"
+    title = f"{args.files:,} {kind}, {found['first night, commit']['units']:,} units"
     report(title, rows, args.output, {"steps": found})
     print(json.dumps({name: step.get("graph bytes") for name, step in found.items() if "graph bytes" in step}))
 
 
-def steps(where: Path, files: int, groups: int, rows: int) -> dict[str, dict[str, float]]:
-    """Two nights, the second with nothing changed, and what readers load."""
-    write_inputs(where / "in", files, groups, rows)
-    unit_tokens = rows  # a row group is larger than that, so that each is a unit
-    return {
-        "first night, plan": measured(plan_night, where, unit_tokens),
-        "first night, commit": measured(commit_night, where, unit_tokens),
-        "second night, plan": measured(plan_night, where, unit_tokens),
-        "second night, commit": measured(commit_night, where, unit_tokens),
-        "manifest for search": measured(open_for_search, where, unit_tokens),
-        "manifest with all units": measured(open_all_units, where, unit_tokens),
+def steps(where: Path, args: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Two nights, the second with nothing changed, what readers and workers load, and what 200 processes ask for."""
+    if args.small:
+        write_small(where / "in", args.files)
+    else:
+        write_inputs(where / "in", args.files, args.groups, args.rows)
+    unit_tokens = SMALL_UNITS if args.small else args.rows  # a row group is larger than that, so that each is a unit
+    works = {
+        "first night, plan": plan_night,
+        "first night, commit": commit_night,
+        "second night, plan": plan_night,
+        "second night, commit": commit_night,
+        "manifest for search": open_for_search,
+        "manifest with all units": open_all_units,
+        "a worker's first unit": first_unit,
+        "requests of 200 processes": requests_of_processes,
     }
+    return {name: measured(work, where, unit_tokens) for name, work in works.items()}
 
 
 if __name__ == "__main__":

@@ -58,6 +58,24 @@ def test_a_task_manager_is_killed(
     undisturbed(on_flink, running, store, calm)
 
 
+def test_a_task_manager_is_killed_where_results_of_steps_are_written_down(
+    on_flink: Flink, corpus: str, model: Path, calm: Path, tmp_path: Path
+) -> None:
+    """As spot machines are to be used: the flag stands behind all others, as in deploy/flink."""
+    store, before = tmp_path / "store", on_flink.cluster.jobs()
+    on_flink.pace(0.3)
+    flags = [*on_flink.flags(), "--", "--execution_mode_for_batch=BATCH_FORCED"]
+    running = start([*embed(corpus, store, model), *flags], light=True)
+    at_random(on_flink, store, random.Random(40))
+    on_flink.cluster.kill(on_flink.cluster.task_managers()[0])
+    on_flink.cluster.start_task_manager()
+    undisturbed(on_flink, running, store, calm)
+    (job,) = on_flink.cluster.jobs().keys() - before
+    assert on_flink.cluster.failures(job)
+    nodes = on_flink.cluster.get(f"jobs/{job}/plan")["plan"]["nodes"]
+    assert {into["exchange"] for node in nodes for into in node.get("inputs", ())} == {"blocking"}
+
+
 @pytest.mark.parametrize("kill", range(KILLS))
 def test_a_python_worker_is_killed(
     on_flink: Flink, corpus: str, model: Path, calm: Path, tmp_path: Path, kill: int

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parents[2]
 JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 OPENED = (
@@ -52,7 +53,6 @@ class Cluster:
 
     folder: Path
     env: dict[str, str]
-    attempts: int = 10
     port: int = field(default_factory=free_port)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _started: int = 0
@@ -72,9 +72,7 @@ class Cluster:
             "jobmanager.memory.process.size: 1024m\ntaskmanager.bind-host: localhost\ntaskmanager.host: localhost\n"
             "taskmanager.numberOfTaskSlots: 1\nrest.address: localhost\nrest.bind-address: localhost\n"
             f"rest.port: {self.port}\nrest.bind-port: {self.port}\n"
-            "restart-strategy.type: fixed-delay\n"
-            f"restart-strategy.fixed-delay.attempts: {self.attempts}\nrestart-strategy.fixed-delay.delay: 8 s\n"
-            f"heartbeat.interval: 2000\nheartbeat.timeout: 10000\nio.tmp.dirs: {self.folder / 'tmp'}\n"
+            f"{_restarts()}heartbeat.interval: 2000\nheartbeat.timeout: 10000\nio.tmp.dirs: {self.folder / 'tmp'}\n"
         )
         (self.folder / "conf" / "log4j.properties").write_text(
             "rootLogger.level = WARN\nrootLogger.appenderRef.out.ref = Out\nappender.out.name = Out\n"
@@ -179,10 +177,18 @@ class Cluster:
         return [entry["stacktrace"].splitlines()[0] for entry in entries]
 
 
+def _restarts() -> str:
+    """The lines about restarts of the configuration that operators are given."""
+    lines = (ROOT / "deploy" / "flink" / "config.yaml").read_text().splitlines(keepends=True)
+    start = lines.index("restart-strategy:\n")
+    stop = next(n for n, line in enumerate(lines) if n > start and not line.startswith(" "))
+    return "".join(lines[start:stop])
+
+
 @contextlib.contextmanager
-def cluster(folder: Path, env: dict[str, str], attempts: int = 10) -> Iterator[Cluster]:
+def cluster(folder: Path, env: dict[str, str]) -> Iterator[Cluster]:
     """A cluster while the body runs; it is stopped whatever happens."""
-    made = Cluster(folder, {**env, "SENTENCE_BEAM_TEST_CLUSTER": str(folder)}, attempts)
+    made = Cluster(folder, {**env, "SENTENCE_BEAM_TEST_CLUSTER": str(folder)})
     try:
         made.start()
         yield made

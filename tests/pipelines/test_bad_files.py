@@ -82,6 +82,7 @@ def test_a_file_that_breaks_off_in_the_middle_is_found_before_anything_is_embedd
     run("verify", "--store", store).ok()
 
 
+@pytest.mark.slow
 def test_pages_of_parquet_are_read_too(embed: Run, glob: Path, inputs: Path, store: Path) -> None:
     embed(glob, *OPTIONS).ok()
     write(inputs / "b.parquet", 7)
@@ -124,6 +125,7 @@ def test_small_files_that_share_units_with_a_bad_one_stay_as_they_were(
     assert "bad file" not in outcome.out
 
 
+@pytest.mark.slow
 def test_a_new_small_file_that_is_bad_is_left_out_of_its_group(embed: Run, inputs: Path, store: Path) -> None:
     glob = inputs / "*.parquet"
     for number in range(20):
@@ -142,7 +144,7 @@ def test_by_content_a_bad_file_that_is_new_is_left_out_and_one_with_rows_is_not(
     (inputs / "new.parquet").write_bytes(b"PAR1")
     assert "new.parquet is not a readable" in embed(glob, *options).ok().out
     assert ids(store) == {"0", "1", "2"}
-    assert "3 carried" in (said := embed(glob, *options).ok().out) or "carried" in said
+    assert "30 carried" in embed(glob, *options).ok().out
     write(inputs / "new.parquet", 4)
     embed(glob, *options).ok()
     assert ids(store) == {"0", "1", "2", "4"}
