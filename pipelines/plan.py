@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines import beam_flags, command, embed_options, engines
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
-from pipelines.summary import amount, beside_lines
+from pipelines.summary import amount, bad_lines, beside_lines
 from pipelines.tables import wrapped
 from transforms import progress, storage
 from transforms.corpus import InputFile, Span, UnitRows, read_span
@@ -53,7 +53,7 @@ class Estimate:
 
     `exact_rows` says that the rows are counted, not estimated; `pieces` are those of documents (estimated), None where
     they are not cut; `carried_rows` are those of carried units; `beside` are the files that lie beside those of the
-    input and are not taken, by reason.
+    input and are not taken, by reason; `bad` are those that are left out, with the reason, by relative path.
     """
 
     files: int
@@ -67,6 +67,7 @@ class Estimate:
     beside: dict[str, int]
     pieces: float | None = None
     carried_rows: int = 0
+    bad: dict[str, str] = field(default_factory=dict)
 
     @property
     def vectors(self) -> float:
@@ -187,7 +188,7 @@ def estimate(
     guessed = sum(span.tokens for span in spans if span.rows is None)
     return Estimate(
         files=len(planned),
-        carried_files=sum(1 for item in planned if item.carried or item.kept is None),
+        carried_files=sum(1 for item in planned if not item.bad and (item.carried or item.kept is None)),
         units=len(spans),
         carried_units=sum(len(item.carried) for item in planned),
         rows=known + (guessed / pace.tokens_per_row if pace and guessed else 0),
@@ -197,6 +198,7 @@ def estimate(
         input_bytes=sum(item.file.size for item in planned),
         carried_rows=sum(unit.rows for item in planned for unit in item.carried),
         beside=beside.total(),
+        bad={item.file.relative: item.bad for item in planned if item.bad},
     )
 
 
@@ -270,6 +272,7 @@ def lines(found: Prediction, store: str | None) -> list[str]:
     return [
         f"files       {plan.files:,} ({plan.input_bytes / 1e6:,.1f} MB), {plan.carried_files:,} unchanged",
         *beside_lines(plan.beside),
+        *bad_lines(plan.bad),
         f"{'rows     ' if chunks == 'none' else 'documents'}   {most}{about}{plan.rows:,.0f} to embed",
         *(["pieces      " + f"{most}about {plan.pieces:,.0f}, by {chunks}"] if plan.pieces is not None else []),
         f"tokens      {most}about {real:,.0f}",

@@ -54,7 +54,12 @@ def files_lines(found: dict[str, Any] | None) -> list[str]:
     empty = f", {found['empty']:,} of them empty" if found["empty"] else ""
     lines = [f"files       {found['files'] - len(bad):,} taken{empty}", *beside_lines(found["beside"])]
     lines += [f"table       {name}, version {version}" for name, version in found.get("tables", {}).items()]
-    lines += [f"bad file    {reason}" for reason in list(bad.values())[:BAD_FILES]]
+    return [*lines, *bad_lines(bad)]
+
+
+def bad_lines(bad: dict[str, str]) -> list[str]:
+    """The lines about files that are left out, whose reasons are given by relative path."""
+    lines = [f"bad file    {reason}" for reason in list(bad.values())[:BAD_FILES]]
     rest = len(bad) - BAD_FILES
     return [*lines, f"bad files   {rest:,} more; result.json of the run lists them"] if rest > 0 else lines
 

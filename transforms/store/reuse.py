@@ -129,7 +129,7 @@ def with_before(spans: list[AnySpan], last: Manifest | None) -> list[AnySpan]:
 
     Who plans has read the whole snapshot; who embeds need not.
     """
-    if last is None:
+    if last is None or not spans:
         return spans
     alone = {unit.file for unit in last.units}
     bits = next((bits for unit in last.units if (bits := bits_of(unit.unit)) is not None), None)
