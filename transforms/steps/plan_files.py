@@ -79,7 +79,8 @@ class FilePlanner:
         try:
             planned = self.plan(file)
             if self._job.max_bad_files:
-                check_readable(planned, self._job)
+                with kept_alive(self._job.root, self._job.run.id):  # a file may be larger than ten minutes
+                    check_readable(planned, self._job)
             return planned
         except SentenceBeamError as error:
             changed = isinstance(error, InputChangedError)
@@ -170,8 +171,9 @@ def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
     Where one is on record, that is handed out: its units may be finished by now, and no others are to be.
     """
     try:
-        last = last_snapshot(job.run) if job.reuse else None  # held, since all that follows looks into it too
-        spans, units, problems = _handed_out(found, job)
+        with kept_alive(job.root, job.run.id):
+            last = last_snapshot(job.run) if job.reuse else None  # held, since all that follows looks into it too
+            spans, units, problems = _handed_out(found, job)
     except SentenceBeamError as error:
         yield Problem.of(error)
         return

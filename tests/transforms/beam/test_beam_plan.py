@@ -1,5 +1,6 @@
 """The plan of a run, by list in and list out."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from transforms.steps.embed_units import UnitEmbedder
 from transforms.steps.job import EmbedJob
 from transforms.steps.plan_files import file_batches, record
 from transforms.storage.local import LocalStorage
+from transforms.store import lease
 from transforms.store.manifest import read_manifest
 from transforms.store.plan import read_plan
 
@@ -50,6 +52,25 @@ def committed(job: EmbedJob) -> None:
     known = made["units"], plan["carried"], [*plan["problems"], *made["problems"]]
     (result,) = eager.run(Commit(job.run), eager.run(Settle(job.run), *known), [])
     assert result.exit_code == 0, result.message
+
+
+def test_the_lease_is_renewed_while_files_are_read_and_while_the_plan_is_put_together(
+    store: Path, model: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewed: list[str] = []
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(lease, "renew", lambda root, run: renewed.append(run))
+    for name in ("check_readable", "_handed_out"):
+        quick = getattr(plan_files, name)
+        monkeypatch.setattr(plan_files, name, lambda *given, quick=quick: (time.sleep(0.2), quick(*given))[1])
+    job = replace(embed_job(store, model, files), max_bad_files=1)
+    (found, *_) = file_batches(str(files), job)
+    renewed.clear()
+    planned = [plan_files.FilePlanner(job).plan_or_leave_out(file) for file in found]
+    assert set(renewed) == {job.run.id}
+    renewed.clear()
+    assert list(record(planned, job, 1))
+    assert set(renewed) == {job.run.id}
 
 
 def test_files_become_spans_that_hold_every_row_once(store: Path, model: Path, files: Path) -> None:
