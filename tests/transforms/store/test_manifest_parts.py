@@ -10,7 +10,7 @@ from transforms.corpus import InputFile, Span
 from transforms.corpus.groups import AnySpan, GroupSpan, group_name
 from transforms.store import manifest as module
 from transforms.store.entries import InputEntry
-from transforms.store.manifest import Manifest, read_manifest, with_units
+from transforms.store.manifest import Manifest, read_manifest, write_parts
 from transforms.store.records import UnitRecord
 from transforms.store.reuse import Known, with_before
 
@@ -43,7 +43,6 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         read.append(part.path)
         return original(root, part)
 
-    monkeypatch.setattr(module, "UNITS_IN_ONE_FILE", 10)
     monkeypatch.setattr(module, "UNITS_IN_A_PART", 10)
     monkeypatch.setattr(module, "_read_part", noted)
     module._units_of_part.cache_clear()
@@ -58,8 +57,14 @@ def large(tmp_path: Path, parts: list[str]) -> Manifest:
     units += [unit(name) for name in {group_name(name, 2) for name in small}]
     (path,) = (Path(__file__).parents[2] / "fixtures" / "manifests").glob("*.json")
     empty = replace(read_fixture(path), root=str(tmp_path))
-    made = with_units(empty, units, [entry(name) for name in (*map(str, range(FILES)), *small)])
+    made = in_parts(empty, units, [entry(name) for name in (*map(str, range(FILES)), *small)])
     return replace(made, data=made.to_json())
+
+
+def in_parts(manifest: Manifest, units: list[UnitRecord], files: list[InputEntry]) -> Manifest:
+    """The manifest with these units and files in parts."""
+    parts = write_parts(manifest.root, sorted(units, key=lambda one: one.unit), files)
+    return replace(manifest, shards=(), input=replace(manifest.input, files=()), parts=tuple(parts))
 
 
 def read_fixture(path: Path) -> Manifest:
@@ -72,7 +77,7 @@ def test_units_of_a_file_are_found_in_a_part_or_two(large: Manifest, parts: list
     assert len(large.parts) >= 20
     assert sum(part.units for part in large.parts) == len(large.units)
     assert sorted(large.units, key=lambda one: one.unit) == large.units
-    assert [one.path for one in large.files][:3] == ["0", "1", "2"]
+    assert [one.path for one in large.files][:3] == ["0", "1", "10"]
     for number in range(FILES):
         parts.clear()
         found = large.units_of(file(f"{number}").key)
@@ -88,7 +93,7 @@ def test_a_name_is_whole_or_goes_on_with_a_piece(large: Manifest) -> None:
 
 
 def test_more_parts_than_units(tmp_path: Path, large: Manifest) -> None:
-    few = with_units(large, large.units[:3], [entry(f"{n}") for n in range(95)])
+    few = in_parts(large, large.units[:3], [entry(f"{n}") for n in range(95)])
     assert [len(few.parts), few.input.files, few.shards] == [10, (), ()]
     assert len(few.files) == 95
     assert [few.units_of(one.unit) for one in large.units[:3]] == [[one] for one in large.units[:3]]
