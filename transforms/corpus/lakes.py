@@ -114,7 +114,9 @@ def _delta_table(pattern: str, version: int | None) -> Any:
             _load_version(pattern, table, version)
         return table
     except (DeltaError, OSError) as error:
-        raise OptionError(f"--input {pattern}: no Delta table can be read there ({first_line(error)})") from error
+        raise OptionError(
+            f"--input {pattern}: no Delta table can be read there ({first_line(error)}); check the path"
+        ) from error
 
 
 def _delta_files(pattern: str, part: TablePart) -> tuple[str, list[str]]:
@@ -146,7 +148,7 @@ def _check_vectors(pattern: str, table: Any, paths: list[str]) -> None:
             if _path(unquote(uri)) in wanted or _path(uri) in wanted:
                 raise OptionError(
                     f"--input {pattern}: rows of {_path(unquote(uri))} are deleted by a deletion vector, which is not "
-                    "read; rewrite the table's files with such (REORG TABLE ... APPLY (PURGE))"
+                    "read; rewrite the files that have one (REORG TABLE ... APPLY (PURGE))"
                 )
 
 
