@@ -29,6 +29,18 @@ class Stub:
         offsets = np.arange(len(found) + 1, dtype=np.int64) * 2
         return Tokenized(np.zeros(2 * len(found), np.int32), offsets, counts, np.zeros(len(found), bool))
 
+    def plan(self, tokenized: Tokenized) -> Tokenized:
+        """The texts as they are."""
+        return tokenized
+
+    def start(self, tokenized: Tokenized, progress: Any = None) -> Tokenized:
+        """The texts as they are."""
+        return tokenized
+
+    def finish(self, tokenized: Tokenized) -> Embedded:
+        """What `embed` gives."""
+        return self.embed(tokenized)
+
     def embed(self, tokenized: Tokenized, progress: Any = None) -> Embedded:
         """Vectors of length 1."""
         rows = len(tokenized.counts)

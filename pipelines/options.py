@@ -182,7 +182,8 @@ def add_tokens_per_batch(group: argparse._ActionsContainer) -> None:
         "--tokens-per-batch",
         type=size,
         metavar="N",
-        help="tokens in one forward pass, padding included (default: 65536 on a GPU; on a CPU 2048 where nothing is "
+        help="tokens in one forward pass, padding included (default: 65536 on a GPU, less where its memory is small; "
+        "on a CPU 2048 where nothing is "
         "padded, as in the BERT family, else 1024)",
     )
 

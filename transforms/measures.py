@@ -40,14 +40,16 @@ STAGES: dict[str, tuple[Figure, ...]] = {
         Figure("read_ms", "reading a unit's rows"),
         Figure("reuse_ms", "hashing a unit's rows and looking for what the store has of them"),
         Figure("load_ms", "loading the model"),
-        Figure("tokenise_ms", "tokenising a unit's new texts"),
-        Figure("wait_ms", "time that the forward pass waited for a unit"),
-        Figure("forward_ms", "the forward pass of a unit, with pooling and calibration"),
+        Figure("tokenise_ms", "tokenising a unit's new texts and cutting them into batches"),
+        Figure("wait_ms", "time that the model had nothing to do before a unit"),
+        Figure("forward_ms", "the forward pass of a unit, with pooling: how long the devices computed"),
         Figure("write_ms", "writing a unit's shard"),
-        Figure("queue", "units to be written when a unit's forward pass has ended"),
+        Figure("queue", "units before it that are not written yet when a unit is handed to the model"),
         Figure("unit_rows", "rows of a unit"),
         Figure("unit_tokens", "tokens of a unit that went through the model"),
         Figure("unit_bytes", "bytes of a unit's shard"),
+        Figure("host_tokens_s", "tokens that the tokenizer made in a second, for a unit"),
+        Figure("device_tokens_s", "tokens that went through the model in a second, for a unit"),
     ),
     "index": (
         Figure("sample_ms", "reading a group of shards for the sample and the held-out rows"),
@@ -164,6 +166,17 @@ def _summary(sketches: list[Sketch]) -> Summary:
     quantiles = {f"p{q * 100:g}": weighed[rank][0] for q, rank in ranks.items()}
     total = round(sum(sketch.sum for sketch in sketches), 3)
     return {"count": count, "sum": total, **quantiles, "max": max(sketch.most for sketch in sketches)}
+
+
+def tokens_a_second(figures: Figures) -> Figures:
+    """How many tokens a second the host tokenised and the devices computed of a unit; only what was timed.
+
+    >>> tokens_a_second({"unit_tokens": 5000, "tokenise_ms": 10.0, "forward_ms": 500.0})
+    {'host_tokens_s': 500000.0, 'device_tokens_s': 10000.0}
+    """
+    times = {"host_tokens_s": figures.get("tokenise_ms", 0.0), "device_tokens_s": figures.get("forward_ms", 0.0)}
+    tokens = figures["unit_tokens"]
+    return {name: round(1000 * tokens / spent, 1) for name, spent in times.items() if spent and tokens}
 
 
 def limit_of(embed: Mapping[str, Summary]) -> str:

@@ -20,6 +20,7 @@ from transforms.pooling import Status
 from transforms.search import Searcher
 from transforms.space import row_hash
 from transforms.space.chunks import ChunksSpec
+from transforms.steps import inputs as inputs_of_units
 from transforms.steps.embed_units import UnitEmbedder
 from transforms.store import open_store
 from transforms.store.units import UnitStore
@@ -394,16 +395,14 @@ def test_a_document_with_a_piece_that_has_no_vector(
     embed: Run, inputs: Path, store: Path, partition: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(inputs / "a.parquet", DOCUMENTS)  # type: ignore[arg-type]
-    embedded = Encoder.embed
+    finish = inputs_of_units.Texts.start
 
-    def spoiled(self: Encoder, tokenized: Any, progress: Any = None) -> Any:
-        found = embedded(self, tokenized, progress)
-        longest = int(np.argmax(tokenized.counts))
-        if progress is not None:
-            found.status[longest] = int(Status.NONFINITE)
-        return found
+    def spoiled(self: Any, encoder: Any, progress: Any) -> Any:
+        found = finish(self, encoder, progress)()
+        found.status[int(np.argmax(self.tokenized.counts))] = int(Status.NONFINITE)
+        return lambda: found
 
-    monkeypatch.setattr(Encoder, "embed", spoiled)
+    monkeypatch.setattr(inputs_of_units.Texts, "start", spoiled)
     if partition == "content":
         how = ("--max-rejects", 1, "--unit-tokens", 30)
         embed(inputs / "*", *CUT, *how).failed(3, "document ", "--partition file")

@@ -6,6 +6,7 @@ with uncollected():
     from transforms.encoder.batches import BatchStats
     from transforms.encoder.encoder import Embedded, Encoder
     from transforms.encoder.late import Windows
+    from transforms.encoder.passing import UnitBatches
     from transforms.encoder.tokenize import Tokenized
 
-__all__ = ["BatchStats", "Embedded", "Encoder", "Tokenized", "Windows"]
+__all__ = ["BatchStats", "Embedded", "Encoder", "Tokenized", "UnitBatches", "Windows"]

@@ -214,10 +214,6 @@ class Encoder:
         """
         return self.finish(self.start(self.plan(tokenized), progress))
 
-    def embed_means(self, tokenized: Tokenized, bounds: np.ndarray, tokens: np.ndarray) -> Embedded:
-        """The vectors of documents from those of their pieces; see `finish_means`."""
-        return self.finish_means(self.start(self.plan(tokenized)), bounds, tokens)
-
     def plan(self, tokenized: Tokenized) -> UnitBatches:
         """The batches of tokenized texts."""
         return UnitBatches(len(tokenized.counts), list(self._plan(tokenized)))

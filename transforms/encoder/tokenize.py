@@ -1,6 +1,8 @@
 """Texts -> token ids, packed, with exact counts of what truncation cut off."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -22,6 +24,7 @@ from transforms.pooling.remove_biases import kept_text
 from transforms.space.model_files import ModelFiles
 
 Rewrite = Callable[[list[str]], list[str]]
+TEXTS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,17 @@ class TextTokenizer:
             raise
 
     def _tokenize(self, texts: Sequence[str]) -> Tokenized:
+        if len(texts) <= TEXTS_AT_ONCE:
+            return self._tokenize_part(texts)
+        # while the library encodes one part on all cores, the ids of another become an array
+        parts = [texts[start : start + TEXTS_AT_ONCE] for start in range(0, len(texts), TEXTS_AT_ONCE)]
+        return _joined(list(self._threads.map(self._tokenize_part, parts)))
+
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(os.cpu_count(), "tokenize")
+
+    def _tokenize_part(self, texts: Sequence[str]) -> Tokenized:
         if self.template is not None:
             return _packed(self.template(list(texts)))
         prompted = [self._prompt + text for text in texts] if self._prompt else list(texts)
@@ -256,6 +270,20 @@ def _own_places(encoding: Encoding, prompt: int) -> np.ndarray:
     places = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2) - prompt
     around = (places[:, 1] <= 0) | (np.array(encoding.special_tokens_mask) == 1)
     return np.where(around[:, None], -1, np.maximum(places, 0))
+
+
+def _joined(parts: Sequence[Tokenized]) -> Tokenized:
+    """The texts of several, one after the other."""
+    lengths = np.concatenate([part.lengths for part in parts])
+    first = parts[0]
+    return Tokenized(
+        ids=np.concatenate([part.ids for part in parts]),
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        counts=np.concatenate([part.counts for part in parts]),
+        truncated=np.concatenate([part.truncated for part in parts]),
+        types=None if first.types is None else np.concatenate([part.types for part in parts]),
+        masks=None if first.masks is None else np.concatenate([part.masks for part in parts]),
+    )
 
 
 def _flat(lists: Iterable[list[int]], dtype: type, total: int) -> np.ndarray:

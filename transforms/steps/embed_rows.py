@@ -15,7 +15,7 @@ from transforms.corpus.row_blocks import EMPTY_TEXT, NOT_UTF8, NULL_TEXT, TEXT_N
 from transforms.corpus.spans import UNIT_TOKENS
 from transforms.corpus.template import Template, parse
 from transforms.errors import OptionError
-from transforms.measures import Stopwatch
+from transforms.measures import Stopwatch, tokens_a_second
 from transforms.space import Machine, Recipe, Space, resolve_dtype
 from transforms.space.chunks import ChunksSpec
 from transforms.steps.cutting import cutter_with, tokenizer_with, with_inputs
@@ -254,8 +254,8 @@ class RowEmbedder:
             return EmbeddedWindow(
                 AddedColumns(np.empty((0, self.job.space.dim), np.float32), {}), window.owners, window.reasons
             )
-        with window.watch.time("forward_ms"):
-            embedded = window.inputs.embed(self.encoder(), _nothing)
+        embedded = window.inputs.start(self.encoder(), _nothing)()
+        window.watch.set("forward_ms", 1000 * embedded.seconds)
         vectors, status = window.inputs.vectors(embedded).take(window.inverse), embedded.status[window.inverse]
         # A document of which one piece has no vector has none: half of it would be lost without a word.
         bad = {int(window.owners[place]): reason for place, reason in reasons_of(status).items()}
@@ -283,7 +283,7 @@ class RowEmbedder:
             "oom_splits": stats.oom_splits,
         }
         figures = {**window.watch.figures, "unit_rows": counts["rows"], "unit_tokens": stats.real}
-        self.measured(counts, figures)
+        self.measured(counts, {**figures, **tokens_a_second(figures)})
 
 
 def faults(texts: list[Any], name: str) -> dict[int, str]:

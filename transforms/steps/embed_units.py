@@ -81,17 +81,19 @@ class UnitEmbedder:
     def embed(self, units: Iterator[UnitRows], read_ms: float = 0.0) -> Iterator[UnitRecord]:
         """The record of every unit, each as soon as it is written, in order.
 
-        `read_ms` is the time in which their rows were read before; the first unit is given it.
+        `read_ms` is the time in which their rows were read before; the first unit is given it. Only the thread that
+        writes waits for the model: a unit is handed to it while those before are computed.
         """
         with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as preparer, ThreadPoolExecutor(1) as writer:
             writing: deque[Future[UnitRecord]] = deque()
+            first = True
             prepared = ahead(preparer, starmap(self._prepare, ahead(reader, with_watch(units, read_ms))))
             for item, waited in with_waits(prepared):
                 if isinstance(item, UnitWork):
                     item.watch.set("wait_ms", waited)
-                    embedded = self._forward(item)
                     item.watch.set("queue", sum(not unit.done() for unit in writing))
-                    writing.append(writer.submit(self._write, item, embedded))
+                    writing.append(writer.submit(self._write, item, self._started(item), first))
+                    first = False
                 else:
                     writing.append(_done(item))
                 while writing and (writing[0].done() or len(writing) > UNITS_BEING_WRITTEN):
@@ -131,13 +133,16 @@ class UnitEmbedder:
         good, vectors = self.finisher.finish(found.vectors)
         return replace(found, places=found.places[good], vectors=vectors)
 
-    def _forward(self, item: UnitWork) -> "Embedded | None":
-        if item.inputs is None:
-            return None
-        with item.watch.time("forward_ms"):
-            return item.inputs.embed(self.encoder(), self.on_batch)
+    def _started(self, item: UnitWork) -> "Callable[[], Embedded | None]":
+        """Hand the unit to the model, behind those before it; what is returned waits until it is through."""
+        return _no_vectors if item.inputs is None else item.inputs.start(self.encoder(), self.on_batch)
 
-    def _write(self, item: UnitWork, embedded: "Embedded | None") -> UnitRecord:
+    def _write(self, item: UnitWork, through: "Callable[[], Embedded | None]", first: bool) -> UnitRecord:
+        embedded = through()
+        if embedded is not None:
+            item.watch.set("forward_ms", 1000 * embedded.seconds)
+        if embedded is not None and not first:  # the model may have been busy with the unit before
+            item.watch.set("wait_ms", min(item.watch.figures["wait_ms"], 1000 * embedded.idle))
         with item.watch.time("write_ms"):
             record = self._written(item, embedded)
         return replace(record, measures=item.watch.figures)
@@ -151,6 +156,10 @@ class UnitEmbedder:
             vectors, inverse = vectors.take(good), inverse[good]
         counts = replace(count(inverse, item.found, status, embedded), moved=self.finisher.moved(vectors))
         return self.store.write(unit, vectors, late, counts, item.watch)
+
+
+def _no_vectors() -> None:
+    """What the model makes of a unit whose vectors are all found."""
 
 
 def calibration_of(job: EmbedJob) -> Calibration | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,10 @@ from transforms.space import row_hashes
 from transforms.store.shards import Vectors
 
 if TYPE_CHECKING:
-    from transforms.encoder import Embedded, Encoder, Tokenized, Windows
+    from transforms.encoder import Embedded, Encoder, Tokenized, UnitBatches, Windows
 
 Progress = Callable[[int, int], None]
+Finish = Callable[[], "Embedded"]  # waits until the model is through, and makes the final vectors
 BETWEEN = "\x1e"  # between the pieces of a document in what its hash covers
 
 
@@ -23,10 +25,11 @@ class Texts:
     """Rows whose whole text goes into the model."""
 
     tokenized: "Tokenized"
+    batches: "UnitBatches"
 
-    def embed(self, encoder: "Encoder", progress: Progress) -> "Embedded":
-        """The vectors of the texts, a row each."""
-        return encoder.embed(self.tokenized, progress=progress)
+    def start(self, encoder: "Encoder", progress: Progress) -> Finish:
+        """Hand the texts to the model, without waiting for it; they have a vector each."""
+        return partial(encoder.finish, encoder.start(self.batches, progress))
 
     def vectors(self, embedded: "Embedded") -> Vectors:
         """The vectors as shards hold them."""
@@ -38,12 +41,13 @@ class PieceMeans:
     """Documents whose vectors are means: document `d` has texts `bounds[d]` to `bounds[d + 1]`, of `tokens` each."""
 
     tokenized: "Tokenized"
+    batches: "UnitBatches"
     bounds: np.ndarray
     tokens: np.ndarray
 
-    def embed(self, encoder: "Encoder", progress: Progress) -> "Embedded":
-        """The means of the vectors of each document's texts."""
-        return encoder.embed_means(self.tokenized, self.bounds, self.tokens)
+    def start(self, encoder: "Encoder", progress: Progress) -> Finish:
+        """Hand each document's texts to the model, without waiting for it; their vectors are averaged."""
+        return partial(encoder.finish_means, encoder.start(self.batches, progress), self.bounds, self.tokens)
 
     def vectors(self, embedded: "Embedded") -> Vectors:
         """The vectors as shards hold them, with the counts of all pieces of a document."""
@@ -60,9 +64,10 @@ class Late:
     windows: "Windows"
     wanted: np.ndarray
 
-    def embed(self, encoder: "Encoder", progress: Progress) -> "Embedded":
-        """The vectors of the pieces at the places wanted, made of their windows' token states."""
-        return encoder.embed_pieces(self.windows, self.wanted)
+    def start(self, encoder: "Encoder", progress: Progress) -> Finish:
+        """Put the windows through the model and wait for it: pieces are made of token states as these come."""
+        embedded = encoder.embed_pieces(self.windows, self.wanted)
+        return lambda: embedded
 
     def vectors(self, embedded: "Embedded") -> Vectors:
         """The vectors as shards hold them; nothing is cut off, since windows follow each other."""
@@ -94,10 +99,12 @@ def inputs_of(rows: UnitRows, places: list[int], encoder: "Encoder") -> Inputs:
     if rows.windows is not None:
         return Late(rows.windows, np.array(places, np.int64))
     if rows.parts is None:
-        return Texts(encoder.tokenize([rows.texts[i] for i in places]))
+        tokenized = encoder.tokenize([rows.texts[i] for i in places])
+        return Texts(tokenized, encoder.plan(tokenized))
     texts, tokens = ([each[i] for i in places] for each in (rows.parts.texts, rows.parts.tokens))
     bounds = np.concatenate([[0], np.cumsum([len(one) for one in texts])])
-    return PieceMeans(encoder.tokenize(list(chain(*texts))), bounds, np.array(list(chain(*tokens)), np.int64))
+    tokenized = encoder.tokenize(list(chain(*texts)))
+    return PieceMeans(tokenized, encoder.plan(tokenized), bounds, np.array(list(chain(*tokens)), np.int64))
 
 
 def encoded(tokenized: "Tokenized", embedded: "Embedded") -> Vectors:

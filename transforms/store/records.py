@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from transforms.corpus.groups import bits_of
 from transforms.errors import SentenceBeamError
+from transforms.measures import tokens_a_second
 from transforms.store import layout
 
 MANIFEST_FIELDS = (
@@ -84,7 +85,7 @@ class UnitRecord:
     def figures(self) -> dict[str, float]:
         """What was measured of the unit's work, with its size; empty where nothing was."""
         size = {"unit_rows": self.rows, "unit_tokens": self.real, "unit_bytes": self.bytes}
-        return {**self.measures, **size} if self.measures else {}
+        return {**self.measures, **size, **tokens_a_second(self.measures | size)} if self.measures else {}
 
     def to_manifest(self) -> dict[str, Any]:
         """The record's entry in a manifest."""

@@ -1,11 +1,15 @@
 """Batches side by side, one a core."""
 
+import threading
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 from helpers.tiny_models import TEXTS
 
-from transforms.encoder import Encoder
+from transforms.encoder import Encoder, tokenize
+from transforms.encoder import encoder as encoders
 from transforms.encoder.batch_size import LEAST_TOKENS_PER_BATCH, TOKENS_PER_PACKED_BATCH
 
 
@@ -47,3 +51,48 @@ def test_deterministic_batches_do_not_depend_on_the_number_of_cores(tiny, two_th
         encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu", deterministic=True)
         found.append([len(batch.rows) for batch in encoder._plan(encoder.tokenize(TEXTS * 50))])
     assert found[0] == found[1]
+
+
+def test_a_unit_is_handed_over_while_the_one_before_is_computed(tiny, monkeypatch, two_threads):
+    """`start` waits for no device, whether its batches take cores or devices; results are those of one after the other."""
+    for devices in (1, 2):
+        with monkeypatch.context() as patch:
+            patch.setattr(encoders, "resolve_devices", lambda _, n=devices: [torch.device("cpu")] * n)
+            encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu", tokens_per_batch=32)
+        texts = [[f"{text} {number}" for text in TEXTS] for number in range(3)]
+        expected = [encoder.encode(some) for some in texts]
+        gate = threading.Event()
+
+        def held(batch, run, gate=gate):
+            assert gate.wait(60)
+            return run(batch)
+
+        for replica in encoder._replicas:
+            run = replica.forward._runner.run
+            monkeypatch.setattr(replica.forward._runner, "run", partial(held, run=run))
+        units = [encoder.plan(encoder.tokenize(some)) for some in texts]
+        assert all(len(unit.batches) > 1 for unit in units)
+        passing = [encoder.start(unit) for unit in units]
+        assert not gate.is_set()
+        gate.set()
+        for one, vectors in zip(passing, expected, strict=True):
+            found = encoder.finish(one)
+            np.testing.assert_array_equal(found.vectors, vectors)
+            assert found.seconds > 0
+
+
+def test_texts_are_tokenized_in_parts_as_they_are_at_once(tiny, monkeypatch):
+    texts = [f"{text} {number}" for number in range(9) for text in TEXTS] + ["", "dog " * 600]
+    encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu")
+    whole, threads = encoder.tokenize(texts), set()
+    part = encoder._tokenizer._tokenize_part
+    monkeypatch.setattr(tokenize, "TEXTS_AT_ONCE", 7)
+    monkeypatch.setattr(
+        encoder._tokenizer, "_tokenize_part", lambda some: threads.add(threading.get_ident()) or part(some)
+    )
+    found = encoder.tokenize(texts)
+    for name, values in vars(whole).items():
+        np.testing.assert_array_equal(getattr(found, name), values, err_msg=name)
+        assert values is None or getattr(found, name).dtype == values.dtype
+    assert threads
+    assert threading.get_ident() not in threads

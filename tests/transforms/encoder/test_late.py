@@ -146,7 +146,7 @@ def test_the_last_token_of_other_models_is_not_refused(tiny: dict[str, Path]) ->
 def test_a_document_is_the_mean_of_its_pieces_by_their_tokens_before_it_is_normalised(bert: Encoder) -> None:
     pieces = ["a man is playing", "dog", "the child is riding a big red horse", "cat dog", "cat"]
     tokens, bounds = np.array([4, 1, 8, 2, 1]), np.array([0, 3, 4, 5])
-    found = bert.embed_means(bert.tokenize(pieces), bounds, tokens)
+    found = bert.finish_means(bert.start(bert.plan(bert.tokenize(pieces))), bounds, tokens)
     plain = bert.embed(bert.tokenize(pieces))
     pooled = plain.vectors * plain.norms[:, None]
     means = np.array([np.average(pooled[:3], axis=0, weights=tokens[:3]), pooled[3], pooled[4]])
