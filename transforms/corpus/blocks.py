@@ -9,12 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.arrow import as_hashes
-from transforms.corpus.buckets import Buckets, buckets_of, piece_of
+from transforms.corpus.buckets import BUCKETS_PER_GROUP, Buckets, buckets_of, piece_of
 from transforms.corpus.pieces import TABLE
 from transforms.corpus.rows import Rejected, UnitRows
+from transforms.corpus.waiting import WaitingRows
 from transforms.space import row_hash, row_hashes
 
-BLOCK_BYTES = 64 << 20  # of rows held before they are packed
+HELD_BYTES = 64 << 20  # of rows in memory before they are packed, or wait on disk
+SPILLED_PARTS = 128
 KEPT = "kept:"  # before the name of a kept column, so that it cannot be one of ours
 PIECE = "piece:"  # before the name of a column about pieces of documents
 COMPRESSION = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -36,13 +38,15 @@ class PackedRows:
 class Packer:
     """Rows, collected as they are read and returned as one packed block for each group of buckets.
 
-    `read_ms` is the time that reading them took.
+    Where the groups are so many that their blocks would be of a few rows, rows wait on disk for more. `read_ms` is the
+    time that reading them took.
     """
 
     buckets: Buckets
     tables: list[pa.Table] = field(default_factory=list)
     size: int = 0
     read_ms: float = 0.0
+    spill: WaitingRows | None = None
 
     def add(self, rows: UnitRows) -> None:
         """Add rows of a file, the rejected ones too."""
@@ -50,22 +54,63 @@ class Packer:
             self.tables.append(_table(rows))
             self.size += self.tables[-1].nbytes
 
+    def relieve(self) -> Iterator[tuple[int, PackedRows]]:
+        """Where more rows are in memory than may be: their blocks if these are large enough, else none, for now."""
+        if self.size <= HELD_BYTES:
+            return
+        waiting = sum(map(len, self.tables)) + (self.spill.rows if self.spill else 0)
+        if (
+            waiting >= 2 * self.buckets.block_rows * self.buckets.groups
+        ):  # what is left for the last blocks may be little
+            yield from self.flush()
+        else:
+            self._write_down()
+
     def flush(self) -> Iterator[tuple[int, PackedRows]]:
         """(group, packed rows) for the rows collected so far, which are then forgotten."""
+        if self.spill is None:
+            tables = iter([self._sorted()] if self.tables else [])
+        else:
+            self._write_down()
+            tables = (by_hash(table) for _, table in self.spill.read() if table is not None)
+        rows = self.spill.rows if self.spill else sum(map(len, self.tables))
+        read_ms, self.read_ms = self.read_ms, 0.0
+        self.tables, self.size, self.spill = [], 0, None
+        for table in tables:
+            yield from _blocks(table, self.buckets, read_ms / rows)
+
+    def _sorted(self) -> pa.Table:
+        return by_hash(pa.concat_tables(self.tables))
+
+    def _write_down(self) -> None:
+        """Move what is in memory to disk."""
         if not self.tables:
             return
-        table = pa.concat_tables(self.tables).combine_chunks()
-        read_ms, self.read_ms = self.read_ms, 0.0
+        parts = min(self.buckets.groups, SPILLED_PARTS)
+        self.spill = self.spill or WaitingRows(parts)
+        table = self._sorted()
+        group = buckets_of(as_hashes(table.column("hash")), self.buckets.bits) // self.buckets.per_group
+        self.spill.add(table, group * parts // self.buckets.groups)
         self.tables, self.size = [], 0
-        table = _texts_once(table.take(pc.sort_indices(table, sort_keys=[("hash", "ascending")])))
-        bucket = buckets_of(as_hashes(table.column("hash")), self.buckets.bits)
-        per_group, parts = self.buckets.per_group, _parts(table)
-        groups, starts = np.unique(bucket // per_group, return_index=True)
-        for group, start, stop in zip(groups, starts, [*starts[1:], len(table)], strict=True):
-            here = slice(start, stop)
-            counts = np.bincount(bucket[here] - group * per_group, None if parts is None else parts[here], per_group)
-            data, share = pack(table.slice(start, stop - start)), (stop - start) / len(table)
-            yield int(group), PackedRows(tuple(counts.tolist()), data, read_ms * float(share))
+
+
+def by_hash(table: pa.Table) -> pa.Table:
+    """The rows in order of their hash, in one chunk."""
+    table = table.combine_chunks()
+    return table.take(pc.sort_indices(table, sort_keys=[("hash", "ascending")]))
+
+
+def _blocks(table: pa.Table, buckets: Buckets, read_ms: float) -> Iterator[tuple[int, PackedRows]]:
+    """(group, packed rows) for rows in order of their hash; `read_ms` is the time that reading one of them took."""
+    table = _texts_once(table)
+    bucket, per_group = buckets_of(as_hashes(table.column("hash")), buckets.bits), buckets.per_group
+    parts = _parts(table)
+    groups, starts = np.unique(bucket // per_group, return_index=True)
+    for group, start, stop in zip(groups, starts, [*starts[1:], len(table)], strict=True):
+        here = slice(start, stop)
+        counts = np.bincount(bucket[here] - group * per_group, None if parts is None else parts[here], per_group)
+        data = pack(table.slice(start, stop - start))
+        yield int(group), PackedRows(tuple(counts.tolist()), data, read_ms * float(stop - start))
 
 
 def _parts(table: pa.Table) -> np.ndarray | None:
@@ -124,7 +169,11 @@ def unpack(blocks: Iterable[bytes]) -> pa.Table | None:
     tables = [pa.ipc.open_stream(data).read_all() for data in blocks]
     if not tables:
         return None
-    table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+    return _in_order(pa.concat_tables(tables).unify_dictionaries().combine_chunks())
+
+
+def _in_order(table: pa.Table) -> pa.Table:
+    """The rows in order of hash, id and kept values."""
     return _ties_ordered(table.take(pc.sort_indices(table, sort_keys=[("hash", "ascending"), ("id", "ascending")])))
 
 
@@ -144,17 +193,35 @@ def _ties_ordered(table: pa.Table) -> pa.Table:
     return table.take(pa.array(order)) if len(tied) else table
 
 
-def slices(table: pa.Table | None, buckets: Buckets, group: int) -> Iterator[tuple[int, pa.Table | None]]:
-    """(bucket, its rows) for every bucket of a group, from the group's rows in order of hash."""
+def slices(packed: list[bytes], buckets: Buckets, group: int) -> Iterator[tuple[int, pa.Table | None]]:
+    """(bucket, its rows) for every bucket of a group, from the group's blocks.
+
+    The rows of a large group wait on disk: those of eight buckets are in memory at a time.
+    """
     first = group * buckets.per_group
-    numbers = np.arange(first, first + buckets.per_group)
+    if buckets.per_group <= BUCKETS_PER_GROUP:
+        yield from _slices(unpack(packed), buckets, range(first, first + buckets.per_group))
+        return
+    spill = WaitingRows(buckets.per_group // BUCKETS_PER_GROUP)
+    for data in packed:
+        table = pa.ipc.open_stream(data).read_all()
+        table = table.set_column(table.column_names.index("text"), "text", table.column("text").cast(pa.large_string()))
+        bucket = buckets_of(as_hashes(table.column("hash")), buckets.bits)
+        spill.add(table, (bucket - first) // BUCKETS_PER_GROUP)
+    for part, rows in spill.read():
+        here = range(first + part * BUCKETS_PER_GROUP, first + (part + 1) * BUCKETS_PER_GROUP)
+        yield from _slices(None if rows is None else _texts_once(_in_order(rows.combine_chunks())), buckets, here)
+
+
+def _slices(table: pa.Table | None, buckets: Buckets, numbers: range) -> Iterator[tuple[int, pa.Table | None]]:
+    """(bucket, its rows) for each of these buckets, from their rows in order of hash."""
     if table is None:
-        yield from ((int(number), None) for number in numbers)
+        yield from ((number, None) for number in numbers)
         return
     bucket = buckets_of(as_hashes(table.column("hash")), buckets.bits)
     starts, stops = np.searchsorted(bucket, numbers, "left"), np.searchsorted(bucket, numbers, "right")
     for number, start, stop in zip(numbers, starts, stops, strict=True):
-        yield int(number), table.slice(start, stop - start)
+        yield number, table.slice(start, stop - start)
 
 
 def cut(data: bytes, buckets: Buckets, heavy: dict[int, int]) -> Iterator[tuple[int, int, bytes]]:

@@ -10,12 +10,18 @@ from typing import Annotated
 import numpy as np
 
 from transforms.arrow import hash_prefixes
+from transforms.corpus.spans import BYTES_PER_TOKEN
 from transforms.entries import count
 
 HEAVY = 4  # times the planned rows; above that a bucket is cut by id
 GROWTH = 2  # times the rows for which the number of buckets was chosen
 BUCKETS_PER_GROUP = 8
 GROUPS_WANTED = 64
+GROUP_BYTES = 128 << 20  # of text at most: Flink holds a group in memory
+BLOCK_ROWS = 384
+BLOCK_BYTES = 384 << 10  # of text: no need for more rows
+READS_LEAST = 32  # elements that read, each a block for every group
+READ_BYTES = 2 << 30  # of text in one of them, which may wait on the worker's disk
 NAME = re.compile(r"(\d{1,2})-([0-9a-f]+)(?:\.(\d+))?")
 
 
@@ -50,9 +56,33 @@ class Buckets:
         return 1 << self.bits
 
     @property
+    def row_bytes(self) -> float:
+        """The estimated bytes of a row's text."""
+        return BYTES_PER_TOKEN * self.chosen_tokens / max(1, self.chosen_rows)
+
+    @property
+    def block_rows(self) -> int:
+        """The rows that a block should have on average: 384, so that few have less than 256; of long texts 384 KB."""
+        return max(1, min(BLOCK_ROWS, int(BLOCK_BYTES / max(1.0, self.row_bytes))))
+
+    @property
     def per_group(self) -> int:
-        """The number of buckets that are embedded one after the other: a power of two, small enough to spread them."""
-        return max(1, min(BUCKETS_PER_GROUP, self.count // GROUPS_WANTED))
+        """The number of buckets that travel together, and are embedded one after the other: a power of two.
+
+        Eight, as far as that leaves 64 groups to spread; of a large corpus more, up to 128 MB of text, so that those
+        who read it do not have to read too much before each group has a block's rows.
+
+        >>> [Buckets(n, 2600 << n, 2600 << n, 250_000 << n).per_group for n in (4, 8, 12, 16, 20, 24)]
+        [1, 4, 8, 8, 128, 128]
+        """
+        most = max(1, self.count // GROUPS_WANTED)
+        size = min(BUCKETS_PER_GROUP, most)
+        while 2 * size <= most and 2 * size * self.rows * self.row_bytes <= GROUP_BYTES * self.count:
+            read = self.block_rows * self.count // size
+            if read * READS_LEAST <= self.rows and read * self.row_bytes <= READ_BYTES:
+                break
+            size *= 2
+        return size
 
     @property
     def groups(self) -> int:

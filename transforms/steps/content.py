@@ -12,7 +12,7 @@ import numpy as np
 from transforms import progress
 from transforms.corpus import Columns, Span, UnitRows, read_span
 from transforms.corpus.beside import Beside, merged
-from transforms.corpus.blocks import BLOCK_BYTES, PackedRows, Packer, cut, slices, unit_rows, unpack, without
+from transforms.corpus.blocks import PackedRows, Packer, cut, slices, unit_rows, unpack, without
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.counting import count_rows as count_rows_of
 from transforms.corpus.groups import spans_of
@@ -217,17 +217,21 @@ def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:
 
 
 def readings(spans: list[Span], buckets: Buckets, slots: int | None) -> Iterator[ToRead]:
-    """The spans in lists: long ones make large blocks, short ones spread over workers (`slots` at once, if known)."""
+    """The spans in lists: short ones spread over workers (`slots` at once, if known), long ones make large blocks.
+
+    Each list but the last has enough rows for a block of each group.
+    """
     wanted = max(READS_WANTED, READS_PER_SLOT * (slots or 0))
     most = min(READ_TOKENS, sum(span.tokens for span in spans) // wanted)
+    least = buckets.block_rows * buckets.groups
     current: list[Span] = []
-    used, first = 0, True
+    used, rows, first = 0, 0, True
     for span in spans:
-        if current and used + span.tokens > most:
+        if rows >= least and used + span.tokens > most:
             yield ToRead(tuple(current), buckets, first)
-            current, used, first = [], 0, False
+            current, used, rows, first = [], 0, 0, False
         current.append(span)
-        used += span.tokens
+        used, rows = used + span.tokens, rows + (span.rows or 0)
     if current or first:
         yield ToRead(tuple(current), buckets, first)
 
@@ -242,8 +246,7 @@ def read_rows(work: ToRead, job: EmbedJob, renew: Callable[[], None]) -> Iterato
             packer.add(pieces_of(rows, job))
             progress.step(rows.read)
         packer.read_ms += waited
-        if packer.size > BLOCK_BYTES:
-            yield from packer.flush()
+        yield from packer.relieve()
     yield from packer.flush()
 
 
@@ -278,7 +281,7 @@ class Group:
 
     def units(self, packed: list[bytes]) -> Iterator[UnitRows]:
         """Every bucket that is not heavy, from the light blocks."""
-        for bucket, table in slices(unpack(packed), self.buckets, self.number):
+        for bucket, table in slices(packed, self.buckets, self.number):
             if bucket not in self.heavy:
                 yield unit_rows(self.buckets.name(bucket), bucket, table)
 

@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from helpers.corpora import sentences
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.corpus import InputFile, Rejected, UnitRows
+from transforms.corpus import InputFile, Rejected, Span, UnitRows
+from transforms.corpus import blocks as blocks_module
 from transforms.corpus.blocks import Packer, cut, slices, unit_rows, unpack, without
-from transforms.corpus.buckets import Bucket, Buckets, buckets_of, parse_name, piece_of
+from transforms.corpus.buckets import GROUP_BYTES, Bucket, Buckets, buckets_of, parse_name, piece_of
 from transforms.errors import LedgerError
 from transforms.space import row_hash
+from transforms.steps.content import readings
 from transforms.store.ledger import check_bucket_rows, check_buckets
 from transforms.store.records import UnitRecord
 
@@ -62,7 +65,7 @@ def units(blocks: dict[int, list[bytes]], buckets: Buckets) -> dict[str, UnitRow
     return {
         buckets.name(bucket): unit_rows(buckets.name(bucket), bucket, table)
         for group in range(buckets.groups)
-        for bucket, table in slices(unpack(blocks.get(group, [])), buckets, group)
+        for bucket, table in slices(blocks.get(group, []), buckets, group)
     }
 
 
@@ -99,6 +102,63 @@ def test_every_row_is_in_its_bucket_once_and_no_layout_shows(
         assert all(int.from_bytes(h, "big") >> (128 - bits) == unit.start for h in hashes)
 
 
+@pytest.mark.parametrize("rows", [0, 1, 300])
+def test_rows_that_waited_on_disk_make_the_same_units(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    made = [{"id": f"{i}", "text": f"text {i % 500}", "kept": i, "bad": i % 50 == 3} for i in range(rows)]
+    parts, wanted = (
+        [made[start : start + 70] for start in range(0, rows, 70)],
+        Buckets(10, max(rows, 1), max(rows, 1), 1),
+    )
+    plain = units(packed(parts, wanted, 2), wanted)
+    monkeypatch.setattr(blocks_module, "HELD_BYTES", 0)
+    monkeypatch.setattr(blocks_module, "BUCKETS_PER_GROUP", 2)  # of the eight in a group
+    blocks: dict[int, list[bytes]] = {}
+    packer = Packer(wanted)
+    for number, some in enumerate(parts):
+        packer.add(unit_of(some, f"{number}.txt"))
+        assert list(packer.relieve()) == []
+    for group, block in packer.flush():
+        blocks.setdefault(group, []).append(block.data)
+    assert all(len(found) == 1 for found in blocks.values())
+    assert {name: content(unit) for name, unit in units(blocks, wanted).items()} == {
+        name: content(unit) for name, unit in plain.items()
+    }
+
+
+def test_what_travels_is_not_much_more_than_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of the rows that a large corpus has in each, all of which waited on disk."""
+    monkeypatch.setattr(blocks_module, "HELD_BYTES", 100_000)
+    buckets, texts = Buckets(3, 3072, 3072, 3072 * 100), sentences(3072 * 8)
+    rows = [
+        {"id": f"row-{n}", "text": " ".join(texts[8 * n : 8 * n + 8]), "kept": n, "bad": False} for n in range(3072)
+    ]
+    packer = Packer(buckets)
+    for start in range(0, 3072, 256):
+        packer.add(unit_of(rows[start : start + 256], "2026/11/part.parquet"))
+        assert list(packer.relieve()) == []
+    assert packer.spill is not None
+    blocks = [block for _, block in packer.flush()]
+    assert len(blocks) == buckets.groups == 8
+    assert min(sum(block.counts) for block in blocks) >= 256
+    assert sum(len(block.data) for block in blocks) <= 1.3 * sum(len(row["text"]) for row in rows)
+
+
+@pytest.mark.parametrize("size", [10**6, 10**9, 10**10, 4 * 10**11, 10**13])
+@pytest.mark.parametrize("row_bytes", [40, 420, 1000])
+def test_a_block_has_256_rows_whatever_the_corpus(size: int, row_bytes: int) -> None:
+    """By the numbers of the plan; the text is in units of 1 MB or so, as the spans are that are read."""
+    rows = size // row_bytes
+    buckets = Buckets.choose(rows, rows * (row_bytes // 4 + 2), 262_144)
+    assert buckets.rows * buckets.row_bytes / buckets.groups <= 1.1 * GROUP_BYTES
+    file, cut = InputFile("/in/a", "a", "parquet", "", size, "", ""), -(-size // 1000)
+    per = -(-cut // row_bytes)
+    spans = [Span(file, n, 0, per, tokens=per * (row_bytes // 4 + 2), rows=per) for n in range(1000)]
+    works = list(readings(spans, buckets, 100))
+    read = [sum(span.rows or 0 for span in work.spans) for work in works]
+    assert all(n >= 256 * buckets.groups for n in read[:-1])
+    assert size < 10**11 or len(works) >= 32  # enough to spread
+
+
 def test_a_row_keeps_its_place_in_the_input() -> None:
     buckets = Buckets(0, 3, 3, 0)
     rows = [{"id": str(i), "text": f"t{i}", "kept": None, "bad": i == 1} for i in range(3)]
@@ -121,7 +181,7 @@ def test_pieces_of_heavy_buckets_and_the_rest_are_all_rows(power: int, rows: lis
     ids = [i for unit in made for i in unit.ids]
     assert sorted(ids) == sorted(whole["1-1"].ids)
     assert all(piece_of(i, pieces) == k for (_, k, _), unit in zip(parts, made, strict=True) for i in unit.ids)
-    light = unpack([without(data, buckets, [1]) for data in blocks])
+    light = [without(data, buckets, [1]) for data in blocks]
     assert next(content(unit_rows("x", b, t)) for b, t in slices(light, buckets, 0)) == content(whole["1-0"])
 
 
