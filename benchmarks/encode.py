@@ -26,9 +26,9 @@ from transformers import AutoModel
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report, seconds
 from benchmarks.exported import exported
 from benchmarks.poolers import bert_base
+from benchmarks.random_models import alike
 from pipelines import command
 from transforms.encoder import Encoder
-from transforms.encoder.tokenize import Tokenized
 from transforms.space import resolve_model
 from transforms.space.dtypes import native_dtype
 
@@ -102,13 +102,6 @@ def flops_per_token(config: Any, length: int) -> float:
     """Of the blocks: products with weights, and attention over the text's own length."""
     width, inner = config.hidden_size, config.intermediate_size
     return config.num_hidden_layers * (8 * width**2 + 4 * width * inner + 4 * length * width)
-
-
-def alike(texts: int, length: int, vocabulary: int) -> Tokenized:
-    """Texts of one length, of tokens at random."""
-    ids = np.random.default_rng(0).integers(0, vocabulary, texts * length).astype(np.int32)
-    counts = np.full(texts, length, np.int32)
-    return Tokenized(ids, np.arange(texts + 1, dtype=np.int64) * length, counts, np.zeros(texts, bool))
 
 
 def bare_rate(model: Any, length: int, runs: int) -> float:

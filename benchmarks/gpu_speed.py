@@ -14,11 +14,10 @@ import pyarrow.parquet as pq
 import torch
 
 from benchmarks.common import seconds
-from benchmarks.encode import alike
 from benchmarks.gpu_exact import Finding
 from benchmarks.index import synthetic
 from benchmarks.index_nights import Nights
-from benchmarks.random_models import SHAPES, RandomModel, save_model
+from benchmarks.random_models import SHAPES, RandomModel, alike, save_model
 from pipelines import embed
 from transforms.beam import IndexRequest
 from transforms.encoder import Encoder
@@ -145,7 +144,7 @@ def index(load: Load, place: Place, where: Path) -> Finding:
     """An index trained on the GPU beside one trained on the processor: recall, and what its files hold."""
     what, bar = "index trained on the GPU", "recall within the processor's interval, files alike"
     on_gpu = kmeans.has_gpu()
-    if not load.index_rows or (place.peak is not None and not on_gpu):
+    if not load.index_rows or importlib.util.find_spec("faiss") is None or (place.peak is not None and not on_gpu):
         return Finding(what, "not measured", bar)
     vectors, _ = synthetic(load.index_rows, load.dim)
     rows = [(f"{n}", f"text {n}", n) for n in range(load.index_rows)]

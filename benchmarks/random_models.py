@@ -1,14 +1,16 @@
-"""Models with random weights in MiniLM's word pieces: small ones of every family, and ones of well-known shapes."""
+"""Models with random weights in MiniLM's word pieces: small ones of every family, and well-known shapes; and texts."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, AutoTokenizer, T5EncoderModel
 
 from transforms.encoder.load import quiet_transformers
+from transforms.encoder.tokenize import Tokenized
 from transforms.space import resolve_model
 
 _SMALL = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 128}
@@ -86,3 +88,10 @@ def save_model(family: str, folder: Path, dtype: torch.dtype = torch.float32, **
 def small(family: str, folder: Path) -> Path:
     """A small model of a family."""
     return save_model(family, folder / family, **{**_SMALL, **FAMILIES[family]}).folder
+
+
+def alike(texts: int, length: int, vocabulary: int) -> Tokenized:
+    """Texts of one length, of tokens at random."""
+    ids = np.random.default_rng(0).integers(0, vocabulary, texts * length).astype(np.int32)
+    counts = np.full(texts, length, np.int32)
+    return Tokenized(ids, np.arange(texts + 1, dtype=np.int64) * length, counts, np.zeros(texts, bool))
