@@ -115,7 +115,14 @@ def changed(files: Rows, night: list[Any], number: int) -> Rows:
     return files
 
 
-@pytest.mark.parametrize("index", ["Flat", "IVF4,Flat", "IVF4,SQ8"])
+@pytest.mark.parametrize(
+    "index",
+    [
+        "IVF4,SQ8",
+        pytest.param("Flat", marks=pytest.mark.slow),
+        pytest.param("IVF4,Flat", marks=pytest.mark.slow),
+    ],
+)
 @settings(max_examples=12, deadline=None)
 @given(plan=st.lists(changes, min_size=1, max_size=4), buckets=st.sampled_from([10, 2_000_000]))
 def test_after_any_nights_exactly_the_rows_of_the_last_one_are_found(
