@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -80,7 +80,8 @@ class Pace:
     """The speed of a few seconds of embedding: seconds to load the model, seconds to embed, and what was embedded then.
 
     `expected` are the tokens that the plan estimates for those rows, `real` those that the tokenizer made, `pieces` how
-    many texts they were: one a row, unless documents are cut.
+    many texts they were: one a row, unless documents are cut. `tokenising` are the seconds of the tokenizer alone,
+    `computing` those of the model.
     """
 
     loading: float
@@ -89,11 +90,12 @@ class Pace:
     expected: float = 0.0
     real: int = 0
     pieces: int = 0
+    tokenising: float = 0.0
+    computing: float = 0.0
 
-    def after(self, seconds: float, rows: int, expected: float, real: int, pieces: int) -> "Pace":
+    def after(self, more: "Pace") -> "Pace":
         """The pace after more rows were embedded."""
-        spent = self.seconds + seconds, self.rows + rows, self.expected + expected, self.real + real
-        return Pace(self.loading, *spent, self.pieces + pieces)
+        return Pace(*(sum(pair) for pair in zip(astuple(self), astuple(more), strict=True)))
 
     @property
     def real_share(self) -> float:
@@ -216,9 +218,14 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
             if not pace.rows:
                 encoder.encode(pieces[:32])
             began = time.monotonic()
-            stats = encoder.embed(encoder.tokenize(pieces)).stats
-            seconds, expected = time.monotonic() - began, planned_tokens(span, texts)
-            pace = pace.after(seconds, len(texts), expected, stats.real, len(pieces))
+            tokenized = encoder.tokenize(pieces)
+            tokenising = time.monotonic() - began
+            stats = encoder.embed(tokenized).stats
+            computing, expected = time.monotonic() - began - tokenising, planned_tokens(span, texts)
+            # on a CPU both take the same cores; a GPU computes beside the tokenizer
+            seconds = tokenising + computing if encoder.device.type == "cpu" else max(tokenising, computing)
+            counts = len(texts), expected, stats.real, len(pieces)
+            pace = pace.after(Pace(0.0, seconds, *counts, tokenising, computing))
             progress.step(len(texts))
             if pace.seconds > CALIBRATION_SECONDS:
                 break
@@ -280,10 +287,20 @@ def lines(found: Prediction, store: str | None) -> list[str]:
         f"output      about {size / 1e6:,.1f} MB of shards{f' in {store}' if store else ''}",
         f"time        {most}about {duration(found.seconds)} on this machine "
         f"({speed:,.0f} tokens/s measured, {resolved.space.dtype})",
+        *pace_lines(pace),
         f"index       {index_line(found)}",
         *size_lines(found),
         f"space       {resolved.space.id[:16]} ({resolved.space.dim} dimensions)",
     ]
+
+
+def pace_lines(pace: Pace | None) -> list[str]:
+    """The line about what the host and the device can do in a second; none where nothing was measured."""
+    if pace is None:
+        return []
+    host, device = (pace.real / max(spent, 1e-9) for spent in (pace.tokenising, pace.computing))
+    limit = "tokenizer" if host < device else "model"
+    return [f"            {host:,.0f} tokens/s by the tokenizer, {device:,.0f} by the model: the {limit} is the limit"]
 
 
 def index_line(found: Prediction) -> str:
