@@ -26,7 +26,6 @@ def parser() -> argparse.ArgumentParser:
         "Check every file and count that the current snapshot names.",
         "sentence-beam verify --store store",
         "sentence-beam verify --store store --since 20260314T031500_123Z-4f1d2a --sample 0.05",
-        "sentence-beam verify --store gs://corpus/store --runner DataflowRunner --project p --region europe-west4 ...",
     )
     options.add_store(p)
     options.add_snapshot(p)

@@ -10,6 +10,7 @@ from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, manifest_of, sentences, vectors_of, write_lines
 
 from transforms.encoder import Embedded, Encoder
+from transforms.encoder.passing import Passing
 from transforms.steps import load_encoder
 from transforms.steps.job import EmbedJob
 
@@ -32,14 +33,14 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     def move(by: float) -> None:
         def load(job: EmbedJob) -> Encoder:
             encoder = original(job)
-            embed = encoder.embed
+            finish = encoder.finish
 
-            def other(*args: object, **kwargs: object) -> Embedded:
-                found = embed(*args, **kwargs)
+            def other(passing: Passing) -> Embedded:
+                found = finish(passing)
                 length = np.linalg.norm(found.vectors, axis=1, keepdims=True)
                 return replace(found, vectors=(found.vectors + by * length * [1, *[0] * 23]).astype(np.float32))
 
-            encoder.embed = other  # type: ignore[method-assign]
+            encoder.finish = other  # type: ignore[method-assign]
             return encoder
 
         monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", load)

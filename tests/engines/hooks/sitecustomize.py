@@ -31,7 +31,7 @@ def pace():
 
 def watch(module):
     encoder = module.Encoder
-    load, tokenize, embed = encoder.of, encoder.tokenize, encoder.embed
+    load, tokenize, finish = encoder.of, encoder.tokenize, encoder.finish
 
     def watched_load(*args, **kwargs):
         seen("loads")
@@ -42,14 +42,14 @@ def watch(module):
             os.kill(os.getpid(), signal.SIGSEGV)
         return tokenize(self, texts, *args, **kwargs)
 
-    def watched_embed(self, *args, **kwargs):
+    def watched_finish(self, *args, **kwargs):
         time.sleep(pace())
         seen("forwards")
-        made = embed(self, *args, **kwargs)
+        made = finish(self, *args, **kwargs)
         drifted = os.path.exists(os.path.join(FOLDER, "drift"))
         return dataclasses.replace(made, vectors=-made.vectors) if drifted else made
 
-    encoder.of, encoder.tokenize, encoder.embed = staticmethod(watched_load), watched_tokenize, watched_embed
+    encoder.of, encoder.tokenize, encoder.finish = staticmethod(watched_load), watched_tokenize, watched_finish
 
 
 def other_version(module):
