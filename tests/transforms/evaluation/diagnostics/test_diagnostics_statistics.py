@@ -175,7 +175,9 @@ def test_influence_of_tokens(seed: int, n: int) -> None:
     matrix, ids = random.random((n, n)), random.integers(0, 6, n)
     words = WordCounts(np.ones(6, np.int64), random.random(6), "here")
     rows = of_sentence(ids, matrix, tuple("abcdef"), words)
-    assert [row["value"] for row in rows if row["figure"] == "impact"] == pytest.approx(matrix.ravel().tolist(), rel=2e-6)
+    assert [row["value"] for row in rows if row["figure"] == "impact"] == pytest.approx(
+        matrix.ravel().tolist(), rel=2e-6
+    )
     influence = [matrix[:, j].sum() / n for j in range(n)]
     assert [row["value"] for row in rows if row["figure"] == "influence"] == pytest.approx(influence, rel=2e-6)
     weights = [words.information[token] * ids.tolist().count(token) for token in ids]
