@@ -65,6 +65,7 @@ def test_both_images_are_made_alike() -> None:
         assert '\nENTRYPOINT ["/opt/apache/beam/boot"]\n' in stage
 
 
+@pytest.mark.slow
 def test_baking_the_default_model() -> None:
     script = ROOT / "deploy" / "docker" / "bake.sh"
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"

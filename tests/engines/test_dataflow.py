@@ -56,7 +56,7 @@ def hinted(graph: bytes, urn: str) -> dict[str, bytes]:
     return found
 
 
-@pytest.mark.parametrize("partition", ["file", "content"])
+@pytest.mark.parametrize("partition", [pytest.param("file", marks=pytest.mark.slow), "content"])
 def test_a_gpu_for_the_embedding_step_alone(
     run: Run, gs: str, model: Path, tmp_path: Path, partition: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -39,7 +39,7 @@ def the_same(manifest: dict[str, Any] | None) -> dict[str, Any]:
     ],
     ids=["every bundle twice", "threads", "DirectRunner", "processes"],
 )
-@pytest.mark.parametrize("partition", ["file", "content"])
+@pytest.mark.parametrize("partition", [pytest.param("file", marks=pytest.mark.slow), "content"])
 def test_shards_and_counts_are_those_of_one_plain_process(
     run: Run, embed: Run, glob: Path, store: Path, model: Path, tmp_path: Path, flags: tuple[str, ...], partition: str
 ) -> None:

@@ -51,7 +51,7 @@ def test_bits_do_not_depend_on_threads(tiny, family):
     np.testing.assert_array_equal(found[0], found[2])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "bfloat16"])
 def test_minilm_to_the_bit_and_within_its_bound(dtype):
     texts = [" ".join(RNG.choice(WORDS, size=RNG.integers(1, 40))) for _ in range(24)]
     _check_bits(Encoder.load("minilm", dtype=dtype, device="cpu", deterministic=True), texts)
