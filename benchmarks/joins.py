@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 from benchmarks.common import report
 from benchmarks.index import synthetic, timed
 from benchmarks.index_nights import Nights
-from transforms.beam import FindNeighbours, IndexRequest, NeighboursJob
+from transforms.beam import IndexRequest, Neighbours, NeighboursJob
 from transforms.index.faiss_module import use_threads
 from transforms.steps.dedup import deduplicate
 from transforms.steps.neighbours import blocks_of
@@ -103,7 +103,7 @@ def neighbours(manifest: Manifest, output: Path) -> pa.Table:
     """The neighbours of all rows, by a pipeline in this process."""
     job = NeighboursJob(manifest.root, manifest.run, manifest.digest, str(output), K, itself=True)
     with beam.Pipeline("FnApiRunner") as pipeline:
-        _ = pipeline | "Blocks" >> beam.Create(blocks_of(manifest)) | "Neighbours" >> FindNeighbours(job)
+        _ = pipeline | "Blocks" >> beam.Create(blocks_of(manifest)) | "Neighbours" >> Neighbours(job)
     return ds.dataset(str(output)).to_table()
 
 

@@ -14,7 +14,7 @@ from pipelines import command, engines, options
 from pipelines.progress import aside
 from pipelines.said import Said
 from transforms import storage
-from transforms.beam.neighbours import Conclude, FindNeighbours
+from transforms.beam.neighbours import Conclude, Neighbours
 from transforms.corpus import Columns, InputFile, Span
 from transforms.corpus.columns import kept_types
 from transforms.corpus.files import PLAIN
@@ -98,7 +98,7 @@ def run(asked: NeighboursOptions, beam_options: PipelineOptions) -> dict[str, An
     _begin(job, what)
     run_id = new_run()
     with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
-        records = pipeline | "Queries" >> beam.Create(sources) | "Neighbours" >> FindNeighbours(job)
+        records = pipeline | "Queries" >> beam.Create(sources) | "Neighbours" >> Neighbours(job)
         _ = records | "Conclude" >> Conclude(output, run_id)
     if not engines.waits(beam_options):
         return {"output": output, "run": run_id}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pipelines.dedup import dedup
     from pipelines.embed import embed
     from pipelines.neighbours import neighbours
-    from transforms.beam import BuildIndex, Chunks, Commit, Embed, EmbedRows, FindNeighbours, Plan, Settle
+    from transforms.beam import BuildIndex, Chunks, Commit, Embed, EmbedRows, Neighbours, Plan, Settle
     from transforms.beam.ml import EncoderModelHandler, TextEmbeddings
     from transforms.encoder import Encoder
     from transforms.errors import (
@@ -43,7 +43,7 @@ else:  # a checker that saw this function would take every name for one of the p
         "pipelines.dedup": ("dedup",),
         "pipelines.embed": ("embed",),
         "pipelines.neighbours": ("neighbours",),
-        "transforms.beam": ("BuildIndex", "Chunks", "Commit", "Embed", "EmbedRows", "FindNeighbours", "Plan", "Settle"),
+        "transforms.beam": ("BuildIndex", "Chunks", "Commit", "Embed", "EmbedRows", "Neighbours", "Plan", "Settle"),
         "transforms.beam.ml": ("EncoderModelHandler", "TextEmbeddings"),
         "transforms.encoder": ("Encoder",),
         "transforms.errors": (
@@ -97,11 +97,11 @@ __all__ = [
     "EncoderModelHandler",
     "EvaluateOptions",
     "Evaluation",
-    "FindNeighbours",
     "IndexRequest",
     "InputChangedError",
     "LedgerError",
     "MissingExtraError",
+    "Neighbours",
     "NeighboursJob",
     "OptionError",
     "Plan",

@@ -6,7 +6,7 @@ from transforms.beam.commit import Commit
 from transforms.beam.embed import Embed
 from transforms.beam.embed_rows import EmbedRows
 from transforms.beam.index import BuildIndex
-from transforms.beam.neighbours import FindNeighbours
+from transforms.beam.neighbours import Neighbours
 from transforms.beam.plan import Plan
 from transforms.beam.settle import Settle
 from transforms.steps.job import EmbedJob
@@ -22,8 +22,8 @@ __all__ = [
     "Embed",
     "EmbedJob",
     "EmbedRows",
-    "FindNeighbours",
     "IndexRequest",
+    "Neighbours",
     "NeighboursJob",
     "Plan",
     "Settle",

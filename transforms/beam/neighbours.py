@@ -1,4 +1,4 @@
-"""FindNeighbours: blocks of queries -> files with the nearest rows of a store."""
+"""Neighbours: blocks of queries -> files with the nearest rows of a store."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -9,14 +9,14 @@ from apache_beam.pvalue import TaggedOutput
 from transforms.beam.graph import PROBLEMS, Merge, MergeAll, typed
 from transforms.corpus import Span
 from transforms.steps.compare import Group
-from transforms.steps.neighbours import BlockRecord, Comparison, Neighbours, NeighboursJob, StoredBlock
+from transforms.steps.neighbours import BlockRecord, Comparison, NeighbourSearch, NeighboursJob, StoredBlock
 from transforms.steps.neighbours_result import Ended, conclude
 from transforms.store.records import Problem
 
 DONE = "done"
 
 
-class FindNeighbours(beam.PTransform):
+class Neighbours(beam.PTransform):
     """Blocks of stored rows, and spans of files -> a BlockRecord for each block's file, or the Problem that ends it.
 
     Groups of a store's rows are shared among the workers, and a block is put together where it is written.
@@ -51,7 +51,7 @@ class NeighboursFn(beam.DoFn):
         self._job = job
 
     def setup(self) -> None:
-        self._steps = Neighbours(self._job)
+        self._steps = NeighbourSearch(self._job)
 
 
 class PrepareFn(NeighboursFn):

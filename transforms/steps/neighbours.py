@@ -145,7 +145,7 @@ def _stored_queries(parts: Sequence[StoredRows]) -> Queries:
     return Queries(names, np.concatenate(vectors), np.concatenate(shards), np.concatenate(places), piece)
 
 
-class Neighbours:
+class NeighbourSearch:
     """The steps of a job, as a worker does them; snapshot, model and index are opened when they are first needed."""
 
     def __init__(self, job: NeighboursJob):

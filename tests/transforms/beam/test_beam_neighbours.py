@@ -11,7 +11,7 @@ from helpers import eager
 from helpers.nights import DIM, Nights, vector_of
 
 from transforms.beam import IndexRequest
-from transforms.beam.neighbours import Conclude, FindNeighbours
+from transforms.beam.neighbours import Conclude, Neighbours
 from transforms.search import Searcher
 from transforms.search.opened import SnapshotIndex
 from transforms.steps import compare, neighbours
@@ -78,7 +78,7 @@ def test_they_are_those_of_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(compare, "GROUP_ROWS", 300)
     monkeypatch.setattr(neighbours, "BLOCK_ROWS", 32)
     nights, others = store(tmp_path / "s", index), store(tmp_path / "o", None, ASKED)
-    records = eager.run(FindNeighbours(job_of(nights, tmp_path / "out")), blocks_of(others.manifest))
+    records = eager.run(Neighbours(job_of(nights, tmp_path / "out")), blocks_of(others.manifest))
     assert sorted((record.queries, record.rows) for record in records) == [(6, 42), (32, 224), (32, 224)]
     check_same(by_query(tmp_path / "out"), searched(nights, ASKED["q"], 7))
     assert not list((tmp_path / "out" / "_work").glob("[!.]*"))
@@ -89,7 +89,7 @@ def test_they_are_those_of_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_more_lists_are_looked_into_where_these_hold_too_few(tmp_path: Path, k: int) -> None:
     few = {"f0": [(f"{j}", f"{'abcdefgh'[j % 8]} {j}") for j in range(60)], "f3": [("x", "a x")]}
     nights, others = store(tmp_path / "s", "IVF30,SQ8", few), store(tmp_path / "o", None, ASKED)
-    eager.run(FindNeighbours(job_of(nights, tmp_path / "out", k)), blocks_of(others.manifest))
+    eager.run(Neighbours(job_of(nights, tmp_path / "out", k)), blocks_of(others.manifest))
     check_same(by_query(tmp_path / "out"), searched(nights, ASKED["q"], k))
 
 
@@ -97,7 +97,7 @@ def test_more_lists_are_looked_into_where_these_hold_too_few(tmp_path: Path, k: 
 def test_no_row_is_found_for_itself_and_none_below_the_least_score(tmp_path: Path) -> None:
     nights = store(tmp_path / "s", "IVF8,SQ8", {"f0": [*ROWS["f0"], ("copy", ROWS["f0"][0][1])]})
     job = job_of(nights, tmp_path / "out", 4, itself=True, min_score=0.8)
-    eager.run(FindNeighbours(job), blocks_of(nights.manifest))
+    eager.run(Neighbours(job), blocks_of(nights.manifest))
     found = by_query(tmp_path / "out")
     assert found["0-0"][0] == ("copy", pytest.approx(1, abs=0.01))
     assert found["copy"][0] == ("0-0", pytest.approx(1, abs=0.01))
@@ -111,8 +111,8 @@ def test_what_is_finished_is_not_made_again_after_a_crash(tmp_path: Path, monkey
     monkeypatch.setattr(neighbours, "BLOCK_ROWS", 16)
     nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
     blocks = blocks_of(others.manifest)
-    eager.run(FindNeighbours(job_of(nights, tmp_path / "whole")), blocks)
-    finish, finished = neighbours.Neighbours.finish, list[str]()
+    eager.run(Neighbours(job_of(nights, tmp_path / "whole")), blocks)
+    finish, finished = neighbours.NeighbourSearch.finish, list[str]()
 
     def dying(self: Any, work: neighbours.Comparison) -> Any:
         if len(finished) == 2:
@@ -120,17 +120,17 @@ def test_what_is_finished_is_not_made_again_after_a_crash(tmp_path: Path, monkey
         finished.append(work.block)
         return finish(self, work)
 
-    monkeypatch.setattr(neighbours.Neighbours, "finish", dying)
+    monkeypatch.setattr(neighbours.NeighbourSearch, "finish", dying)
     job = job_of(nights, tmp_path / "out")
     with pytest.raises(RuntimeError, match="the power is gone"):
-        eager.run(FindNeighbours(job), blocks)
+        eager.run(Neighbours(job), blocks)
     stood = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.parquet")}
     assert len(stood) == 2
-    monkeypatch.setattr(neighbours.Neighbours, "finish", finish)
+    monkeypatch.setattr(neighbours.NeighbourSearch, "finish", finish)
     read = SnapshotIndex.located
     counted: list[int] = []
     monkeypatch.setattr(SnapshotIndex, "located", lambda self, *where: counted.append(1) or read(self, *where))
-    records = eager.run(FindNeighbours(job), blocks)
+    records = eager.run(Neighbours(job), blocks)
     assert len(counted) == len(blocks) - 2
     assert sum(record.queries for record in records) == len(ASKED["q"])
     for path in (tmp_path / "whole").glob("*.parquet"):
@@ -143,7 +143,7 @@ def test_a_damaged_index_is_a_problem_and_no_file(tmp_path: Path) -> None:
     nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
     segment = tmp_path / "s" / nights.index["segments"][0]["path"]
     segment.write_bytes(segment.read_bytes()[:-100])
-    (problem,) = eager.run(FindNeighbours(job_of(nights, tmp_path / "out")), blocks_of(others.manifest))
+    (problem,) = eager.run(Neighbours(job_of(nights, tmp_path / "out")), blocks_of(others.manifest))
     assert isinstance(problem, Problem)
     assert segment.name in problem.message
     assert not list((tmp_path / "out").glob("*.parquet"))

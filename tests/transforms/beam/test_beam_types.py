@@ -15,8 +15,8 @@ from sentence_beam import (
     Commit,
     Embed,
     EmbedRows,
-    FindNeighbours,
     IndexRequest,
+    Neighbours,
     NeighboursJob,
     Plan,
     Settle,
@@ -56,7 +56,7 @@ def test_all_others(model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixtur
         rows = (pieces | EmbedRows(str(model), dtype="float32")).rows
         job = NeighboursJob(str(tmp_path), "run", "digest", str(tmp_path / "out"), k=1)
         blocks = pipeline | "Blocks" >> beam.Create([]).with_output_types(StoredBlock)
-        found = blocks | FindNeighbours(job)
+        found = blocks | Neighbours(job)
     assert not caplog.messages
     assert found.element_type == typehints.Union[BlockRecord, Problem]
     assert pieces.element_type == rows.element_type == typehints.Dict[str, typehints.Any]
