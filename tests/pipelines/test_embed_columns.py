@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("cached_beam_options")
 ALL = ("--max-rejects", 1)
 
 
-@pytest.fixture(params=["file", "content"])
+@pytest.fixture(params=["file", pytest.param("content", marks=pytest.mark.slow)])
 def partition(request: pytest.FixtureRequest) -> str:
     """Both."""
     return request.param

@@ -27,7 +27,7 @@ from transforms.steps.options import EmbedOptions
 pytestmark = pytest.mark.usefixtures("cached_beam_options")
 
 
-@pytest.fixture(params=["file", "content"])
+@pytest.fixture(params=["file", pytest.param("content", marks=pytest.mark.slow)])
 def partition(request: pytest.FixtureRequest) -> str:
     """Both."""
     return request.param

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("cached_beam_options")
 TEXTS = sentences(12)
 
 
-@pytest.fixture(params=["file", "content"])
+@pytest.fixture(params=["file", pytest.param("content", marks=pytest.mark.slow)])
 def partition(request: pytest.FixtureRequest) -> str:
     return request.param
 

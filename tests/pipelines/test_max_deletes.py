@@ -9,7 +9,7 @@ from helpers.corpora import check_ledger, edit_manifest, files_in, manifest_of, 
 pytestmark = pytest.mark.usefixtures("cached_beam_options")
 
 
-@pytest.fixture(params=["file", "content"])
+@pytest.fixture(params=["file", pytest.param("content", marks=pytest.mark.slow)])
 def partition(request: pytest.FixtureRequest) -> str:
     """Both ways to cut."""
     return str(request.param)
