@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from transforms import storage
 from transforms.encoder import Encoder
 from transforms.errors import OptionError, SpaceMismatchError
 from transforms.serve.question import MOST_CHARACTERS
+from transforms.serve.server import bound
 from transforms.store import open_store
 
 CHROMIUM = shutil.which("chromium")
@@ -385,3 +387,9 @@ def test_a_store_on_gs(gcs: Gcs, gs: str, made: Path, tmp_path: Path, monkeypatc
 def test_no_store(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="holds no store"):
         serving(tmp_path).__enter__()
+
+
+def test_a_listening_socket_is_told_to_be_tcps() -> None:
+    """asyncio turns off waiting for full packets on no other."""
+    with bound("127.0.0.1", 0) as listening:
+        assert listening.proto == socket.IPPROTO_TCP
