@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from transformers import CONFIG_MAPPING, AutoConfig, AutoModel, AutoTokenizer, T5EncoderModel
+from transformers import (
+    CONFIG_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    T5EncoderModel,
+)
 
 from transforms.encoder.load import quiet_transformers
 from transforms.encoder.tokenize import Tokenized
@@ -64,17 +72,23 @@ def known(family: str) -> bool:
     return family in CONFIG_MAPPING
 
 
+def seeded_model(config: PretrainedConfig) -> PreTrainedModel:
+    """A model of seeded random weights, its norms and biases moved a little, so that none of them does nothing."""
+    torch.manual_seed(7)
+    model = T5EncoderModel(config) if config.model_type == "t5" else AutoModel.from_config(config)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "norm" in name.lower() or "bias" in name:
+                weight.add_(0.1 * torch.randn_like(weight))
+    return model
+
+
 def save_model(family: str, folder: Path, dtype: torch.dtype = torch.float32, **settings: Any) -> RandomModel:
     """A model of the family with seeded random weights, its norms and biases moved a little, and its tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(resolve_model("minilm").folder)
     # some families add a token or two when their tokenizer is loaded
     config = AutoConfig.for_model(family, vocab_size=len(tokenizer) + 6, **settings)
-    torch.manual_seed(7)
-    model = T5EncoderModel(config) if family == "t5" else AutoModel.from_config(config)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if "norm" in name.lower() or "bias" in name:
-                weight.add_(0.1 * torch.randn_like(weight))
+    model = seeded_model(config)
     with quiet_transformers():
         model.to(dtype).save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -113,7 +113,7 @@ class _Reader:
         yield _Token("end", "", len(self._text))
 
     def read(self) -> pc.Expression:
-        """The whole filter."""
+        """The filter that the whole text is, as an expression of Arrow's."""
         found = self._either()
         if self._here.kind != "end":
             raise self._unread(self._here.start, "AND, OR or the end has to come here")

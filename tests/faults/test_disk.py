@@ -25,7 +25,7 @@ from transforms.store.manifest import read_manifest, snapshots
 from transforms.store.verify import faults
 
 pytest.importorskip("faiss")
-pytestmark = [pytest.mark.usefixtures("cached_beam_options", "one_model"), pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
 HOW = ("--id-column", "id", "--unit-tokens", "300", "--dtype", "float32", "--max-rejects", "1", "--check-carried", "1")
 CODES = ("--precision", "int8", "--index", "Flat")
 CHANGING = WRITING | {"delete"}

@@ -21,7 +21,7 @@ from transforms.search import Searcher
 from transforms.store import open_store
 
 pytest.importorskip("faiss")
-pytestmark = [pytest.mark.usefixtures("cached_beam_options", "one_model"), pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
 UNREAD = ("sidecars", "runs", "report.json", "report.html", "lease.json")  # by those who read a snapshot
 EVERY = 6  # flips for each run of embed over one
 

@@ -24,7 +24,7 @@ from transforms.store.manifest import Manifest, snapshots
 from transforms.store.shards import read_pooled
 
 pytest.importorskip("faiss")
-pytestmark = [pytest.mark.usefixtures("cached_beam_options", "one_model"), pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
 FIXED = ("--id-column", "id", "--dtype", "float32", "--unit-tokens", 120, "--max-rejects", 1, "--max-deletes", 1)
 EXACT = {"float32": 2e-5, "float16": 2e-3}  # of a vector's largest component
 Key = tuple[str, bytes]

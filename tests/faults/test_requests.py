@@ -16,7 +16,7 @@ from helpers.s3 import disturbed
 from transforms import storage
 
 pytest.importorskip("faiss")
-pytestmark = [pytest.mark.usefixtures("cached_beam_options", "one_model"), pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
 
 
 def shards(root: str) -> list[tuple[Any, ...]]:

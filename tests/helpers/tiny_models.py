@@ -3,9 +3,10 @@
 import json
 from pathlib import Path
 
-import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast, T5EncoderModel
+from transformers import AutoConfig, PreTrainedTokenizerFast
+
+from benchmarks.random_models import seeded_model
 
 WORDS = (
     "a man woman child is are was riding eating playing the guitar "
@@ -53,12 +54,7 @@ def save_tiny_model(family: str, folder: Path, **changes: object) -> Path:
     tokenizer = tiny_tokenizer(family)
     settings = {**CONFIGS[family], **_token_ids(tokenizer), **changes}
     config = AutoConfig.for_model(family, vocab_size=len(tokenizer), **settings)
-    torch.manual_seed(7)
-    model = T5EncoderModel(config) if family == "t5" else AutoModel.from_config(config)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if "norm" in name.lower() or "bias" in name:
-                weight.add_(0.1 * torch.randn_like(weight))
+    model = seeded_model(config)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

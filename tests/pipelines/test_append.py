@@ -9,8 +9,6 @@ from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, sentenc
 
 from transforms.store import open_store
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 
 @pytest.fixture
 def days(inputs: Path) -> list[Path]:

@@ -11,8 +11,6 @@ from helpers.corpora import check_ledger, manifest_of, sentences, write_lines
 
 from transforms.store import open_store
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 
 def flip(path: Path) -> None:
     """Change one bit in the middle of a file, which keeps its size."""

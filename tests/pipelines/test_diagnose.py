@@ -17,7 +17,6 @@ from transformers import AutoModel, AutoTokenizer
 from transforms.calibration.quality import mean_cosine
 from transforms.store import open_store
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 PAIRS = "score\tsentence1\tsentence2\n" + "".join(
     f"{score}\t{a}\t{b}\n"

@@ -25,7 +25,7 @@ from transforms.steps.embed_units import UnitEmbedder
 from transforms.store import open_store
 from transforms.store.units import UnitStore
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options", "one_model")
+pytestmark = pytest.mark.usefixtures("one_model")
 SPEC = "budget:tokens=12"
 CUT = ("--chunks", SPEC, "--id-column", "id")
 BOTH = pytest.mark.parametrize("partition", ["file", "content"])

@@ -14,7 +14,6 @@ from transforms.calibration import load_calibration
 from transforms.encoder import Encoder
 from transforms.store import open_store
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 METHODS = ["standardize", "remove-top:2", "whitening:8"]
 
 

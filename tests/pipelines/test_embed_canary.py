@@ -14,8 +14,6 @@ from transforms.encoder.passing import Passing
 from transforms.steps import load_encoder
 from transforms.steps.job import EmbedJob
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 
 @pytest.fixture
 def glob(inputs: Path) -> Path:

@@ -21,7 +21,6 @@ from helpers.corpora import (
 
 from transforms.store import open_store
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 ALL = ("--max-rejects", 1)
 
 

@@ -35,7 +35,6 @@ from transforms.steps import resolve
 from transforms.store import open_store
 from transforms.store.plan import read_plan
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 UNIT = ("--unit-tokens", 200)
 OWN_IDS = ("--id-column", "id", "--keep-columns", "lang", "--max-rejects", 1, *UNIT)
 

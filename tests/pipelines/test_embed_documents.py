@@ -22,7 +22,6 @@ from helpers.gcs import Gcs
 from transforms import storage
 from transforms.corpus import whole_files
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 BOTH = pytest.mark.parametrize("partition", ["file", "content"])
 TEXT = "# A dog\n\nIt runs.\r\n\n- täxt 文\n"
 

@@ -34,8 +34,6 @@ from transforms.corpus.counting import count_rows
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import open_store
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 TEXTS = [*sentences(60), "a, b; c", 'she said "no"', "two\nlines", "tab\there", "täxt 文", sentences(1)[0]]
 TABLE = pa.table({"id": [f"r{i}" for i in range(len(TEXTS))], "text": TEXTS, "lang": ["en", None] * (len(TEXTS) // 2)})
 

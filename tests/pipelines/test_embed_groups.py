@@ -20,8 +20,6 @@ from helpers.corpora import (
     write_parquet,
 )
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 FILES = 100
 OPTIONS = ("--unit-tokens", 800, "--dtype", "float32")
 

@@ -24,8 +24,6 @@ from pipelines.stdin import with_stdin
 from transforms.errors import OptionError
 from transforms.steps.options import EmbedOptions
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 
 @pytest.fixture(params=["file", pytest.param("content", marks=pytest.mark.slow)])
 def partition(request: pytest.FixtureRequest) -> str:

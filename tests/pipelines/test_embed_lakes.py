@@ -8,7 +8,7 @@ from helpers.commands import Run
 from helpers.corpora import check_ledger, ids_of, manifest_of, write_lines
 from helpers.lakes import iceberg_catalog, rows
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options", "one_model")
+pytestmark = pytest.mark.usefixtures("one_model")
 OPTIONS = ("--id-column", "id", "--keep-columns", "size", "--max-deletes", "1")
 TABLE = "iceberg:lake.shop.docs"
 

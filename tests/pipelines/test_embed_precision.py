@@ -15,8 +15,6 @@ from transforms.space.identity import PRECISIONS
 from transforms.store import open_store
 from transforms.store.precision import CODES, RANGED, Ranges, quantize
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 
 @pytest.fixture
 def glob(inputs: Path) -> Path:

@@ -21,8 +21,6 @@ from helpers.corpora import (
 
 from transforms.store import open_store
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 
 @pytest.fixture
 def night(embed: Run, inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:

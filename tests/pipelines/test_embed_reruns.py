@@ -24,7 +24,6 @@ from helpers.corpora import (
 )
 from helpers.tiny_models import save_tiny_model
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 PARTS = ("embeddings", "sidecars", "rejects")
 
 

@@ -20,8 +20,6 @@ from helpers.corpora import (
 from transforms.encoder import Encoder
 from transforms.store.canary import TEXTS
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 
 @pytest.fixture
 def encoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:

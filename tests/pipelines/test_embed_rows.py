@@ -23,7 +23,6 @@ from helpers.corpora import (
 from transforms.store import changes
 from transforms.store.runs import read_result
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 ALL = ("--max-rejects", 1)
 
 

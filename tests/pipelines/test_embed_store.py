@@ -27,8 +27,6 @@ from transforms.storage.local import LocalStorage
 from transforms.store import lease
 from transforms.store.runs import read_result
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 
 @pytest.fixture
 def glob(inputs: Path) -> Path:

@@ -12,7 +12,6 @@ from helpers.corpora import sentences, write_parquet
 
 from transforms.store import Store, open_store
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 TEXTS = sentences(70)
 
 

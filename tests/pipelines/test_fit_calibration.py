@@ -13,7 +13,6 @@ from transforms.encoder import Encoder
 from transforms.store import open_store
 from transforms.store.shards import read_pooled
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 TEXTS = sentences(300)
 METHODS = ["standardize", "remove-top:2", "standardize+remove-top:3", "whitening", "whitening:8", "flow:depth=1"]
 

@@ -11,7 +11,6 @@ from helpers.corpora import manifest_of, sentences, write_parquet
 
 pytest.importorskip("faiss")
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 
 KINDS = ("segment", "locator", "held-out", "held-out locator", "trained", "queries")
 PLACES = (0.0, 0.02, 0.5, 0.98)

@@ -8,8 +8,6 @@ from helpers.corpora import check_ledger, files_in, manifest_of, sentences, writ
 
 pytest.importorskip("faiss")
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 
 @pytest.fixture
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:

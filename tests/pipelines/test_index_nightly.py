@@ -13,8 +13,6 @@ from transforms.store.entries import IndexEntry
 
 pytest.importorskip("faiss")
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 
 @pytest.fixture
 def corpus(inputs: Path) -> Callable[..., Path]:

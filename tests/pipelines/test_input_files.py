@@ -17,9 +17,6 @@ from helpers.corpora import (
     write_parquet,
 )
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
-
 BOTH = pytest.mark.parametrize("partition", ["file", "content"])
 
 

@@ -13,7 +13,6 @@ import sentence_beam as sb
 from transforms.store import open_store
 from transforms.store.manifest import sealed
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 TEXTS = sentences(12)
 
 

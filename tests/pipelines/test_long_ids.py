@@ -1,12 +1,10 @@
 """Ids of thousands of characters, which also look like paths: no command breaks, and no file is named by them."""
 
-import pytest
 from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 
 from transforms.store import open_store
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 LENGTH = 10_000
 
 

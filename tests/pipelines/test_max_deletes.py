@@ -6,8 +6,6 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, edit_manifest, files_in, manifest_of, sentences, write_lines, write_parquet
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 
 @pytest.fixture(params=["file", pytest.param("content", marks=pytest.mark.slow)])
 def partition(request: pytest.FixtureRequest) -> str:

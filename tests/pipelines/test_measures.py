@@ -23,7 +23,6 @@ from transforms.store import shards
 from transforms.store.run_ids import new_run
 
 UNITS = ("--unit-tokens", 60)
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 
 
 @pytest.fixture

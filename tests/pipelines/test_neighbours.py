@@ -38,7 +38,6 @@ def rows_in(folder: Path) -> list[dict[str, Any]]:
     return ds.dataset(str(folder)).to_table().to_pylist()
 
 
-@pytest.mark.usefixtures("cached_beam_options")
 def test_texts_find_what_a_search_finds_for_them(run: Run, made: Path, tmp_path: Path) -> None:
     out, hits = tmp_path / "out", tmp_path / "hits.jsonl"
     asked = ("neighbours", "--store", made / "store", "-k", 5)
@@ -55,7 +54,6 @@ def test_texts_find_what_a_search_finds_for_them(run: Run, made: Path, tmp_path:
     assert [row["score"] for row in found] == pytest.approx([row["score"] for row in wanted], abs=1e-5)
 
 
-@pytest.mark.usefixtures("cached_beam_options")
 def test_queries_are_named_by_their_ids_and_rows_of_a_store_by_theirs(run: Run, made: Path, tmp_path: Path) -> None:
     asked = ("neighbours", "--store", made / "store", "-k", 3, "--output")
     columns = ("--text-column", "body", "--id-column", "key")
@@ -72,7 +70,6 @@ def test_queries_are_named_by_their_ids_and_rows_of_a_store_by_theirs(run: Run, 
     ]  # fmt: skip
 
 
-@pytest.mark.usefixtures("cached_beam_options")
 def test_a_folder_is_one_jobs(run: Run, made: Path, tmp_path: Path) -> None:
     asked = ("neighbours", "--store", made / "store", "--of", made / "store", "--output", tmp_path / "out")
     run(*asked, "-k", 2).ok()
@@ -98,7 +95,6 @@ def test_mistakes_are_one_line(run: Run, made: Path, tmp_path: Path, model: Path
     run(*asked, "--queries", tmp_path / "blank.txt").failed(2, "--queries holds no query with text")
 
 
-@pytest.mark.usefixtures("cached_beam_options")
 def test_pieces_are_named_by_document_and_number(run: Run, model: Path, tmp_path: Path) -> None:
     texts = [". ".join(sentences(4, start=4 * n)) + "." for n in range(6)]
     corpus, store = write_parquet(tmp_path / "in.parquet", texts, key=[f"d{n}" for n in range(6)]), tmp_path / "s"
@@ -119,7 +115,6 @@ def test_pieces_are_named_by_document_and_number(run: Run, model: Path, tmp_path
     assert [*row] == ["query", "rank", "id", "piece", "score"]
 
 
-@pytest.mark.usefixtures("cached_beam_options")
 def test_in_object_storage_it_is_as_in_a_folder(run: Run, made: Path, gs: str, model: Path, tmp_path: Path) -> None:
     how = ("--model", model, "--id-column", "key", "--index", "IVF8,SQ8", "--quiet")
     run("embed", "--input", made / "corpus.parquet", "--store", f"{gs}/store", *how).ok()

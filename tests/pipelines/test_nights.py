@@ -14,7 +14,6 @@ from helpers.corpora import check_ledger
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 OPTIONS = ("--keep-columns", "lang", "--dtype", "float32", "--unit-tokens", 120, "--max-rejects", 1, "--max-deletes", 1)
 OWN_IDS = ("--id-column", "id")
 NIGHTS = st.lists(st.lists(st.sampled_from(CHANGES), max_size=4), min_size=1, max_size=3)

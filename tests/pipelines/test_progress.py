@@ -15,8 +15,6 @@ from helpers.corpora import sentences, write_lines
 import pipelines.progress as shown
 from transforms import progress
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 
 class Terminal:
     """A pseudo-terminal of 72 columns, and all that was written to it."""

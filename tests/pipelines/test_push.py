@@ -10,7 +10,7 @@ from helpers.corpora import sentences, write_parquet
 
 from sentence_beam import open_store
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options", "one_model")
+pytestmark = pytest.mark.usefixtures("one_model")
 Piece = tuple[str, int]
 
 

@@ -7,8 +7,6 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, manifest_of, write_jsonl, write_lines
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
 @pytest.mark.parametrize("option", ["--text-column", "--id-column", "--keep-columns"])

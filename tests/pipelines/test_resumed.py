@@ -12,8 +12,6 @@ from transforms.report.history import run_summaries
 from transforms.store.runs import read_result
 from transforms.store.units import UnitStore
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 
 @pytest.fixture
 def broken(embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:

@@ -2,13 +2,10 @@
 
 from pathlib import Path
 
-import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, manifest_of, rows_of, sentences, vectors_of, write_parquet
 
 from transforms.store import open_store
-
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 
 
 def write(inputs: Path, start: int) -> None:

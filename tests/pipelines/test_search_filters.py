@@ -18,7 +18,6 @@ from transforms.index import filtered
 from transforms.search import Searcher
 from transforms.store import Store, open_store
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 LANGS = ["en", "de", "fr", None]
 
 

@@ -37,7 +37,6 @@ from transforms.steps.options import EmbedOptions
 from transforms.steps.resolve import resolve
 from transforms.store import open_store
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 READERS = {
     "search": ("--query", "dog", "--store"),
     "files": ("--store",),

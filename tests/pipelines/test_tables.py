@@ -23,7 +23,6 @@ from pipelines import tables
 from pipelines.cli import main
 from pipelines.tables import Column, columns_of, end, excerpt, middle, printable
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 TEXTS = [f"{text} {'and so on ' * 40} the end of row {number}" for number, text in enumerate(sentences(12))]
 TEXTS[3] = "\x1b[2J東京" + "は" * 300 + " naïve\u202e café 👩‍💻"
 IDS = ["", "é" * 300, *(f"{'long-' * 2000}{number}" for number in range(2, 12))]

@@ -14,7 +14,6 @@ from helpers.corpora import manifest_of, rows_of
 
 from transforms.space import row_hash
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 TEMPLATE = "{title}\\n\\n{meta.body} ({year})"
 ROWS: list[dict[str, Any]] = [
     {"title": "One", "meta": {"body": "a cat"}, "year": 1999},

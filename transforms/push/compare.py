@@ -150,7 +150,7 @@ class _Spill:
             self._writers[number].write_batch(rows.take(pa.array(chosen)))
 
     def close(self) -> None:
-        """End the files."""
+        """Write what the files still hold back, and their ends."""
         for writer in self._writers:
             writer.close()
 

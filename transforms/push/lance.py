@@ -107,5 +107,5 @@ class LanceTarget:
         return int(self._table.count_rows())
 
     def finish(self, state: State) -> None:
-        """Remember the state."""
+        """Write the state of the finished push into the target, and give the turn back."""
         self.turn.end(state)

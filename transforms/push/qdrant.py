@@ -128,7 +128,7 @@ class QdrantTarget:
         return self._client.count(self._name, exact=True).count
 
     def finish(self, state: State) -> None:
-        """Remember the state."""
+        """Write the state of the finished push into the target, and give the turn back."""
         self.turn.end(state)
 
 

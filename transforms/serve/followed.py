@@ -43,7 +43,7 @@ class Followed:
 
     @property
     def manifest(self) -> Manifest:
-        """Its manifest."""
+        """The manifest of the snapshot that is searched now."""
         return self._searcher.manifest
 
     @property

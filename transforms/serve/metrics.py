@@ -21,7 +21,7 @@ class Counts:
         self._batches = self._questions = 0
 
     def request(self, route: str, status: int, seconds: float) -> None:
-        """Count a request."""
+        """Count a request that was answered with this status after so many seconds."""
         self.requests[route, status] += 1
         self._seconds[route] = self._seconds.get(route, 0.0) + seconds
         within = self._within.setdefault(route, [0] * len(BUCKETS))

@@ -141,7 +141,7 @@ class Pair:
             yield name, found["embedding"]
 
     def rejected(self, reasons: Mapping[int, str]) -> Any:
-        """(id, text, reason)."""
+        """A pair that was not embedded, as (id, text, reason)."""
         return (*self.row, reasons[0])
 
 

@@ -145,7 +145,7 @@ class RecordedPlan:
 
     @cached_property
     def spans(self) -> list[PlannedSpan]:
-        """All spans."""
+        """The spans of all files, those to embed and those whose units are carried over."""
         return self._planned(self._span_rows)
 
     @property

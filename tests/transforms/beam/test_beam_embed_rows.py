@@ -19,7 +19,6 @@ from helpers.corpora import sentences, write_parquet
 import sentence_beam as sb
 from pipelines.cli import main
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
 OUTPUTS = ("rows", "rejected")
 
 

@@ -69,7 +69,6 @@ def check_same(found: Found, wanted: Found) -> None:
         np.testing.assert_allclose([s for _, s in found[name]], [s for _, s in hits], atol=1e-5)
 
 
-@pytest.mark.usefixtures("cached_beam_options")
 @pytest.mark.parametrize(
     "index",
     [None, "IVF8,SQ8", *(pytest.param(index, marks=pytest.mark.slow) for index in ("Flat", "IVF8,RaBitQ"))],
@@ -84,7 +83,6 @@ def test_they_are_those_of_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not list((tmp_path / "out" / "_work").glob("[!.]*"))
 
 
-@pytest.mark.usefixtures("cached_beam_options")
 @pytest.mark.parametrize("k", [3, pytest.param(600, marks=pytest.mark.slow)])
 def test_more_lists_are_looked_into_where_these_hold_too_few(tmp_path: Path, k: int) -> None:
     few = {"f0": [(f"{j}", f"{'abcdefgh'[j % 8]} {j}") for j in range(60)], "f3": [("x", "a x")]}
@@ -93,7 +91,6 @@ def test_more_lists_are_looked_into_where_these_hold_too_few(tmp_path: Path, k: 
     check_same(by_query(tmp_path / "out"), searched(nights, ASKED["q"], k))
 
 
-@pytest.mark.usefixtures("cached_beam_options")
 def test_no_row_is_found_for_itself_and_none_below_the_least_score(tmp_path: Path) -> None:
     nights = store(tmp_path / "s", "IVF8,SQ8", {"f0": [*ROWS["f0"], ("copy", ROWS["f0"][0][1])]})
     job = job_of(nights, tmp_path / "out", 4, itself=True, min_score=0.8)
@@ -106,7 +103,6 @@ def test_no_row_is_found_for_itself_and_none_below_the_least_score(tmp_path: Pat
         assert [i for i, _ in found.get(name, [])] == [i for i, s in hits if i != name and s >= 0.8][:4]
 
 
-@pytest.mark.usefixtures("cached_beam_options")
 def test_what_is_finished_is_not_made_again_after_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbours, "BLOCK_ROWS", 16)
     nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
@@ -138,7 +134,6 @@ def test_what_is_finished_is_not_made_again_after_a_crash(tmp_path: Path, monkey
     assert stood.items() <= {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}.items()
 
 
-@pytest.mark.usefixtures("cached_beam_options")
 def test_a_damaged_index_is_a_problem_and_no_file(tmp_path: Path) -> None:
     nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
     segment = tmp_path / "s" / nights.index["segments"][0]["path"]
@@ -149,7 +144,6 @@ def test_a_damaged_index_is_a_problem_and_no_file(tmp_path: Path) -> None:
     assert not list((tmp_path / "out").glob("*.parquet"))
 
 
-@pytest.mark.usefixtures("cached_beam_options")
 def test_how_a_job_ended_stands_beside_its_files(tmp_path: Path) -> None:
     begin(str(tmp_path), {"k": 3})
     records = [BlockRecord(f"{tmp_path}/neighbours-{n}.parquet", 10, 30, n) for n in (2, 1)]

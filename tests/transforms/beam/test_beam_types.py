@@ -27,8 +27,6 @@ from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs import Result
 from transforms.store.settled import Settled
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
-
 
 @pytest.mark.parametrize("partition", ["file", "content"])
 def test_the_steps_of_a_run(model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, partition: str) -> None:
