@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from benchmarks.common import report
 from transforms.corpus import Cutter, chunk
@@ -47,6 +47,14 @@ def tokenizer() -> Tokenizer:
     found.no_truncation()
     found.no_padding()
     return found
+
+
+def byte_level(texts: list[str]) -> Tokenizer:
+    """A byte-level BPE tokenizer trained on the texts: the tokens of parts do not add up to those of the whole."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=30_000, show_progress=False))
+    return made
 
 
 def peers(tokens: Tokenizer, budget: int) -> Iterator[tuple[str, Split]]:
@@ -126,6 +134,10 @@ def speed(tokens: Tokenizer, texts: list[str]) -> Iterator[Row]:
         cutter = Cutter(ChunksSpec.parse(spec), tokens, BUDGET)
         took = cpu(lambda own=cutter: own.cut(texts))
         yield f"{spec}, over tokenizing", f"{size / took:.2f} MB/s, {alone / took:.2f}", ">= 0.6"
+    other = byte_level(texts)
+    alone_there = cpu(lambda: other.encode_batch_fast(texts, add_special_tokens=False))
+    took = cpu(lambda: Cutter(ChunksSpec.parse("budget"), other, BUDGET).cut(texts))
+    yield "budget, byte-level BPE, over its tokenizing", f"{size / took:.2f} MB/s, {alone_there / took:.2f}", ""
     for name, split in peers(tokens, BUDGET):
         took = cpu(lambda own=split: [own(text) for text in texts])
         yield f"{name}, over tokenizing", f"{size / took:.2f} MB/s, {alone / took:.2f}", ""
