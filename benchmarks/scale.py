@@ -186,13 +186,13 @@ def requests_of_processes(where: Path, _: int) -> dict[str, float]:
             return call(self, path, *rest)
 
         setattr(LocalStorage, name, counted)
-    processes = [(lease.Renewal(root, manifest.run, leased=True), Known(root, manifest.run)) for _ in range(PROCESSES)]
+    processes = [(lease.Looks(root, manifest.run), Known(root, manifest.run)) for _ in range(PROCESSES)]
     for _, known in processes:
         _ = known.manifest
     for second in range(HOUR):
         now[0] += 1
-        for renew, _ in processes[second % 10 :: 10]:
-            renew()
+        for looks, _ in processes[second % 10 :: 10]:
+            looks.look_if_due()
     most, writes = ({path: n for (writes, path), n in seen.items() if writes == kind} for kind in (False, True))
     return {"reads": max(most.values()) / HOUR, "writes": max(writes.values()) / HOUR, "objects": len(most)}
 

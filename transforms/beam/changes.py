@@ -1,8 +1,9 @@
 """CountRows: what a run changed, and ids that occur twice; a few bytes a row of changed units travel."""
 
 import apache_beam as beam
+from apache_beam.typehints import typehints
 
-from transforms.beam.graph import flat_map
+from transforms.beam.graph import flat_map, keeping_lease
 from transforms.steps.changes import DuplicateIds, UnknownChanges, count_bucket, hashes_of, rows_to_count
 from transforms.store.changes import Changes
 from transforms.store.commit import Run
@@ -10,6 +11,7 @@ from transforms.store.records import Problem
 from transforms.store.settled import Settled
 
 KNOWN = "known"
+Hashes = typehints.Tuple[typehints.Tuple[str, int], typehints.Any]
 OUTPUTS = dict.fromkeys((Settled, Problem, Changes, UnknownChanges, DuplicateIds), KNOWN)
 
 
@@ -26,12 +28,14 @@ class CountRows(beam.PTransform):
         self._run, self._ids = run, ids
 
     def expand(self, settled: beam.PCollection) -> beam.PCollection:
-        chosen = settled | "Choose" >> flat_map(rows_to_count, self._run, self._ids, outputs=OUTPUTS, main="shards")
+        chosen = settled | "Choose" >> flat_map(
+            keeping_lease, self._run, rows_to_count, self._run, self._ids, outputs=OUTPUTS, main="shards"
+        )
         counted = (
             chosen.shards
             | "Spread" >> beam.Reshuffle()
-            | "Hash" >> beam.FlatMap(hashes_of)
+            | "Hash" >> beam.FlatMap(keeping_lease, self._run, hashes_of).with_output_types(Hashes)
             | "Buckets" >> beam.GroupByKey()
-            | "Count" >> beam.Map(count_bucket)
+            | "Count" >> beam.Map(keeping_lease, self._run, count_bucket)
         )
         return (chosen[KNOWN], counted) | "Counts" >> beam.Flatten()

@@ -6,7 +6,7 @@ from typing import Any
 import apache_beam as beam
 
 from transforms.beam.changes import CountRows
-from transforms.beam.graph import Merge, Together
+from transforms.beam.graph import Merge, Together, keeping_lease
 from transforms.beam.metrics import StageMetrics
 from transforms.steps.commit_run import commit_run, raise_failure
 from transforms.store.commit import Run
@@ -43,7 +43,7 @@ class CommitFn(beam.DoFn):
         self._run, self._metrics = run, StageMetrics("commit")
 
     def process(self, found: list[Any]) -> Iterator[Result]:
-        result = commit_run(found, self._run)
+        result = keeping_lease(found, self._run, commit_run, self._run)
         for name, summary in (result.measures or {}).get("commit", {}).items():
             self._metrics.update({name: summary["sum"]})
         yield result

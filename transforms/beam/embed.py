@@ -25,7 +25,7 @@ from transforms.steps.cutting import read_units
 from transforms.steps.embed_units import UnitEmbedder
 from transforms.steps.job import EmbedJob
 from transforms.steps.load_encoder import load_checked_encoder
-from transforms.store.lease import Renewal
+from transforms.store.lease import Renewal, kept_alive
 from transforms.store.records import Problem, UnitRecord
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ class EmbedFn(beam.DoFn):
             yield TaggedOutput(PROBLEMS, self._problem)  # again: what a bundle that is retried said is forgotten
             return
         try:
-            with self._marked(name, units):
+            # A unit may take longer than ten minutes.
+            with kept_alive(self._job.root, self._job.run.id), self._marked(name, units):
                 for record in self._embedder.embed(units(), read_ms):
                     self._renew()
                     self._count(record)

@@ -12,6 +12,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from transforms.errors import SentenceBeamError
 from transforms.store.commit import Run
+from transforms.store.lease import kept_alive
 
 PROBLEMS = "problems"
 CARRIED = "carried"
@@ -33,6 +34,16 @@ def _call_by_type(
     for item in function(element, *arguments):
         tag = outputs.get(type(item))
         yield item if tag is None else TaggedOutput(tag, item)
+
+
+def keeping_lease(element: Any, run: Run, step: Callable[..., Any], *arguments: Any) -> Any:
+    """What the step makes of an element, a list where that is several; the run's lease is renewed meanwhile.
+
+    Where nobody waits for the job nobody else renews it, however short each element's work is.
+    """
+    with kept_alive(run.root, run.id):
+        made = step(element, *arguments)
+        return list(made) if isinstance(made, Iterator) else made
 
 
 def typed(outputs: AnyOutputs, **types: Any) -> AnyOutputs:

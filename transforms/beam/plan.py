@@ -17,7 +17,7 @@ from transforms.steps import content
 from transforms.steps.footers import FILES_AT_ONCE
 from transforms.steps.job import EmbedJob
 from transforms.steps.plan_files import FilePlanner, begin_by_content, file_batches, record
-from transforms.store.lease import Renewal
+from transforms.store.lease import Renewal, kept_alive
 from transforms.store.plan import PlannedFile, Standing
 from transforms.store.records import Problem, UnitRecord
 
@@ -91,7 +91,8 @@ class PlanFilesFn(beam.DoFn):
         if not isinstance(files, list):
             yield files
             return
-        with ThreadPoolExecutor(min(FILES_AT_ONCE, len(files))) as pool:
+        # One file may take longer than ten minutes: its checksum, or all of it where unreadable ones are left out.
+        with kept_alive(self._job.root, self._job.run.id), ThreadPoolExecutor(min(FILES_AT_ONCE, len(files))) as pool:
             for planned in pool.map(self._planned, files):
                 if isinstance(planned, PlannedFile):
                     self._metrics.count({"files": 1})

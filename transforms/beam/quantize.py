@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 
-from transforms.beam.graph import PROBLEMS, Merge, MergeAll, flat_map
+from transforms.beam.graph import PROBLEMS, Merge, MergeAll, flat_map, keeping_lease
 from transforms.errors import SentenceBeamError
 from transforms.steps.quantize import Measured, keep, measure, quantize_unit
 from transforms.store.commit import Run
@@ -44,10 +44,12 @@ class Quantize(beam.PTransform):
         measured = (
             units
             | "SpreadRanges" >> beam.Reshuffle()
-            | "Measure" >> beam.Map(measure, self._run.root)
+            | "Measure" >> beam.Map(keeping_lease, self._run, measure, self._run.root)
             | "Merge" >> beam.CombineGlobally(MergeAll(Measured()))
         )
-        fitted = measured | "Keep" >> flat_map(keep, self._run, outputs={Problem: PROBLEMS}, main="ranges")
+        fitted = measured | "Keep" >> flat_map(
+            keeping_lease, self._run, keep, self._run, outputs={Problem: PROBLEMS}, main="ranges"
+        )
         made = (
             units
             | "SpreadUnits" >> beam.Reshuffle()

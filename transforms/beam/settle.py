@@ -8,9 +8,10 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.typehints import typehints
 
-from transforms.beam.graph import Together
+from transforms.beam.graph import Together, keeping_lease
 from transforms.steps.settle import settled_or_problem
 from transforms.store.commit import Run
+from transforms.store.lease import kept_alive
 from transforms.store.packed import pack
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.settled import Settled, SettledStretch, Settler
@@ -42,7 +43,7 @@ class Settle(beam.PTransform):
             | "Group" >> beam.GroupByKey()
             | "Check" >> beam.ParDo(SettleFn(self._run))
             | "Together" >> Together()
-            | "Sum" >> beam.Map(settled_or_problem, self._run)
+            | "Sum" >> beam.Map(keeping_lease, self._run, settled_or_problem, self._run)
         )
         settled.element_type = typehints.Union[Settled, Problem]
         return settled
@@ -62,7 +63,9 @@ class SettleFn(beam.DoFn):
         if number == PROBLEMS_KEY:
             yield from (Problem(**json.loads(data)) for data in packed)
         else:
-            yield self._settler.settle(number, filter(None, packed))
+            with kept_alive(self._run.root, self._run.id):
+                settled = self._settler.settle(number, filter(None, packed))
+            yield settled
 
 
 def packed_by_stretch(found: UnitRecord | Problem) -> tuple[int, bytes]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.arrow import as_hashes
-from transforms.corpus.buckets import BUCKETS_PER_GROUP, Buckets, buckets_of, piece_of
+from transforms.corpus.buckets import BUCKETS_PER_GROUP, Buckets, buckets_of
 from transforms.corpus.pieces import TABLE
 from transforms.corpus.rows import Rejected, UnitRows
 from transforms.corpus.waiting import WaitingRows
@@ -222,29 +222,6 @@ def _slices(table: pa.Table | None, buckets: Buckets, numbers: range) -> Iterato
     starts, stops = np.searchsorted(bucket, numbers, "left"), np.searchsorted(bucket, numbers, "right")
     for number, start, stop in zip(numbers, starts, stops, strict=True):
         yield number, table.slice(start, stop - start)
-
-
-def cut(data: bytes, buckets: Buckets, heavy: dict[int, int]) -> Iterator[tuple[int, int, bytes]]:
-    """(bucket, piece, block) for the rows of a block that are in heavy buckets, which have so many pieces each."""
-    table = pa.ipc.open_stream(data).read_all()
-    bucket = buckets_of(as_hashes(table.column("hash")), buckets.bits)
-    for number, pieces in heavy.items():
-        rows = table.take(pa.array(np.flatnonzero(bucket == number)))
-        names = [i if i is not None else f"{file}#{row}" for i, file, row in _whereabouts(rows)]
-        piece = np.array([piece_of(name, pieces) for name in names], np.int64)
-        for k in np.unique(piece):
-            yield number, int(k), pack(rows.take(pa.array(np.flatnonzero(piece == k))))
-
-
-def without(data: bytes, buckets: Buckets, heavy: Iterable[int]) -> bytes:
-    """The block without the rows of heavy buckets."""
-    table = pa.ipc.open_stream(data).read_all()
-    light = ~np.isin(buckets_of(as_hashes(table.column("hash")), buckets.bits), list(heavy))
-    return pack(table.take(pa.array(np.flatnonzero(light))))
-
-
-def _whereabouts(table: pa.Table) -> Iterator[tuple[str | None, str, int]]:
-    return zip(*(table.column(name).to_pylist() for name in ("id", "file", "row")), strict=True)
 
 
 def unit_rows(name: str, bucket: int, table: pa.Table | None) -> UnitRows:

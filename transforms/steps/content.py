@@ -12,10 +12,11 @@ import numpy as np
 from transforms import progress
 from transforms.corpus import Columns, Span, UnitRows, read_span
 from transforms.corpus.beside import Beside, merged
-from transforms.corpus.blocks import PackedRows, Packer, cut, slices, unit_rows, unpack, without
+from transforms.corpus.blocks import PackedRows, Packer, slices, unit_rows, unpack
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.counting import count_rows as count_rows_of
 from transforms.corpus.groups import spans_of
+from transforms.corpus.heavy import cut, without
 from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.measures import with_waits
@@ -286,12 +287,12 @@ class Group:
                 yield unit_rows(self.buckets.name(bucket), bucket, table)
 
     def pieces(self, blocks: Iterable[PackedRows]) -> Iterator[tuple[tuple[str, int], bytes]]:
-        """((unit's name, bucket), block) for the rows of heavy buckets, and an empty block for each piece."""
+        """((unit's name, bucket), block) for the rows of heavy buckets, one for each piece, and an empty one."""
         for bucket, count in self.heavy.items():
             yield from ((self._piece(bucket, k), b"") for k in range(count))
-        for block in blocks if self.heavy else ():
-            if block.counts:
-                yield from ((self._piece(b, k), data) for b, k, data in cut(block.data, self.buckets, self.heavy))
+        if self.heavy:
+            packed = (block.data for block in blocks if block.counts)
+            yield from ((self._piece(b, k), data) for b, k, data in cut(packed, self.buckets, self.heavy))
 
     def _piece(self, bucket: int, k: int) -> tuple[str, int]:
         return f"{self.buckets.name(bucket)}.{k}", bucket

@@ -48,7 +48,6 @@ from transforms.store.entries import (
     TrainedEntry,
     TunedRecallEntry,
 )  # fmt: skip
-from transforms.store.lease import kept_alive
 from transforms.store.records import Problem
 
 PREFIX = "index"
@@ -168,8 +167,7 @@ def begin(
 
 def build(work: BuildWork) -> tuple[BuildWork, SegmentEntry | None]:
     """Build and write the segment of a group; None where all of its rows are held out."""
-    with kept_alive(work.job.root, work.job.run):
-        return work, build_group(work.job, work.trained, work.group)
+    return work, build_group(work.job, work.trained, work.group)
 
 
 def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEntry | None:
@@ -202,7 +200,7 @@ def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> IndexRecord 
     first, groups = built[0][0], [work.group for work, _ in built]
     segments = [segment for _, segment in built if segment is not None]
     scratch = scratch_files(first.job, groups)
-    with kept_alive(first.job.root, first.job.run), progress.stage("index: measuring recall"):
+    with progress.stage("index: measuring recall"):
         entry = index_entry(first.job, first.trained, segments)
     missed = index_choice.missed(first.job.request, entry) if first.job.required else None
     return Problem.of(missed) if missed else IndexRecord(entry, tuple(scratch))

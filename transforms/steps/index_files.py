@@ -9,12 +9,12 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from transforms import progress, storage
+from transforms import storage
 from transforms.arrow import as_hashes, as_matrix
 from transforms.errors import SentenceBeamError
 from transforms.index import (
@@ -33,10 +33,7 @@ from transforms.measures import Summary
 from transforms.steps import matching
 from transforms.store import index_files, layout, locators
 from transforms.store.entries import IndexEntry, IndexFileEntry, SegmentEntry
-from transforms.store.lease import kept_alive
 from transforms.store.shards import read_shard
-
-Step = TypeVar("Step", bound=Callable[..., Any])
 
 K = 10
 DEEP = 100  # the other k that a search is tuned for
@@ -45,23 +42,6 @@ SEGMENTS = 64
 RECALL_FILES = ("exact", "found", "lists")  # what every segment leaves for the measurement, by its number
 
 Item = TypeVar("Item")
-
-
-def renews_lease(stage: str) -> Callable[[Step], Step]:
-    """A step of a job (its first argument) that keeps the lease of the job's run while it works: that may take long.
-
-    `stage` is what it does, for whoever watches.
-    """
-
-    def decorated(step: Step) -> Step:
-        @functools.wraps(step)
-        def renewing(job: Any, *arguments: Any) -> Any:
-            with kept_alive(job.root, job.run), progress.stage(stage):
-                return step(job, *arguments)
-
-        return cast(Step, renewing)
-
-    return decorated
 
 
 @dataclass(frozen=True)

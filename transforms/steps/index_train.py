@@ -32,7 +32,6 @@ from transforms.steps import held_out, index_choice
 from transforms.steps.index_build import LEFT, BuildWork, IndexJob, ShardGroup, Trained, TrainingGroup
 from transforms.steps.index_files import Folder, locate, stack
 from transforms.store import locators
-from transforms.store.lease import kept_alive
 from transforms.store.records import Problem
 from transforms.store.shards import check_shard
 
@@ -91,8 +90,7 @@ def sample(work: TrainingGroup) -> SampledGroup | Problem:
     Where a shard is missing or is not what was written, a Problem naming it.
     """
     try:
-        with kept_alive(work.job.root, work.job.run):
-            return sample_group(work.job, work.group)
+        return sample_group(work.job, work.group)
     except SentenceBeamError as error:
         return Problem.of(error)
 
@@ -176,7 +174,7 @@ def divide(found: list[SampledGroup | Problem]) -> Iterator[PartWork | CellWork]
     if not count:
         yield CellWork(job, 0, 0, job.plan.nlist)
         return
-    with kept_alive(job.root, job.run), progress.stage("index: training"):
+    with progress.stage("index: training"):
         rows = np.concatenate(list(any_rows(job, parts, cells.COARSE_ROWS * count)))
         job.folder.leave(COARSE, kmeans(rows, min(count, len(rows)), job.plan.metric))
     yield from (PartWork(job, part) for part in parts)
@@ -191,7 +189,7 @@ def assign(work: PartWork | CellWork) -> PartWork | CellWork:
     if isinstance(work, CellWork):
         return work
     job, folder, dim, turn = work.job, work.job.folder, work.job.plan.dim, work.turn
-    with kept_alive(job.root, job.run), progress.stage("index: training"):
+    with progress.stage("index: training"):
         coarse = folder.take(COARSE)
         if not turn:
             rows = cells.distinct(read_rows(folder, [(work.part.name, 0, work.part.rows)], dim))
@@ -232,8 +230,8 @@ def cluster(work: CellWork) -> CellWork:
     """Leave the centroids of a cell's lists: by k-means over its rows in the first pass, later the middles of these."""
     if work.found:
         return work
-    job, folder, plan, lists = work.job, work.job.folder, work.job.plan, work.last - work.first
-    with kept_alive(job.root, job.run), progress.stage("index: training"):
+    folder, plan, lists = work.job.folder, work.job.plan, work.last - work.first
+    with progress.stage("index: training"):
         if work.turn is None:
             rows = read_rows(folder, [(part.name, 0, part.rows) for part in known_parts(folder)], plan.dim)
             found = kmeans(rows, min(lists, len(rows)), plan.metric)
@@ -287,7 +285,7 @@ def finish(found: list[SampledGroup | CellWork | Problem]) -> Iterator[BuildWork
     clustered = [item for item in found if isinstance(item, CellWork)]
     job = sampled[0].job
     try:
-        with kept_alive(job.root, job.run), progress.stage("index: training"):
+        with progress.stage("index: training"):
             job, trained = _trained(job, sampled, clustered)
     except SentenceBeamError as error:
         yield Problem.of(error)

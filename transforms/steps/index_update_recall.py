@@ -28,7 +28,6 @@ from transforms.store.entries import (
     SegmentEntry,
     TunedRecallEntry,
 )
-from transforms.store.lease import kept_alive
 from transforms.store.shards import take_rows
 
 
@@ -145,7 +144,7 @@ def conclude(found: list[tuple[IndexUpdateJob, BuiltSegment | str]]) -> Iterator
     if damaged:
         yield from retrain(job, damaged[0])
         return
-    with kept_alive(job.root, job.run), progress.stage("index: measuring recall"):
+    with progress.stage("index: measuring recall"):
         entry, why = measure(job, built)
     if why:
         yield from retrain(job, why)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from transforms import progress
 from transforms.arrow import as_hashes, as_keys
 from transforms.errors import DamagedIndexError, SentenceBeamError
 from transforms.steps import matching
 from transforms.steps.held_out import newly_held_out
-from transforms.steps.index_files import renews_lease
 from transforms.steps.index_update import ADDED, CROWDED, HELD_OUT, STANDING, IndexUpdate, IndexUpdateJob
 from transforms.store import locators
 from transforms.store.locator_file import rows_in
@@ -31,7 +31,7 @@ class BucketMatch:
     crowded: tuple[str, ...]
 
 
-@renews_lease("index: reading what has changed")
+@progress.stage("index: reading what has changed")
 def read(job: IndexUpdateJob, kind: str, number: int) -> str | Problem | None:
     """Leave the texts and ids of a group or a segment by bucket.
 
@@ -79,7 +79,7 @@ def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, number: int) -> p
     return found.select(matching.REMOVED.names).cast(matching.REMOVED)
 
 
-@renews_lease("index: matching rows")
+@progress.stage("index: matching rows")
 def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
     """Match one bucket's rows; leave by segment the rows that moved or are deleted, and by group those that are new."""
     update, folder = job.update(), job.folder

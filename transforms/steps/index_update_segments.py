@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from transforms import progress
 from transforms.errors import DamagedIndexError
 from transforms.index import SegmentFile, TrainedIndex, train
 from transforms.index.choose import plan_for
@@ -17,7 +18,7 @@ from transforms.index.refine import RefineWriter, row_type
 from transforms.index.segment import SegmentWriter
 from transforms.index.upkeep import Compaction, SegmentRows, compaction
 from transforms.steps import matching
-from transforms.steps.index_files import most_rows, packed, renews_lease
+from transforms.steps.index_files import most_rows, packed
 from transforms.steps.index_update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
 from transforms.steps.index_update_recall import BuiltSegment, known_neighbours, leave_queries, leave_segment_recall
 from transforms.steps.index_update_rows import BucketMatch
@@ -117,7 +118,7 @@ def _compaction(update: IndexUpdate, parts: list[SegmentRows], new_rows: int) ->
     return replace(due, numbers=everything, with_new=True) if due.why and update.request.merge else due
 
 
-@renews_lease("index: writing segments")
+@progress.stage("index: writing segments")
 def build(job: IndexUpdateJob, target: TargetSegment) -> BuiltSegment | str:
     """Write what has changed of a segment, and leave its part of the recall measurement.
 

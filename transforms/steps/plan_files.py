@@ -79,8 +79,7 @@ class FilePlanner:
         try:
             planned = self.plan(file)
             if self._job.max_bad_files:
-                with kept_alive(self._job.root, self._job.run.id):  # a file may be larger than ten minutes
-                    check_readable(planned, self._job)
+                check_readable(planned, self._job)
             return planned
         except SentenceBeamError as error:
             changed = isinstance(error, InputChangedError)

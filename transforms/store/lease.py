@@ -1,6 +1,7 @@
 """The lease: which run is writing. It saves the cost of two runs at once; the conditional commit protects the data."""
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -23,6 +24,7 @@ RENEW_SECONDS = 60
 # Where others renew the lease, a process looks at it ever more seldom: two hundred of them come to one look a second.
 SELDOM = 4
 ANSWER_SECONDS = 5
+RUNS_IN_A_PROCESS = 16
 
 
 class JobState(Enum):
@@ -185,35 +187,68 @@ def lost(root: str) -> SentenceBeamError:
     )
 
 
-class Renewal:
-    """Renewal of a run's lease by whatever process works for it, once in one to four minutes each.
+class Looks:
+    """A process's looks at the lease of a run, which renew it: one in one to four minutes, whoever in it asks.
 
-    `leased` says that the run has taken the lease, and so must not work on without it. No work fails or waits long for
-    a storage that is slow or refuses: some other process or a later call renews it.
+    No work fails or waits long for a storage that is slow or refuses: some other process or a later look renews it.
+    `is_lost` says that the last look found the lease with another run, or with none.
     """
 
-    def __init__(self, root: str, run: str, leased: bool):
-        self._root, self._run, self._leased = root, run, leased
+    def __init__(self, root: str, run: str):
+        self._root, self._run = root, run
+        self._lock = threading.Lock()
         self._pause = 1.0
-        self._is_lost = False
+        self.is_lost = False
         # Workers that begin together should not look together.
         self._next = time.monotonic() + RENEW_SECONDS * random.uniform(0.5, 1.0)
 
-    def __call__(self) -> None:
-        """Renew the lease if it is time. Raises SentenceBeamError where it was taken from the run."""
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + RENEW_SECONDS * self._pause
+    @property
+    def seconds_left(self) -> float:
+        """The time until the next look."""
+        return max(0.0, self._next - time.monotonic())
+
+    def look_if_due(self) -> None:
+        """Look, if it is time."""
+        if self._is_due():
             look = threading.Thread(target=self._look, daemon=True)
             look.start()
             look.join(ANSWER_SECONDS)
-        if self._is_lost:
-            raise lost(self._root)
+
+    def _is_due(self) -> bool:
+        """Whether it is time to look; of several threads one is told so."""
+        with self._lock:
+            due = self.seconds_left <= 0
+            if due:
+                self._next = time.monotonic() + RENEW_SECONDS * self._pause
+            return due
 
     def _look(self) -> None:
         with contextlib.suppress(Exception):
             found = renew(self._root, self._run)
-            self._is_lost = found is Renewed.LOST and self._leased
+            self.is_lost = found is Renewed.LOST
             self._pause = min(SELDOM, 2 * self._pause) if found is Renewed.BY_OTHERS else max(1, self._pause / 2)
+
+
+@functools.lru_cache(maxsize=RUNS_IN_A_PROCESS)
+def looks_of(root: str, run: str) -> Looks:
+    """This process's looks at the lease of a run, for all of its steps and threads, however short each of them is."""
+    return Looks(root, run)
+
+
+class Renewal:
+    """Renewal of a run's lease by a step that finishes something now and then.
+
+    `leased` says that the run has taken the lease, and so must not work on without it.
+    """
+
+    def __init__(self, root: str, run: str, leased: bool):
+        self._root, self._leased, self._looks = root, leased, looks_of(root, run)
+
+    def __call__(self) -> None:
+        """Renew the lease if it is time. Raises SentenceBeamError where it was taken from the run."""
+        self._looks.look_if_due()
+        if self._looks.is_lost and self._leased:
+            raise lost(self._root)
 
 
 class Renewed(Enum):
@@ -241,13 +276,16 @@ def renew(root: str, run: str) -> Renewed:
 
 @contextlib.contextmanager
 def kept_alive(root: str, run: str) -> Iterator[None]:
-    """Renew the lease while the body runs, also through steps that finish no unit (listing, training an index)."""
-    done = threading.Event()
+    """Renew the lease while the body runs, also through steps that finish no unit (listing, training an index).
+
+    No body ends because the lease was lost: the commit looks whose it is.
+    """
+    done, looks = threading.Event(), looks_of(root, run)
 
     def beat() -> None:
-        while not done.wait(RENEW_SECONDS):
-            with contextlib.suppress(Exception):  # the next beat tries again; the commit looks whose the lease is
-                renew(root, run)
+        looks.look_if_due()  # also where each body is over in no time: they may be many
+        while not done.wait(looks.seconds_left):
+            looks.look_if_due()
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()

@@ -1,6 +1,7 @@
 """Buckets: which rows they hold, how they are named, chosen and split, and that no layout of the input shows in them."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 
 from transforms.corpus import InputFile, Rejected, Span, UnitRows
 from transforms.corpus import blocks as blocks_module
-from transforms.corpus.blocks import Packer, cut, slices, unit_rows, unpack, without
+from transforms.corpus import heavy as heavy_module
+from transforms.corpus.blocks import Packer, slices, unit_rows, unpack
 from transforms.corpus.buckets import GROUP_BYTES, Bucket, Buckets, buckets_of, parse_name, piece_of
+from transforms.corpus.heavy import cut, without
 from transforms.errors import LedgerError
 from transforms.space import row_hash
 from transforms.steps.content import readings
@@ -73,6 +76,16 @@ def content(unit: UnitRows) -> tuple[Any, ...]:
     """What decides a unit's shard, and no more."""
     kept = unit.kept.to_pylist() if unit.kept is not None else []
     return unit.ids, unit.texts, kept, Counter((r.id, r.reason, r.excerpt) for r in unit.rejects)
+
+
+def all_rows(units: Iterable[UnitRows]) -> Counter[Any]:
+    """What all units hold, in any order."""
+    found: Counter[Any] = Counter()
+    for unit in units:
+        ids, texts, kept, rejects = content(unit)
+        found.update(zip(ids, texts, map(repr, kept), strict=True))
+        found.update(rejects)
+    return found
 
 
 @given(st.lists(ROW, max_size=30), st.integers(0, 8), st.randoms(use_true_random=False), st.integers(1, 4))
@@ -168,21 +181,45 @@ def test_a_row_keeps_its_place_in_the_input() -> None:
     assert {(r.file, r.row) for r in unit.rejects} == {("0.txt", 1), ("1.txt", 1)}
 
 
-@given(st.integers(1, 6), st.lists(ROW, min_size=1, max_size=20))
-@settings(max_examples=30, deadline=None)
-def test_pieces_of_heavy_buckets_and_the_rest_are_all_rows(power: int, rows: list[dict[str, Any]]) -> None:
-    buckets = Buckets(1, len(rows), len(rows), 0)
-    whole = units(packed([rows], buckets, 1), buckets)
-    pieces = 1 << power
-    blocks = [data for found in packed([rows], buckets, 1).values() for data in found]
-    parts = [piece for data in blocks for piece in cut(data, buckets, {1: pieces})]
-    assert all(bucket == 1 for bucket, *_ in parts)
-    made = [unit_rows("x", 1, unpack([data])) for *_, data in parts]
-    ids = [i for unit in made for i in unit.ids]
-    assert sorted(ids) == sorted(whole["1-1"].ids)
-    assert all(piece_of(i, pieces) == k for (_, k, _), unit in zip(parts, made, strict=True) for i in unit.ids)
+@pytest.mark.parametrize("held", [0, heavy_module.HELD_BYTES])
+@given(st.integers(1, 6), st.lists(ROW, min_size=1, max_size=20), st.integers(1, 3))
+@settings(max_examples=20, deadline=None)
+def test_pieces_of_heavy_buckets_and_the_rest_are_all_rows(
+    held: int, power: int, rows: list[dict[str, Any]], files: int
+) -> None:
+    buckets, read = Buckets(1, len(rows), len(rows), 0), [rows[n::files] for n in range(files)]
+    whole = units(packed(read, buckets, 1), buckets)
+    heavy = {0: 4, 1: 1 << power}
+    blocks = [data for found in packed(read, buckets, 1).values() for data in found]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(heavy_module, "HELD_BYTES", held)
+        parts = list(cut(blocks, buckets, heavy))
+    assert len({(bucket, k) for bucket, k, _ in parts}) == len(parts)
+    made = [(bucket, k, unit_rows("x", bucket, unpack([data]))) for bucket, k, data in parts]
+    assert all(piece_of(i, heavy[bucket]) == k for bucket, k, unit in made for i in unit.ids)
+    for bucket in heavy:
+        assert all_rows(unit for b, _, unit in made if b == bucket) == all_rows([whole[buckets.name(bucket)]])
     light = [without(data, buckets, [1]) for data in blocks]
     assert next(content(unit_rows("x", b, t)) for b, t in slices(light, buckets, 0)) == content(whole["1-0"])
+
+
+@pytest.mark.parametrize("held", [100_000, heavy_module.HELD_BYTES])
+def test_a_piece_of_a_heavy_bucket_gets_its_rows_in_one_block(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+    """Two thirds of the rows have one text, and each of 32 that read has few rows for each of eight pieces."""
+    monkeypatch.setattr(heavy_module, "HELD_BYTES", held)
+    texts, buckets = sentences(4096), Buckets(3, 12_288, 12_288, 12_288 * 60)
+    rows = [
+        {"id": f"row-{n}", "text": texts[n // 3] if n % 3 == 0 else " ".join(texts[:8]), "kept": n, "bad": False}
+        for n in range(12_288)
+    ]
+    read = [rows[n::32] for n in range(32)]
+    number = int(buckets_of(np.frombuffer(row_hash(rows[1]["text"]), np.uint8).reshape(1, 16), 3)[0])
+    blocks = packed(read, buckets, 1)[number // buckets.per_group]
+    made = list(cut(blocks, buckets, {number: buckets.pieces(2 * 12_288 / 3 + 500)}))
+    assert len(made) == 8
+    found = [unit_rows("x", bucket, unpack([data])) for bucket, _, data in made]
+    assert min(unit.read for unit in found) >= 256
+    assert sum(len(data) for *_, data in made) <= 1.3 * sum(len(text) for unit in found for text in unit.texts)
 
 
 def test_one_text_is_packed_once_however_many_rows_share_it() -> None:

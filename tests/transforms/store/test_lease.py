@@ -214,18 +214,58 @@ def test_two_hundred_processes_ask_for_the_lease_once_a_second_at_most(
         monkeypatch.setattr(LocalStorage, name, counted)
     clock = Clock(monkeypatch)
     lease.acquire(str(tmp_path), holder(pid=None))
-    processes = [lease.Renewal(str(tmp_path), "run1", leased=True) for _ in range(200)]
+    processes = [lease.Looks(str(tmp_path), "run1") for _ in range(200)]
     silent = []
     for second in range(480 + 960):
         clock.now += 1
         if second == 480:  # by now each has found out that it is not alone
             requests.clear()
-        for process_ in processes:
-            process_()
+        for looks in processes:
+            looks.look_if_due()
         silent.append(clock.now - json.loads((tmp_path / "lease.json").read_bytes())["renewed"])
     assert max(silent) < lease.STALE_SECONDS / 5
     assert len(requests) / 960 <= 1
     assert requests.count("replace_if") <= 960 / 30
+
+
+def test_many_short_steps_of_a_process_keep_the_lease_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    lease.acquire(str(tmp_path), holder(pid=None))
+    silent = []
+    for _ in range(100):
+        with lease.kept_alive(str(tmp_path), "run1"):
+            clock.now += 20
+        silent.append(clock.now - json.loads((tmp_path / "lease.json").read_bytes())["renewed"])
+    assert max(silent) <= 2 * lease.RENEW_SECONDS
+
+
+def test_one_long_step_keeps_the_lease_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = threading.Event()
+    replace_if = LocalStorage.replace_if
+    lease.acquire(str(tmp_path), holder(pid=None))
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(LocalStorage, "replace_if", lambda self, *given: (replace_if(self, *given), written.set())[0])
+    with lease.kept_alive(str(tmp_path), "run1"):
+        for _ in range(3):
+            written.clear()
+            assert written.wait(60)
+
+
+def test_steps_side_by_side_in_a_process_look_at_the_lease_as_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, looked = Clock(monkeypatch), []
+    read = LocalStorage.read_versioned
+    lease.acquire(str(tmp_path), holder(pid=None))
+    monkeypatch.setattr(LocalStorage, "read_versioned", lambda self, path: (looked.append(path), read(self, path))[1])
+    steps = [lease.Renewal(str(tmp_path), "run1", leased=True) for _ in range(8)]
+    for _ in range(600):
+        clock.now += 1
+        for step in steps:
+            step()
+        with lease.kept_alive(str(tmp_path), "run1"):
+            pass
+    assert len(looked) <= 2 * (1 + 600 / lease.RENEW_SECONDS)  # a look reads it, and so does the writing
 
 
 def test_work_goes_on_where_the_storage_refuses_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
