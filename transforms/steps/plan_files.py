@@ -12,7 +12,7 @@ from transforms.corpus.groups import AnySpan
 from transforms.errors import InputChangedError, OptionError, SentenceBeamError
 from transforms.measures import Stopwatch
 from transforms.steps import content
-from transforms.steps.content import ToCount
+from transforms.steps.elements import in_batches, spans_per_element
 from transforms.steps.footers import check_readable, check_types, read_footer
 from transforms.steps.group_files import in_groups
 from transforms.steps.job import EmbedJob
@@ -28,12 +28,6 @@ from transforms.store.plan import PlannedFile, Standing, file_of, has_plan, read
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.reuse import with_before
 from transforms.store.shards import open_shard
-
-SPANS_PER_ELEMENT = 8
-ROUNDS = 4  # of elements that each slot works off at least, so that the last ones end together
-SLOTS = 512  # where it is not known how many there are
-SPANS_FOR_ONE_PROCESS = 64
-FILES_PER_ELEMENT = 64
 
 
 def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Problem | Standing]:
@@ -135,11 +129,11 @@ def checksum_of(file: InputFile) -> str:
         ) from error
 
 
-Begun = UnitRecord | PlannedFile | Beside | ToCount | Problem | Standing
+Begun = UnitRecord | PlannedFile | list[PlannedFile] | Beside | Problem | Standing
 
 
 def begin_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
-    """The files and what there is to count in them, or all units as carried; or the problems alone."""
+    """The files, in lists those that are to be opened, or all units as carried; or the problems alone."""
     with kept_alive(job.root, job.run.id):
         return _begun_by_content(found, job)
 
@@ -157,10 +151,7 @@ def _begun_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
 def file_batches(pattern: str, job: EmbedJob) -> Iterator[list[InputFile] | Beside | Problem | Standing]:
     """As `list_files`, the files in batches: many small ones are planned side by side by one worker."""
     found = list(list_files(pattern, job))
-    files = [item for item in found if isinstance(item, InputFile)]
-    step = max(1, min(FILES_PER_ELEMENT, len(files) // (ROUNDS * SLOTS)))
-    for start in range(0, len(files), step):
-        yield files[start : start + step]
+    yield from in_batches([item for item in found if isinstance(item, InputFile)])
     yield from (item for item in found if not isinstance(item, InputFile))
 
 
@@ -212,16 +203,6 @@ def recorded(job: EmbedJob) -> tuple[list[AnySpan], list[UnitRecord]]:
     renamed = {span.file: span.was for span in work.carried if span.was is not None}
     units += [under(file, unit) for file, was in renamed.items() for unit in by_file[was]]
     return work.spans, units
-
-
-def spans_per_element(spans: int, slots: int | None) -> int:
-    """The number of spans that one element lists: enough to overlap read, encode and write, few enough to spread.
-
-    `slots` are the elements that are worked off at once, None where that is not known.
-    """
-    if slots == 1:
-        return SPANS_FOR_ONE_PROCESS
-    return max(1, min(SPANS_PER_ELEMENT, spans // (ROUNDS * (slots or SLOTS))))
 
 
 def _whole_plan(found: list[Any], job: EmbedJob) -> tuple[list[PlannedFile], list[Problem]]:
