@@ -69,7 +69,9 @@ def test_the_lease_is_renewed_while_files_are_read_and_while_the_plan_is_put_tog
     job = replace(embed_job(store, model, files), max_bad_files=1)
     (found, *_) = file_batches(str(files), job)
     renewed.clear()
-    planned = [plan_files.FilePlanner(job).plan_or_leave_out(file) for file in found]
+    step = PlanFilesFn(job)
+    step.setup()
+    planned = list(step.process(found))
     assert set(renewed) == {job.run.id}
     renewed.clear()
     assert list(record(planned, job, 1))
