@@ -7,7 +7,7 @@ import tempfile
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
@@ -29,7 +29,6 @@ from transforms.index.sizes import size_of
 from transforms.progress import duration
 from transforms.steps import content
 from transforms.steps.cutting import texts_of_pieces
-from transforms.steps.footers import read_footers
 from transforms.steps.index_choice import budgets_of, largest
 from transforms.steps.job import EmbedJob
 from transforms.steps.options import EmbedOptions
@@ -113,16 +112,6 @@ class Pace:
         """Real tokens over seconds of embedding."""
         return self.real / max(self.seconds, 1e-9)
 
-    @property
-    def host_tokens_s(self) -> float:
-        """Real tokens over seconds of the tokenizer."""
-        return self.real / max(self.tokenising, 1e-9)
-
-    @property
-    def device_tokens_s(self) -> float:
-        """Real tokens over seconds of the model."""
-        return self.real / max(self.computing, 1e-9)
-
     def time_for(self, expected: float) -> float:
         """Seconds to embed so many estimated tokens, loading the model included."""
         return self.loading + expected * self.real_share / self.tokens_per_second
@@ -153,8 +142,7 @@ def told(options: EmbedOptions, beam_options: PipelineOptions, store: bool = Tru
     space, root = found.resolved.space, found.resolved.job.root if store else None
     sizes = {"seconds": found.seconds, "index": index_line(found), "space": space.id, "dim": space.dim}
     sizes["index_size"] = size_of_index(found)
-    values = {"store": root, **asdict(found.plan), **sizes, **speeds(found.pace)}
-    return Said(wrapped(lines(found, root)), values, asked=True)
+    return Said(wrapped(lines(found, root)), {"store": root, **asdict(found.plan), **sizes}, asked=True)
 
 
 def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
@@ -164,8 +152,7 @@ def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
     job, (planned, beside) = resolved.job, plan_files(resolved.job)
     same = content.unchanged(planned, job, CarriedShards(root))[0] if job.by_content else None
     if job.by_content and same is None:
-        planned = read_footers(planned, job)
-        content.check_opened(planned, job)
+        planned = content.to_read(planned, job)
     work = [span for item in planned for span in item.work] if same is None else []
     spans = [part for span in work for part in spans_of(span)]
     # The store has no copy yet of a calibration that is new to it.
@@ -185,14 +172,18 @@ def in_buckets(found: Estimate, spans: list[Span], same: Manifest | None, job: E
 
 def plan_files(job: EmbedJob) -> tuple[list[PlannedFile], Beside]:
     """The run's plan, made in this process, and what lies beside its files. Raises the first problem."""
-    planner, planned = FilePlanner(job), []
     found = [item for glob in job.run.globs for item in list_files(glob, job)]
+    raise_first(found)
+    planned = FilePlanner(job).plan_all([item for item in found if isinstance(item, InputFile)])
+    raise_first(planned)
+    return checked_plan([item for item in planned if isinstance(item, PlannedFile)], job), merged(found)
+
+
+def raise_first(found: Iterable[Any]) -> None:
+    """Raise the error that the first problem among others is."""
     for item in found:
         if isinstance(item, Problem):
             raise item.error()
-        if isinstance(item, InputFile):
-            planned.append(planner.plan_or_leave_out(item))
-    return checked_plan(planned, job), merged(found)
 
 
 def estimate(
@@ -307,20 +298,11 @@ def lines(found: Prediction, store: str | None) -> list[str]:
     ]
 
 
-def speeds(pace: Pace | None) -> dict[str, float | None]:
-    """Tokens a second, of all and of the tokenizer and the model alone; None where nothing was measured."""
-    names = ("tokens_s", "host_tokens_s", "device_tokens_s")
-    if pace is None:
-        return dict.fromkeys(names)
-    found = (pace.tokens_per_second, pace.host_tokens_s, pace.device_tokens_s)
-    return {name: round(speed, 1) for name, speed in zip(names, found, strict=True)}
-
-
 def pace_lines(pace: Pace | None) -> list[str]:
     """The line about what the host and the device can do in a second; none where nothing was measured."""
     if pace is None:
         return []
-    host, device = pace.host_tokens_s, pace.device_tokens_s
+    host, device = (pace.real / max(spent, 1e-9) for spent in (pace.tokenising, pace.computing))
     limit = "tokenizer" if host < device else "model"
     return [f"            {host:,.0f} tokens/s by the tokenizer, {device:,.0f} by the model: the {limit} is the limit"]
 

@@ -1,4 +1,4 @@
-"""The steps of `--partition content` that read input files: opening them, counting rows, packing these by bucket."""
+"""The steps of `--partition content` that read input files: counting rows, and packing them by bucket."""
 
 from collections.abc import Iterator
 from dataclasses import astuple
@@ -9,39 +9,21 @@ from apache_beam.pvalue import TaggedOutput
 
 from transforms.beam.graph import PROBLEMS
 from transforms.corpus import Span
+from transforms.corpus.beside import Beside
 from transforms.corpus.blocks import PackedRows
 from transforms.errors import SentenceBeamError
 from transforms.steps import content
-from transforms.steps.content import Opened, ToCount, ToRead
-from transforms.steps.footers import read_footers
+from transforms.steps.content import ToCount, ToRead
 from transforms.steps.job import EmbedJob
 from transforms.store.lease import Renewal
-from transforms.store.plan import PlannedFile
+from transforms.store.plan import PlannedFile, Standing
 from transforms.store.records import Problem
 
-
-class OpenFilesFn(beam.DoFn):
-    """A list of files -> each with what its footer says; what is no list passes."""
-
-    def __init__(self, job: EmbedJob):
-        self._job = job
-
-    def setup(self) -> None:
-        self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
-
-    def process(self, files: list[PlannedFile] | Opened) -> Iterator[Opened]:
-        if not isinstance(files, list):
-            yield files
-            return
-        try:
-            self._renew()
-            yield from read_footers(files, self._job)
-        except SentenceBeamError as error:
-            yield Problem.of(error)
+Passing = PlannedFile | Beside | Standing
 
 
 class CountFn(beam.DoFn):
-    """A span -> the span with its rows counted; what is none to be counted passes."""
+    """A span -> the span with its rows counted; files and what lies beside them pass."""
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -49,7 +31,7 @@ class CountFn(beam.DoFn):
     def setup(self) -> None:
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
-    def process(self, item: Opened | ToCount) -> Iterator[Opened | Span]:
+    def process(self, item: Passing | ToCount) -> Iterator[Passing | Span | Problem]:
         if not isinstance(item, ToCount):
             yield item
             return

@@ -1,22 +1,26 @@
 """Plan: globs -> files -> spans, checked as a whole and put on record before anything is embedded."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.typehints import typehints
 
-from transforms.beam.content import CountFn, OpenFilesFn
-from transforms.beam.graph import CARRIED, PROBLEMS, Spread, Together, check_worker, flat_map, slots_of, typed
+from transforms.beam.content import CountFn
+from transforms.beam.graph import CARRIED, PROBLEMS, Together, check_worker, flat_map, slots_of, typed
 from transforms.beam.metrics import StageMetrics
-from transforms.corpus import InputFile
 from transforms.corpus.beside import Beside
 from transforms.errors import SentenceBeamError
 from transforms.steps import content
-from transforms.steps.footers import FILES_AT_ONCE
 from transforms.steps.job import EmbedJob
-from transforms.steps.plan_files import FilePlanner, begin_by_content, file_batches, record
+from transforms.steps.plan_files import (
+    FilePlanner,
+    ListedFiles,
+    PlannedFiles,
+    begin_by_content,
+    file_batches,
+    record,
+)
 from transforms.store.lease import Renewal, kept_alive
 from transforms.store.plan import PlannedFile, Standing
 from transforms.store.records import Problem, UnitRecord
@@ -55,24 +59,17 @@ class Plan(beam.PTransform):
 
     def _by_content(self, together: beam.PCollection) -> "Planned":
         slots = slots_of(together.pipeline)
-        # Problems travel on to the last step: on Flink each output of a step costs its memory.
-        compared = together | "Compare" >> flat_map(
-            begin_by_content, self._job, outputs={UnitRecord: CARRIED}, main="files"
-        )
+        checked = together | "Check" >> flat_map(begin_by_content, self._job, outputs=OUTPUTS, main="spans")
         recorded = (
-            compared.files
-            # Where a file has changed, all others are opened too, in parallel as the changed ones.
-            | "SpreadUnopened" >> Spread()
-            | "OpenFiles" >> beam.ParDo(OpenFilesFn(self._job))
-            | "TogetherOpened" >> Together()
-            | "Check" >> beam.FlatMap(content.to_count, self._job)
+            checked.spans
             # How many buckets there are must not depend on how the rows lie in files, so the rows are counted first.
-            | "SpreadSpans" >> Spread()
+            | "SpreadSpans" >> beam.Reshuffle()
             | "Count" >> beam.ParDo(CountFn(self._job))
             | "TogetherAgain" >> Together()
             | "Record" >> flat_map(content.record, self._job, slots, outputs={Problem: PROBLEMS}, main="spans")
         )
-        return Planned(recorded.spans, compared.carried, recorded.problems)
+        problems = (checked.problems, recorded.problems) | "Problems" >> beam.Flatten()
+        return Planned(recorded.spans, checked.carried, problems)
 
 
 class Planned(NamedTuple):
@@ -94,22 +91,22 @@ class PlanFilesFn(beam.DoFn):
         self._planner = FilePlanner(self._job)
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
-    def process(self, files: list[InputFile] | Passing) -> Iterator[PlannedFile | Passing]:
-        if not isinstance(files, list):
-            yield files
+    def process(self, listed: ListedFiles | Passing) -> Iterator[PlannedFiles | Passing]:
+        if not isinstance(listed, ListedFiles):
+            yield listed
             return
-        # One file may take longer than ten minutes: its checksum, or all of it where unreadable ones are left out.
-        with kept_alive(self._job.root, self._job.run.id), ThreadPoolExecutor(min(FILES_AT_ONCE, len(files))) as pool:
-            for planned in pool.map(self._planned, files):
-                if isinstance(planned, PlannedFile):
-                    self._metrics.count({"files": 1})
-                    self._metrics.update(planned.figures)
-                yield planned
-
-    def _planned(self, file: InputFile) -> PlannedFile | Problem:
         try:
             check_worker(self._job.run)
             self._renew()
-            return self._planner.plan_or_leave_out(file)
         except SentenceBeamError as error:
-            return Problem.of(error)
+            yield Problem.of(error)
+            return
+        # One file may take longer than ten minutes: its checksum, or all of it where unreadable ones are left out.
+        with kept_alive(self._job.root, self._job.run.id):
+            found = self._planner.plan_all(listed.files)
+        yield from (item for item in found if isinstance(item, Problem))
+        planned = tuple(item for item in found if isinstance(item, PlannedFile))
+        self._metrics.count({"files": len(planned)})
+        for item in planned:
+            self._metrics.update({"file_ms": item.ms or 0.0})
+        yield PlannedFiles(planned)

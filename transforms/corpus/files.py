@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import zstandard
 
 from transforms import storage
+from transforms.compact import by_values
 from transforms.corpus.lakes import WHOLE, TablePart, is_table, table_entries
 from transforms.errors import InputChangedError, OptionError
 from transforms.storage.base import BLOCK, Matched
@@ -46,7 +47,8 @@ SEPARATED = ("csv", "tsv")
 PACKED = ("parquet", "arrow", "avro", "orc")  # compressed inside, if at all
 
 
-@dataclass(frozen=True)
+@by_values
+@dataclass(frozen=True, slots=True)
 class InputFile:
     """One input file as it was when the run listed it.
 
@@ -207,7 +209,8 @@ def compression_of(relative: str, file_format: str) -> str:
 
 
 def _suffix(relative: str) -> str:
-    return next((suffix for suffix in _READERS if relative.endswith(suffix)), "")
+    _, dot, ending = relative.rpartition(".")
+    return dot + ending if dot + ending in _READERS else ""
 
 
 def is_utf8(text: str | None) -> bool:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms import storage
+from transforms.compact import by_values
 from transforms.corpus.files import BY_LINE, InputFile
 from transforms.corpus.tables import orc_rows
 from transforms.corpus.whole_files import check_size
@@ -23,7 +24,8 @@ PACKS = 3  # times that text becomes smaller by compression
 TEXT_BYTES_PER_TOKEN = 3  # leaves room for the tokens per row, so that a byte range is rarely cut again
 
 
-@dataclass(frozen=True)
+@by_values
+@dataclass(frozen=True, slots=True)
 class Span:
     """A piece of one file: rows [start, stop) of a table, bytes [start, stop) of the uncompressed text.
 

@@ -49,8 +49,13 @@ def check_readable(item: PlannedFile, job: EmbedJob) -> None:
 
 def read_footers(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     """The plan with every file opened, those that had not been too; but for bad ones."""
+    if all(item.kept is not None or item.bad for item in planned):
+        return planned
     with ThreadPoolExecutor(FILES_AT_ONCE) as executor:
-        return list(executor.map(lambda item: read_footer(item, job) if item.is_unopened else item, planned))
+        opened = executor.map(
+            lambda item: item if item.kept is not None or item.bad else read_footer(item, job), planned
+        )
+        return list(opened)
 
 
 def check_types(planned: Iterable[PlannedFile], job: EmbedJob) -> None:

@@ -1,7 +1,9 @@
 """The plan of a run: which files are carried over, which are cut into spans, checked as a whole and put on record."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 from transforms import progress, storage
@@ -10,10 +12,9 @@ from transforms.corpus.beside import Beside, merged
 from transforms.corpus.files import check_distinct, find_inputs
 from transforms.corpus.groups import AnySpan
 from transforms.errors import InputChangedError, OptionError, SentenceBeamError
-from transforms.measures import Stopwatch
 from transforms.steps import content
-from transforms.steps.elements import in_batches, spans_per_element
-from transforms.steps.footers import check_readable, check_types, read_footer
+from transforms.steps.content import ToCount
+from transforms.steps.footers import FILES_AT_ONCE, check_readable, check_types, read_footer
 from transforms.steps.group_files import in_groups
 from transforms.steps.job import EmbedJob
 from transforms.steps.plan_rows import check_rows
@@ -28,6 +29,26 @@ from transforms.store.plan import PlannedFile, Standing, file_of, has_plan, read
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.reuse import with_before
 from transforms.store.shards import open_shard
+
+SPANS_PER_ELEMENT = 8
+ROUNDS = 4  # of elements that each slot works off at least, so that the last ones end together
+SLOTS = 512  # where it is not known how many there are
+SPANS_FOR_ONE_PROCESS = 64
+FILES_PER_ELEMENT = 256
+
+
+@dataclass(frozen=True)
+class ListedFiles:
+    """Input files that one worker is to plan."""
+
+    files: tuple[InputFile, ...]
+
+
+@dataclass(frozen=True)
+class PlannedFiles:
+    """What there is to do with files that one worker planned."""
+
+    files: tuple[PlannedFile, ...]
 
 
 def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Problem | Standing]:
@@ -57,21 +78,30 @@ class FilePlanner:
         self._known: Manifest | None = None
         self._is_known = not job.carry
 
-    def plan(self, file: InputFile) -> PlannedFile:
-        """The file's units to carry over, or its spans. Raises OptionError where it cannot be read."""
-        watch = Stopwatch()
-        with progress.stage("planning", things="files"), watch.time("file_ms"):
-            planned = self._planned(file)
-            progress.step()
-        return replace(planned, figures=watch.figures)
+    def plan_all(self, files: Sequence[InputFile]) -> list[PlannedFile | Problem]:
+        """What to do with each file, or why it cannot be used; they are looked at side by side."""
+        step = max(1, -(-len(files) // FILES_AT_ONCE))
+        # A thread has several: handing over one small file takes longer than looking at it.
+        some = [files[start : start + step] for start in range(0, len(files), step)]
+        with progress.stage("planning", things="files"), ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+            return [item for planned in pool.map(lambda part: list(map(self._plan, part)), some) for item in planned]
 
-    def plan_or_leave_out(self, file: InputFile) -> PlannedFile:
-        """As `plan`; a file that cannot be read to its end is left out, with the reason, where the run may do that.
+    def _plan(self, file: InputFile) -> PlannedFile | Problem:
+        started = perf_counter()
+        try:
+            planned = self._plan_or_leave_out(file)
+        except SentenceBeamError as error:
+            return Problem.of(error)
+        progress.step()
+        return replace(planned, ms=round(1000 * (perf_counter() - started), 3))
+
+    def _plan_or_leave_out(self, file: InputFile) -> PlannedFile:
+        """As `_planned`; a file that cannot be read to its end is left out, with the reason, where the run may do that.
 
         What the last snapshot has of it is carried over as it was then, so that a later run sees that it differs.
         """
         try:
-            planned = self.plan(file)
+            planned = self._planned(file)
             if self._job.max_bad_files:
                 check_readable(planned, self._job)
             return planned
@@ -98,6 +128,7 @@ class FilePlanner:
         return PlannedFile(kept, carried=carried_over, checked=checked, bad=str(error))
 
     def _planned(self, file: InputFile) -> PlannedFile:
+        """The file's units to carry over, or its spans. Raises OptionError where it cannot be read."""
         same, units = self._unchanged(file)
         checked = self._shards.check(units or [])
         if units is None or checked.damaged:  # whose rows are read again; the file's other units are found finished
@@ -129,11 +160,11 @@ def checksum_of(file: InputFile) -> str:
         ) from error
 
 
-Begun = UnitRecord | PlannedFile | list[PlannedFile] | Beside | Problem | Standing
+Begun = UnitRecord | PlannedFile | Beside | ToCount | Problem | Standing
 
 
 def begin_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
-    """The files, in lists those that are to be opened, or all units as carried; or the problems alone."""
+    """The files and what there is to count in them, or all units as carried; or the problems alone."""
     with kept_alive(job.root, job.run.id):
         return _begun_by_content(found, job)
 
@@ -148,10 +179,13 @@ def _begun_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
         return [Problem.of(error)]
 
 
-def file_batches(pattern: str, job: EmbedJob) -> Iterator[list[InputFile] | Beside | Problem | Standing]:
+def file_batches(pattern: str, job: EmbedJob) -> Iterator[ListedFiles | Beside | Problem | Standing]:
     """As `list_files`, the files in batches: many small ones are planned side by side by one worker."""
     found = list(list_files(pattern, job))
-    yield from in_batches([item for item in found if isinstance(item, InputFile)])
+    files = [item for item in found if isinstance(item, InputFile)]
+    step = max(1, min(FILES_PER_ELEMENT, len(files) // (ROUNDS * SLOTS)))
+    for start in range(0, len(files), step):
+        yield ListedFiles(tuple(files[start : start + step]))
     yield from (item for item in found if not isinstance(item, InputFile))
 
 
@@ -205,13 +239,23 @@ def recorded(job: EmbedJob) -> tuple[list[AnySpan], list[UnitRecord]]:
     return work.spans, units
 
 
+def spans_per_element(spans: int, slots: int | None) -> int:
+    """The number of spans that one element lists: enough to overlap read, encode and write, few enough to spread.
+
+    `slots` are the elements that are worked off at once, None where that is not known.
+    """
+    if slots == 1:
+        return SPANS_FOR_ONE_PROCESS
+    return max(1, min(SPANS_PER_ELEMENT, spans // (ROUNDS * (slots or SLOTS))))
+
+
 def _whole_plan(found: list[Any], job: EmbedJob) -> tuple[list[PlannedFile], list[Problem]]:
     """The checked plan of all files, or the problems that there are."""
     problems = [item for item in found if isinstance(item, Problem)]
     if problems:
         return [], problems
     try:
-        return checked_plan([item for item in found if isinstance(item, PlannedFile)], job), []
+        return checked_plan([file for item in found if isinstance(item, PlannedFiles) for file in item.files], job), []
     except SentenceBeamError as error:
         return [], [Problem.of(error)]
 

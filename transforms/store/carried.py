@@ -78,6 +78,8 @@ class CarriedShards:
     def check(self, units: Iterable[UnitRecord]) -> Checked:
         """What came of looking at the shards of units."""
         named = {unit.path: unit for unit in units if unit.path}
+        if not named:
+            return NOTHING
         to_read = [unit for path, unit in named.items() if path not in self._seen and not self._look(unit)]
         if to_read:
             with ThreadPoolExecutor(READ_AT_ONCE) as pool:

@@ -1,5 +1,6 @@
 """The plan on record: every file and span of a run, written before anything is embedded."""
 
+import io
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
@@ -9,9 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from transforms import storage
-from transforms.arrow import parquet_bytes, table_of
+from transforms.arrow import table_of
+from transforms.compact import by_values
 from transforms.corpus import InputFile, Span
 from transforms.corpus.beside import Beside
 from transforms.corpus.buckets import Buckets
@@ -52,12 +55,14 @@ SCHEMA = pa.schema(
 ADDED = ("number", "row_groups", "members", "was")
 _MEMBER = ("number", "start", "stop", "row_groups", "rows", "tokens")
 Plan = TypeVar("Plan")
+FILES_AT_ONCE = 20_000  # that are made rows of, when a plan is written
 # in the file's metadata
 BUCKETS, CHECKED, BESIDE = b"buckets", b"checked", b"beside"
 MEASURES, WRITTEN, UNCHANGED, BAD = b"measures", b"written", b"unchanged", b"bad"
 
 
-@dataclass(frozen=True)
+@by_values
+@dataclass(frozen=True, slots=True)
 class PlannedFile:
     """An input file and what a run does with it: spans to embed, or units of the last snapshot to carry over.
 
@@ -65,9 +70,9 @@ class PlannedFile:
 
     `kept` is the type of each kept column, None for a file that was not opened, since it has not changed; `keys` are
     those of them that it is seen to have, None where there was no row to tell. `checked` is what came of looking at the
-    shards that might be carried over. `figures` say what planning it took (`measures.STAGES`). `was` is the relative
-    path under which the last snapshot has a file that was renamed. `bad` says why a file cannot be read and is left
-    out, but for the units that it had.
+    shards that might be carried over. `ms` are the milliseconds that planning it took. `was` is the relative path under
+    which the last snapshot has a file that was renamed. `bad` says why a file cannot be read and is left out, but for
+    the units that it had.
     """
 
     file: InputFile
@@ -75,16 +80,11 @@ class PlannedFile:
     carried: tuple[UnitRecord, ...] = ()
     kept: tuple[tuple[str, str], ...] | None = None
     checked: Checked = NOTHING
-    figures: dict[str, float] = field(default_factory=dict, compare=False)
+    ms: float | None = field(default=None, compare=False)
     keys: tuple[str, ...] | None = None
     group: GroupSpan | None = None
     was: str | None = None
     bad: str = ""
-
-    @property
-    def is_unopened(self) -> bool:
-        """Whether nobody has looked into the file, which could be read."""
-        return self.kept is None and not self.bad
 
     @property
     def work(self) -> list[AnySpan]:
@@ -181,8 +181,9 @@ class RecordedPlan:
     @cached_property
     def _file_rows(self) -> np.ndarray:
         """The first row of each file."""
-        first = {file: row for row, file in reversed(list(enumerate(self._table.column("file").to_pylist())))}
-        return np.sort(np.fromiter(first.values(), np.int64, len(first)))
+        file = self._table.column("file").combine_chunks()  # whose rows follow each other
+        is_other = pc.not_equal(file.slice(1), file.slice(0, max(0, len(file) - 1))).to_numpy(zero_copy_only=False)
+        return np.flatnonzero(np.concatenate([np.ones(min(1, len(file)), bool), is_other]))
 
     @cached_property
     def _span_rows(self) -> np.ndarray:
@@ -246,16 +247,27 @@ def write_plan(
     """
     listed = list(files)
     metadata = {CHECKED: json.dumps(asdict(Checked.sum(file.checked for file in listed)))}
-    metadata |= {MEASURES: json.dumps(summed(file.figures for file in listed)), WRITTEN: now()}
+    metadata |= {
+        MEASURES: json.dumps(summed({"file_ms": file.ms} for file in listed if file.ms is not None)),
+        WRITTEN: now(),
+    }
     metadata |= {BUCKETS: json.dumps(asdict(buckets))} if buckets else {}
     metadata |= {BESIDE: json.dumps(beside.total())} if beside else {}
     bad = {file.file.relative: file.bad for file in listed if file.bad}
     metadata |= {BAD: json.dumps(bad)} if bad else {}
     metadata |= {UNCHANGED: "true"} if unchanged else {}
-    rows = [row for file in listed for row in _table_rows(file)]
-    table = pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata(metadata))
     path = storage.join(root, layout.plan(run))
-    return storage.storage_of(path).put_if_absent(path, parquet_bytes(table, write_page_checksum=True))
+    return storage.storage_of(path).put_if_absent(path, _plan_bytes(listed, metadata))
+
+
+def _plan_bytes(files: list[PlannedFile], metadata: dict[bytes, str]) -> bytes:
+    """The plan as a Parquet file, put together from some of the files at a time."""
+    sink, schema = io.BytesIO(), SCHEMA.with_metadata(metadata)
+    with pq.ParquetWriter(sink, schema, write_page_checksum=True) as writer:
+        for start in range(0, len(files), FILES_AT_ONCE):
+            rows = [row for file in files[start : start + FILES_AT_ONCE] for row in _table_rows(file)]
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+    return sink.getvalue()
 
 
 def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,20 +10,19 @@ from helpers import eager
 from helpers.corpora import sentences, write_jsonl, write_parquet
 from helpers.jobs import embed_job
 
-from transforms.beam import Commit, Embed, Plan, Settle, content
+from transforms.beam import Commit, Embed, Plan, Settle
 from transforms.beam.plan import PlanFilesFn
 from transforms.corpus import Span
 from transforms.corpus.files import find_inputs
-from transforms.steps import content as steps_of_content
-from transforms.steps import elements, footers, plan_files
+from transforms.steps import plan_files
 from transforms.steps.embed_units import UnitEmbedder
 from transforms.steps.job import EmbedJob
-from transforms.steps.plan_files import file_batches, record
+from transforms.steps.plan_files import ListedFiles, file_batches, record
 from transforms.storage.local import LocalStorage
 from transforms.store import lease
+from transforms.store import plan as plan_records
 from transforms.store.manifest import read_manifest
-from transforms.store.plan import PlannedFile, read_plan
-from transforms.store.records import Problem
+from transforms.store.plan import read_plan
 
 OUTPUTS = ("spans", "carried", "problems")
 
@@ -69,9 +67,9 @@ def test_the_lease_is_renewed_while_files_are_read_and_while_the_plan_is_put_tog
     job = replace(embed_job(store, model, files), max_bad_files=1)
     (found, *_) = file_batches(str(files), job)
     renewed.clear()
-    step = PlanFilesFn(job)
-    step.setup()
-    planned = list(step.process(found))
+    worker = PlanFilesFn(job)
+    worker.setup()
+    planned = list(worker.process(found))
     assert set(renewed) == {job.run.id}
     renewed.clear()
     assert list(record(planned, job, 1))
@@ -117,85 +115,6 @@ def test_by_content_all_files_are_read_or_none(store: Path, model: Path, files: 
     assert sum(unit.carried for unit in again["carried"]) == 20
 
 
-def test_by_content_the_footers_of_unchanged_files_are_opened_by_many_and_each_once(
-    store: Path, model: Path, files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for n in range(30):
-        write_jsonl(files.parent / f"{n}.jsonl", [{"id": f"s{n}", "text": "few words", "lang": "en"}])
-    committed(embed_job(store, model, files, partition="content"))
-    write_jsonl(files.parent / "7.jsonl", [{"id": "s7", "text": "other words", "lang": "en"}])
-    job = embed_job(store, model, files, "run2", partition="content")
-    opened: list[str] = []
-    batches: list[int] = []
-    kept_types, read_footers = footers.kept_types, content.read_footers
-    monkeypatch.setattr(
-        footers, "kept_types", lambda file, job: (opened.append(file.relative), kept_types(file, job))[1]
-    )
-    monkeypatch.setattr(
-        content, "read_footers", lambda files, job: (batches.append(len(files)), read_footers(files, job))[1]
-    )
-    monkeypatch.setattr(elements, "SLOTS", 1)
-    found = planned(job)
-    assert (found["carried"], found["problems"]) == ([], [])
-    assert sum(span.rows for element in found["spans"] for span in element.spans) == 50
-    assert sum(batches) == 31, "all but the one that has changed"
-    assert max(batches) <= 8
-    assert sorted(set(opened)) == sorted(path.name for path in files.parent.iterdir())
-    assert len(opened) <= 33, "one is asked for its types before the others are opened"
-    committed(job)
-    opened.clear()
-    batches.clear()
-    assert planned(embed_job(store, model, files, "run3", partition="content"))["carried"]
-    assert (opened, batches) == ([], []), "nothing has changed"
-
-
-@pytest.mark.parametrize(
-    ("values", "status", "said"),
-    [
-        ({"text_limit": 100}, 2, "--partition content groups the text in memory here"),
-        ({"index_asked": "IVF64,Flat"}, 2, "IVF64,Flat"),
-    ],
-)
-def test_by_content_what_all_files_have_to_allow_is_looked_at_before_rows_are(
-    store: Path,
-    model: Path,
-    files: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    values: dict[str, Any],
-    status: int,
-    said: str,
-) -> None:
-    (files.parent / "b.jsonl").unlink()  # how many rows a file of lines has is known when it was read
-    committed(embed_job(store, model, files, partition="content"))
-    write_parquet(files.parent / "b.parquet", ["a new one"], id=["20"], lang=["en"])
-    monkeypatch.setattr(steps_of_content, "count_rows", lambda *_: pytest.fail("rows were counted"))
-    found = planned(embed_job(store, model, files, "run2", partition="content", **values))
-    assert [(problem.exit_code, said in problem.message) for problem in found["problems"]] == [(status, True)]
-    assert found["spans"] == found["carried"] == []
-    assert not (store / "runs" / "run2").exists()
-
-
-def test_by_content_unchanged_files_must_fit_the_changed_ones(store: Path, model: Path, files: Path) -> None:
-    committed(embed_job(store, model, files, partition="content"))
-    write_parquet(files.parent / "c.parquet", ["a new one"], id=["20"], lang=pa.array([1]))
-    found = planned(embed_job(store, model, files, "run2", partition="content"))
-    (problem,) = found["problems"]
-    assert problem.exit_code == 2
-    assert all(name in problem.message for name in ("--keep-columns", "c.parquet", "lang string", "lang int64"))
-    assert found["spans"] == found["carried"] == []
-
-
-def test_a_file_that_goes_before_it_is_opened_ends_the_run(store: Path, model: Path, files: Path) -> None:
-    job = embed_job(store, model, files, partition="content")
-    listed = [PlannedFile(file) for file in find_inputs(str(files), "auto", False).files]
-    (files.parent / "a.parquet").unlink()
-    opening = content.OpenFilesFn(job)
-    opening.setup()
-    found = [item for file in listed for item in opening.process([file])]
-    assert [type(item) for item in found] == [Problem, PlannedFile]
-    assert "a.parquet" in found[0].message
-
-
 def handed_out(job: EmbedJob) -> list:
     """What a plan gives to embed and to carry over."""
     found = planned(job)
@@ -239,10 +158,11 @@ def test_a_process_reads_the_last_snapshot_and_lists_the_store_once(
     threads = [PlanFilesFn(job) for _ in range(8)]
     for thread in threads:
         thread.setup()
-        assert [item.carried[0].rows for file in found for item in thread.process([file])] == [16, 4]
+        planned = [item for one in found for some in thread.process(ListedFiles((one,))) for item in some.files]
+        assert [item.carried[0].rows for item in planned] == [16, 4]
     embedders = [UnitEmbedder.of_job(job, None, None) for _ in range(8)]
     assert all(embedder.last.is_final for embedder in embedders)
-    result = list(record([item for file in found for item in threads[0].process([file])], job, 2))
+    result = list(record(list(threads[0].process(ListedFiles(tuple(found)))), job, 2))
     assert sum(unit.carried for unit in result) == 20
     assert [path for path in asked if "manifest" in path] == [str(store / "manifests" / "run1.json")]
     assert asked.count(str(store / "embeddings")) == 1
@@ -254,12 +174,16 @@ def test_many_files_come_in_batches_and_the_plan_is_the_same(
     for n in range(30):
         write_jsonl(files.parent / f"{n}.jsonl", [{"id": f"s{n}", "text": "few words", "lang": "en"}])
     job = embed_job(store, model, files, unit_tokens=80)
-    assert [len(item) for item in file_batches(str(files), job)] == [1] * 32
+    assert [len(item.files) for item in file_batches(str(files), job)] == [1] * 32
     alone = sorted(span.name for element in planned(job)["spans"] for span in element)
-    monkeypatch.setattr(elements, "SLOTS", 1)
-    assert [len(item) for item in file_batches(str(files), job)] == [8] * 4
+    monkeypatch.setattr(plan_files, "SLOTS", 1)
+    assert [len(item.files) for item in file_batches(str(files), job)] == [8] * 4
+    monkeypatch.setattr(plan_records, "FILES_AT_ONCE", 5)
     again = planned(embed_job(store, model, files, "run2", unit_tokens=80))
     assert sorted(span.name for element in again["spans"] for span in element) == alone
+    first, second = (read_plan(job.root, run) for run in (job.run.id, "run2"))
+    assert (first.files, first.spans) == (second.files, second.spans)
+    assert len(second.files) == 32
 
 
 def test_an_unchanged_corpus_stays_so_for_later_attempts(store: Path, model: Path, files: Path) -> None:

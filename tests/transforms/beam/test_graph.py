@@ -10,7 +10,7 @@ from helpers import eager
 
 from transforms.beam import graph
 from transforms.beam.graph import Merge, Together, flat_map, slots_of
-from transforms.steps.elements import spans_per_element
+from transforms.steps.plan_files import spans_per_element
 
 
 @pytest.mark.parametrize(
