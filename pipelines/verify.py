@@ -62,7 +62,7 @@ def _verify(args: argparse.Namespace, beam_options: "PipelineOptions | None") ->
     parts = f"{len(index.segments)} index segments" if index else "no index"
     read = len(extent.read(manifest))
     if not extent.is_whole:
-        parts = f"{read:,} units read, the others by size, the index not at all"
+        parts = f"{read:,} unit{'' if read == 1 else 's'} read, the others by size, the index not at all"
     rows, shards = manifest.rows.written, len(manifest.shard_paths)
     pieces = manifest.rows.pieces
     cut = "" if pieces is None else f" ({pieces:,} pieces)"

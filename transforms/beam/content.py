@@ -15,7 +15,7 @@ from transforms.errors import SentenceBeamError
 from transforms.steps import content
 from transforms.steps.content import ToCount, ToRead
 from transforms.steps.job import EmbedJob
-from transforms.store.lease import Renewal
+from transforms.store.lease import Renewal, kept_alive
 from transforms.store.plan import PlannedFile, Standing
 from transforms.store.records import Problem
 
@@ -37,7 +37,9 @@ class CountFn(beam.DoFn):
             return
         try:
             self._renew()
-            yield content.count_rows(item, self._job)
+            with kept_alive(self._job.root, self._job.run.id):  # a span may be a large compressed file
+                counted = content.count_rows(item, self._job)
+            yield counted
         except SentenceBeamError as error:
             yield Problem.of(error)
 

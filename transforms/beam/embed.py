@@ -156,7 +156,8 @@ class EmbedBucketsFn(EmbedFn):
     def process(self, grouped: tuple[Key, Iterable[PackedRows]]) -> Iterator[Any]:
         key, blocks = grouped
         group = Group.of(key, blocks)
-        yield from (TaggedOutput(PIECES, piece) for piece in group.pieces(blocks))
+        with kept_alive(self._job.root, self._job.run.id):  # one text may be in very many rows
+            yield from (TaggedOutput(PIECES, piece) for piece in group.pieces(blocks))
         name = f"group-{group.number:x}"
         yield from self.embed(name, partial(group.units, group.light(blocks)), group.read_ms)
 

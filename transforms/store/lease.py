@@ -16,6 +16,7 @@ from enum import Enum
 from transforms import storage
 from transforms.errors import SentenceBeamError
 from transforms.store import layout, process
+from transforms.store.runs import has_committed
 
 STALE_SECONDS = 600
 # Of an engine's job, which is silent while it waits for machines.
@@ -191,7 +192,7 @@ class Looks:
     """A process's looks at the lease of a run, which renew it: one in one to four minutes, whoever in it asks.
 
     No work fails or waits long for a storage that is slow or refuses: some other process or a later look renews it.
-    `is_lost` says that the last look found the lease with another run, or with none.
+    `is_lost` says that the last look found the lease with another run, or with none, before the run had committed.
     """
 
     def __init__(self, root: str, run: str):
@@ -225,7 +226,8 @@ class Looks:
     def _look(self) -> None:
         with contextlib.suppress(Exception):
             found = renew(self._root, self._run)
-            self.is_lost = found is Renewed.LOST
+            # A job that an engine does again after its commit has no lease any more, and is to find that commit.
+            self.is_lost = found is Renewed.LOST and not has_committed(self._root, self._run)
             self._pause = min(SELDOM, 2 * self._pause) if found is Renewed.BY_OTHERS else max(1, self._pause / 2)
 
 
@@ -267,7 +269,7 @@ def renew(root: str, run: str) -> Renewed:
     lease, version = _read(root)
     if lease is None or lease.run != run:
         return Renewed.LOST
-    if 0 <= time.time() - lease.renewed < RENEW_SECONDS / 2:
+    if abs(time.time() - lease.renewed) < RENEW_SECONDS / 2:  # another host's clock may be a little ahead
         return Renewed.BY_OTHERS
     path = storage.join(root, layout.LEASE)
     done = storage.storage_of(path).replace_if(path, replace(lease, renewed=time.time()).to_bytes(), version)

@@ -15,6 +15,7 @@ from helpers.snapshots import run_name
 from transforms.errors import SentenceBeamError
 from transforms.storage.local import LocalStorage
 from transforms.store import lease, process
+from transforms.store.runs import Result, record_result
 
 OLD_FIELDS = ("run", "host", "pid", "runner", "job", "renewed")
 
@@ -174,6 +175,17 @@ def test_a_writer_that_lost_its_lease_is_told_at_the_next_renewal(
     lease.Renewal(str(tmp_path), "run1", leased=False)()
 
 
+def test_a_job_that_is_done_again_after_its_commit_has_lost_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
+    record_result(str(tmp_path), Result("run1", "committed", 0, "", "", 0.0))
+    lease.Renewal(str(tmp_path), "run1", leased=True)()
+    record_result(str(tmp_path), Result("run2", "failed", 3, "", "", 0.0))
+    with pytest.raises(SentenceBeamError, match="the lease was taken from this run"):
+        lease.Renewal(str(tmp_path), "run2", leased=True)()
+
+
 STATES = {  # seconds of silence after which a job's lease is free, and those after which it is not yet
     lease.JobState.ENDED: (0, None),
     lease.JobState.UNLISTED: (610, 590),
@@ -226,6 +238,14 @@ def test_two_hundred_processes_ask_for_the_lease_once_a_second_at_most(
     assert max(silent) < lease.STALE_SECONDS / 5
     assert len(requests) / 960 <= 1
     assert requests.count("replace_if") <= 960 / 30
+
+
+@pytest.mark.parametrize("ahead", [-20, 20])
+def test_what_a_host_with_another_clock_renewed_just_now_is_not_written_again(tmp_path: Path, ahead: float) -> None:
+    lease.acquire(str(tmp_path), holder(pid=None, renewed=time.time() + ahead))
+    before = (tmp_path / "lease.json").read_bytes()
+    assert lease.renew(str(tmp_path), "run1") is lease.Renewed.BY_OTHERS
+    assert (tmp_path / "lease.json").read_bytes() == before
 
 
 def test_many_short_steps_of_a_process_keep_the_lease_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
