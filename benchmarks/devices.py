@@ -48,7 +48,7 @@ def run(count: int, speed: float) -> None:
     before = None
     for _ in range(4 * count):
         batches = list(plan_batches(tokenized, TOKENS_PER_BATCH))
-        now = Passing(rows, devices.map(batches, lambda _: None), count, 0.0)
+        now = Passing(rows, devices.map(SleepingReplica.__call__, batches, lambda _: None), count, 0.0)
         for passing in [before] if before else []:
             finish(pooled_unit(passing, DIM).vectors, space)  # type: ignore[arg-type]
         before = now

@@ -3,10 +3,9 @@
 from transforms.imports import uncollected
 
 with uncollected():
-    from transforms.encoder.batches import BatchStats
+    from transforms.encoder.batches import BatchStats, UnitBatches
     from transforms.encoder.encoder import Embedded, Encoder
-    from transforms.encoder.late import Windows
-    from transforms.encoder.passing import UnitBatches
+    from transforms.encoder.late import PiecesUnit, Windows
     from transforms.encoder.tokenize import Tokenized
 
-__all__ = ["BatchStats", "Embedded", "Encoder", "Tokenized", "UnitBatches", "Windows"]
+__all__ = ["BatchStats", "Embedded", "Encoder", "PiecesUnit", "Tokenized", "UnitBatches", "Windows"]

@@ -83,6 +83,14 @@ class Batch:
         return Batch(self.rows[places], ids, self.lengths[places], types, masks, texts - count)
 
 
+@dataclass(frozen=True)
+class UnitBatches:
+    """Tokenized texts cut into batches; `rows` is their number."""
+
+    rows: int
+    batches: list[Batch]
+
+
 def plan_batches(tokenized: Tokenized, budget: int, equal: bool = False) -> Iterator[Batch]:
     """Batches of at most `budget` tokens, padding included (or one text), over all texts that have a token.
 

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from transforms.encoder.batches import Batch
 from transforms.encoder.replica import PooledBatch, Replica
 from transforms.encoder.transfer import to_host
 from transforms.errors import OptionError
@@ -34,13 +33,14 @@ class PassedBatch:
     wait: Callable[[], float]
 
 
-Work = Callable[[Replica, Batch], PassedBatch]
+Item = TypeVar("Item")
+Work = Callable[[Replica, Item], list[PooledBatch]]
 
 
-def passed(replica: Replica, batch: Batch) -> PassedBatch:
-    """What a replica on a CPU makes of a batch."""
+def passed(work: Callable[[Item], list[PooledBatch]], item: Item) -> PassedBatch:
+    """What becomes of a batch, or another piece of work, on a CPU."""
     began = perf_counter()
-    parts = replica(batch)
+    parts = work(item)
     took = perf_counter() - began
     return PassedBatch(parts, lambda: took)
 
@@ -56,12 +56,12 @@ class Devices:
         # neither the threads nor what they are given know this object: they end where it is dropped
         self._executor = ThreadPoolExecutor(len(replicas), "device", _start, (self._own, free))
 
-    def map(self, batches: Iterable[Batch], told: Callable[[Batch], None]) -> Iterator[PassedBatch]:
-        """The batches as they pass, in their order; all of them are in the queue when this returns.
+    def map(self, work: Work[Item], items: Iterable[Item], told: Callable[[Item], None]) -> Iterator[PassedBatch]:
+        """The items, batches or others that `work` knows, as they pass, in order; all are in the queue on return.
 
-        `told` is given each batch that has been handed to its device.
+        `told` is given each item that has been handed to its device.
         """
-        return self._executor.map(partial(_work, self._own, told), batches)
+        return self._executor.map(partial(_work, self._own, work, told), items)
 
 
 class _OwnLane(threading.local):
@@ -74,9 +74,9 @@ def _start(own: _OwnLane, free: "SimpleQueue[Replica]") -> None:
     own.lane = _Lane(free.get())
 
 
-def _work(own: _OwnLane, told: Callable[[Batch], None], batch: Batch) -> PassedBatch:
-    found = own.lane.work(batch)
-    told(batch)
+def _work(own: _OwnLane, work: Work[Item], told: Callable[[Item], None], item: Item) -> PassedBatch:
+    found = own.lane.pass_on(work, item)
+    told(item)
     return found
 
 
@@ -88,23 +88,23 @@ class _Lane:
         self._stream = torch.cuda.Stream(replica.device) if replica.device.type == "cuda" else None
         self._running: deque[PassedBatch] = deque()
 
-    def work(self, batch: Batch) -> PassedBatch:
-        """The batch as it passes; returns when at most `AHEAD` batches are unfinished."""
+    def pass_on(self, work: Work[Item], item: Item) -> PassedBatch:
+        """The item as it passes; returns when at most `AHEAD` items are unfinished."""
         with torch.inference_mode():
             if self._stream is None:
-                return passed(self._replica, batch)
+                return passed(partial(work, self._replica), item)
             with torch.cuda.stream(self._stream):
-                self._running.append(_handed_over(self._replica, batch, self._stream))
+                self._running.append(_handed_over(partial(work, self._replica), item, self._stream))
         if len(self._running) > AHEAD:
             self._running.popleft().wait()
         return self._running[-1]
 
 
-def _handed_over(replica: Replica, batch: Batch, stream: Any) -> PassedBatch:
-    """A batch on its way through a GPU, and its vectors back to main memory."""
+def _handed_over(work: Callable[[Item], list[PooledBatch]], item: Item, stream: Any) -> PassedBatch:
+    """A batch, or another piece of work, on its way through a GPU, and its vectors back to main memory."""
     began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     began.record(stream)
-    parts = replica(batch)
+    parts = work(item)
     ended.record(stream)
     copies, copied = to_host([part.vectors for part in parts] + [part.status for part in parts])
     pairs = zip(parts, copies[: len(parts)], copies[len(parts) :], strict=True)

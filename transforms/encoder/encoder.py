@@ -2,8 +2,10 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -15,19 +17,18 @@ from tokenizers import Tokenizer
 from transforms.calibration import Calibration, check_space, load_calibration
 from transforms.cores import Cores
 from transforms.encoder.batch_size import spread, tokens_per_alike_batch, tokens_per_batch
-from transforms.encoder.batches import Batch, BatchStats, plan_alike, plan_batches
+from transforms.encoder.batches import Batch, BatchStats, UnitBatches, plan_alike, plan_batches
 from transforms.encoder.devices import Devices, PassedBatch, passed, resolve_devices
 from transforms.encoder.forward import Forward
-from transforms.encoder.late import Windows, make_windows, pool_pieces, text_states
+from transforms.encoder.late import PiecesUnit, Windows, make_windows, plan_pieces
 from transforms.encoder.load import load_layers, load_model, load_tables
 from transforms.encoder.output import finish, weighted_means
-from transforms.encoder.passing import Passing, PooledUnit, UnitBatches, pooled_unit
+from transforms.encoder.passing import Passing, PooledUnit, pooled_unit
 from transforms.encoder.pooler import load_pooler
 from transforms.encoder.probe import BatchSharing
-from transforms.encoder.replica import Replica
+from transforms.encoder.replica import PooledBatch, Replica, States
 from transforms.encoder.tokenize import TextTokenizer, Tokenized
 from transforms.errors import OptionError, UnfitModelError
-from transforms.pooling.states import Status, TokenStates
 from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.identity import Space
@@ -37,7 +38,7 @@ from transforms.space.spec import parse_pooler
 from transforms.space.st_modules import DOCUMENT, QUERY, StModules
 
 Progress = Callable[[int, int], None]
-_WINDOW_BATCHES = 16  # batches of windows whose token states are in memory together
+_WINDOW_BATCHES = {"cpu": 16, "cuda": 4}  # batches of windows whose token states are in memory together
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,10 @@ class Encoder:
             self.tokens_per_batch = tokens_per_batch(asked, replicas)
         self._replicas, self._alone = replicas, replicas[0]
         on_cores = len(replicas) == 1 and self.device.type == "cpu"
-        self._cores = Cores() if on_cores else None
+        self._cores = Cores()
         self._spreads = on_cores and asked is None
         self._devices = None if on_cores else Devices(replicas)
+        self._late = ThreadPoolExecutor(1, "late")  # of a CPU: documents in windows, one unit after the other
         self._one_at_a_time = threading.RLock()
         self._ended = 0.0  # when (perf_counter) the devices were through with what they had
 
@@ -230,13 +232,13 @@ class Encoder:
                 progress(len(batch.rows) - batch.fill, batch.stats(False).real)
 
         if self._devices is not None:
-            return Passing(unit.rows, self._devices.map(unit.batches, told), len(self._replicas), begun)
-        if self._cores is not None and (self.deterministic or len(unit.batches) > 1):
-            work = partial(_passed, self._alone, told)
+            through = self._devices.map(Replica.__call__, unit.batches, told)
+            return Passing(unit.rows, through, len(self._replicas), begun)
+        work = partial(_passed, self._alone, told)
+        if self._on_many_cores(unit.batches):
             return Passing(unit.rows, self._cores.map(work, unit.batches), torch.get_num_threads(), begun)
         with self._one_at_a_time, torch.inference_mode():
-            through = [_passed(self._alone, told, batch) for batch in unit.batches]
-        return Passing(unit.rows, iter(through), 1, begun)
+            return Passing(unit.rows, iter([work(batch) for batch in unit.batches]), 1, begun)
 
     @torch.inference_mode()
     def finish(self, passing: Passing) -> Embedded:
@@ -274,47 +276,44 @@ class Encoder:
         return make_windows(self._tokenizer, texts, spans, window, overlap)
 
     def embed_pieces(self, windows: Windows, wanted: np.ndarray | None = None) -> Embedded:
-        """The vectors of pieces, pooled from the states of their windows' tokens; one thread at a time runs.
+        """The vectors of pieces, pooled from the states of their windows' tokens.
 
-        `wanted`: places of pieces, ascending, None for all; of several devices the first works. A piece that is its
-        whole document has the vector that `encode` gives.
+        `wanted`: places of pieces, ascending, None for all. A piece that is its whole document has the vector that
+        `encode` gives.
         """
-        wanted, began = np.arange(len(windows.pieces)) if wanted is None else wanted, perf_counter()
+        return self.finish(self.start_pieces(self.plan_pieces(windows, wanted)))
+
+    def plan_pieces(self, windows: Windows, wanted: np.ndarray | None = None) -> PiecesUnit:
+        """The work for pieces; `wanted` as for `embed_pieces`."""
+        wanted = np.arange(len(windows.pieces)) if wanted is None else wanted
+        at_once = _WINDOW_BATCHES[self.device.type] * self.tokens_per_batch
+        return plan_pieces(windows, wanted, self._plan, at_once, apart=self._devices is not None)
+
+    def start_pieces(self, unit: PiecesUnit) -> Passing:
+        """Hand the pieces over, behind what the devices have; waits for nothing."""
+        begun = perf_counter()
+        if self._devices is None:
+            through = self._late.submit(self._passed_pieces, unit)
+            return Passing(unit.rows, (future.result() for future in (through,)), 1, begun)
+        whole = self.start(unit.whole).passed
+        others = self._devices.map(Replica.pieces, unit.jobs, _untold)
+        return Passing(unit.rows, chain(whole, others), len(self._replicas), begun)
+
+    def _passed_pieces(self, unit: PiecesUnit) -> PassedBatch:
+        """Pieces through a CPU: windows side by side, one a core, where there are several."""
+
+        def each(work: Callable[[Batch], States], batches: list[Batch]) -> Iterator[States]:
+            return self._cores.map(work, batches) if self._on_many_cores(batches) else map(work, batches)
+
+        def work(unit: PiecesUnit) -> list[PooledBatch]:
+            parts = [part for batch in self.start(unit.whole).passed for part in batch.parts]
+            return [*parts, *(part for job in unit.jobs for part in self._alone.pieces(job, each))]
+
         with self._one_at_a_time, torch.inference_mode():
-            pooled = torch.zeros((len(wanted), self._pooled_dim()), dtype=torch.float32)
-            status = torch.full((len(wanted),), int(Status.ZERO), dtype=torch.uint8)
-            alone = np.flatnonzero(windows.whole[wanted])
-            rows = np.array([windows.pieces[place][0].window for place in wanted[alone]], dtype=np.int64)
-            whole = pooled_unit(self.start(self.plan(windows.tokenized.take(rows))), self._pooled_dim())
-            pooled[alone], status[alone] = whole.vectors, whole.status
-            others, counted = np.flatnonzero(~windows.whole[wanted]), [whole.stats]
-            at_once = _WINDOW_BATCHES * self.tokens_per_batch
-            states_of, done = partial(self._states, windows, counted), 0
-            for vectors, found in pool_pieces(windows, wanted[others], states_of, self._pool_states, at_once):
-                rows = others[done : done + len(vectors)]
-                pooled[rows], status[rows] = vectors, found
-                done += len(rows)
-            done_by = self._finished(pooled, status, sum(counted, BatchStats()))
-            return replace(done_by, seconds=perf_counter() - began)
+            return passed(work, unit)
 
-    def _states(
-        self, windows: Windows, counted: list[BatchStats], which: np.ndarray
-    ) -> Iterator[tuple[int, TokenStates]]:
-        """The token states of the windows with these numbers, each alone; `counted` gets what they took."""
-        tokenized = windows.tokenized.take(which)
-        batches = list(self._plan(tokenized))
-        forward = self._alone.states
-        on_cores = self._cores is not None and (self.deterministic or len(batches) > 1)
-        results = self._cores.map(forward, batches) if self._cores is not None and on_cores else map(forward, batches)
-        for parts in results:
-            for batch, states, stats in parts:
-                counted.append(stats)
-                for row in range(len(batch.rows) - batch.fill):
-                    yield int(which[batch.rows[row]]), text_states(states, row)
-
-    def _pool_states(self, states: TokenStates) -> tuple[torch.Tensor, torch.Tensor]:
-        result = self._alone.pooler(states)
-        return self._alone.layers(result.vectors).cpu(), result.status.cpu()
+    def _on_many_cores(self, batches: Sequence[Batch]) -> bool:
+        return self.deterministic or len(batches) > 1
 
     def _timed(self, embedded: Embedded, passing: Passing, unit: PooledUnit) -> Embedded:
         idle, self._ended = passing.started - self._ended, max(self._ended, unit.ended)
@@ -349,6 +348,10 @@ def _passed(replica: Replica, told: Callable[[Batch], None], batch: Batch) -> Pa
     found = passed(replica, batch)
     told(batch)
     return found
+
+
+def _untold(_: object) -> None:
+    """What is done once pieces are handed over."""
 
 
 class Routes:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transforms.encoder.batches import Batch, UnitBatches
 from transforms.encoder.tokenize import TextTokenizer, Tokenized
 from transforms.errors import OptionError
 from transforms.pooling.states import TokenStates
@@ -212,33 +213,66 @@ def _key(parts: Sequence[WindowPart], digests: Sequence[bytes]) -> bytes:
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
-def pool_pieces(
-    windows: Windows,
-    wanted: np.ndarray,
-    states_of: Callable[[np.ndarray], Iterator[tuple[int, TokenStates]]],
-    pool: Callable[[TokenStates], tuple[Tensor, Tensor]],
-    tokens_at_once: int,
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """The pooled vectors [n, P] of pieces and their status [n], some pieces after the other.
+@dataclass(frozen=True)
+class WindowRun:
+    """Windows whose token states are in memory together: their numbers, ascending; rows of `batches` are these."""
 
-    `wanted` the places of the pieces to pool, ascending; `states_of` gives the token states of the windows with these
-    numbers, in any order, each alone; `pool` what becomes of the pieces' states.
+    windows: np.ndarray
+    batches: list[Batch]
+
+
+@dataclass(frozen=True)
+class PiecesJob:
+    """Pieces that one device pools, a run of their windows after the other; `rows` [n] are theirs among all wanted."""
+
+    rows: np.ndarray
+    pieces: list[list[WindowPart]]
+    runs: list[WindowRun]
+
+
+@dataclass(frozen=True)
+class PiecesUnit:
+    """Pieces of documents cut into work, `rows` of them: `whole` those that are their document, `jobs` the others."""
+
+    rows: int
+    whole: UnitBatches
+    jobs: list[PiecesJob]
+
+
+def plan_pieces(
+    windows: Windows, wanted: np.ndarray, plan: Callable[[Tokenized], Iterator[Batch]], tokens_at_once: int, apart: bool
+) -> PiecesUnit:
+    """The work for the pieces at the places `wanted`, ascending; `plan` cuts windows into batches.
+
+    The windows of a run have together about `tokens_at_once`, at least one window. `apart`: a job for about as many
+    tokens, so that several devices can share them; pieces that share a window, or lie between such, stay together.
     """
-    lengths = windows.tokenized.lengths
-    needed = np.array(sorted({part.window for place in wanted for part in windows.pieces[place]}), dtype=np.int64)
-    known: dict[int, TokenStates] = {}
-    done = 0
-    for run in _runs(needed, lengths, tokens_at_once):
-        known.update(states_of(run))
-        ready = done
-        while ready < len(wanted) and windows.pieces[wanted[ready]][-1].window <= run[-1]:
-            ready += 1
-        places = wanted[done:ready]
-        if len(places):
-            yield pool(_of_pieces([windows.pieces[place] for place in places], known))
-        done = ready
-        oldest = windows.pieces[wanted[done]][0].window if done < len(wanted) else len(lengths)
-        known = {window: states for window, states in known.items() if window >= oldest}
+    alone, others = np.flatnonzero(windows.whole[wanted]), np.flatnonzero(~windows.whole[wanted])
+
+    def batches(some: np.ndarray, rows: np.ndarray) -> list[Batch]:
+        return [replace(batch, rows=rows[batch.rows]) for batch in plan(windows.tokenized.take(some))]
+
+    whole = batches(np.array([windows.pieces[place][0].window for place in wanted[alone]], dtype=np.int64), alone)
+    jobs = []
+    for rows in _shares(windows, wanted, others, tokens_at_once) if apart else [others] if len(others) else []:
+        pieces = [windows.pieces[place] for place in wanted[rows]]
+        needed = np.array(sorted({part.window for piece in pieces for part in piece}), dtype=np.int64)
+        runs = _runs(needed, windows.tokenized.lengths, tokens_at_once)
+        jobs.append(PiecesJob(rows, pieces, [WindowRun(run, batches(run, run)) for run in runs]))
+    return PiecesUnit(len(wanted), UnitBatches(len(wanted), whole), jobs)
+
+
+def _shares(windows: Windows, wanted: np.ndarray, rows: np.ndarray, tokens_at_once: int) -> list[np.ndarray]:
+    """The rows in groups that share no window, of about so many tokens."""
+    starts, tokens, last = [], tokens_at_once, -1
+    for number, row in enumerate(rows):
+        first, stop = windows.pieces[wanted[row]][0].window, windows.pieces[wanted[row]][-1].window + 1
+        if first > last and tokens >= tokens_at_once:
+            starts.append(number)
+            tokens = 0
+        tokens += int(windows.tokenized.lengths[max(first, last + 1) : stop].sum())
+        last = max(last, stop - 1)
+    return np.split(rows, starts[1:]) if len(rows) else []
 
 
 def _runs(windows: np.ndarray, lengths: np.ndarray, tokens_at_once: int) -> Iterator[np.ndarray]:
@@ -246,6 +280,27 @@ def _runs(windows: np.ndarray, lengths: np.ndarray, tokens_at_once: int) -> Iter
     groups = np.cumsum(lengths[windows]) // tokens_at_once
     for group in np.unique(groups):
         yield windows[groups == group]
+
+
+def states_of_pieces(
+    job: PiecesJob, states_of: Callable[[WindowRun], Iterator[tuple[int, TokenStates]]]
+) -> Iterator[tuple[np.ndarray, TokenStates]]:
+    """The rows of pieces and their token states, some pieces after the other.
+
+    `states_of` gives the token states of a run's windows by their numbers, in any order, each alone.
+    """
+    known: dict[int, TokenStates] = {}
+    done = 0
+    for run in job.runs:
+        known.update(states_of(run))
+        ready = done
+        while ready < len(job.pieces) and job.pieces[ready][-1].window <= run.windows[-1]:
+            ready += 1
+        if ready > done:
+            yield job.rows[done:ready], _of_pieces(job.pieces[done:ready], known)
+        done = ready
+        oldest = job.pieces[done][0].window if done < len(job.pieces) else None
+        known = {window: states for window, states in known.items() if oldest is not None and window >= oldest}
 
 
 def _of_pieces(pieces: Sequence[Sequence[WindowPart]], known: dict[int, TokenStates]) -> TokenStates:

@@ -79,20 +79,25 @@ def _read(probabilities: Tensor, listener: Listener) -> None:
     listener(lambda head: probabilities[:, head - 1].diagonal(dim1=1, dim2=2).float())
 
 
-def _listen_and_attend(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **kwargs: Any) -> Any:
-    """The output of the usual attention, after the listener was called; query and key [B, heads, T, d]."""
+def _listen_and_attend(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any = None, **kwargs: Any
+) -> Any:
+    """The output of the usual attention, after the listener was called; query and key [B, heads, T, d].
+
+    Some models give the mask by name.
+    """
     listener, usual = module.own_attention_of
     scaling, bias = kwargs.get("scaling") or query.shape[-1] ** -0.5, kwargs.get("position_bias")
 
     def of_head(head: int) -> Tensor:
-        parts = [_added(part, head - 1) for part in (mask, bias) if part is not None]
-        parts += [_later_hidden(query.shape[2], query.device)] if _hides_later(module, mask, kwargs) else []
+        parts = [_added(part, head - 1) for part in (attention_mask, bias) if part is not None]
+        parts += [_later_hidden(query.shape[2], query.device)] if _hides_later(module, attention_mask, kwargs) else []
         added = reduce(torch.add, parts) if parts else None
         return own_attention(query[:, head - 1], key[:, head - 1], scaling, added)
 
     listener(of_head)
     eager: Any = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
-    return ALL_ATTENTION_FUNCTIONS.get_interface(usual, eager)(module, query, key, value, mask, **kwargs)
+    return ALL_ATTENTION_FUNCTIONS.get_interface(usual, eager)(module, query, key, value, attention_mask, **kwargs)
 
 
 def _hides_later(module: Any, mask: Any, kwargs: Any) -> bool:

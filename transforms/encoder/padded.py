@@ -11,6 +11,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from transforms.encoder.batches import Batch
+from transforms.encoder.known_padding import expect_padding
 from transforms.encoder.layer_hooks import LayerHooks, LayerStates
 from transforms.encoder.tokenize import TextTokenizer
 from transforms.encoder.transfer import to_device
@@ -23,6 +24,9 @@ class PaddedRunner:
     def __init__(self, models: "ByLength", needs: Needs, layers: int, tokenizer: TextTokenizer) -> None:
         weight = next(models.shortest.parameters())
         self._models, self._tokenizer, self._device, self.dtype = models, tokenizer, weight.device, weight.dtype
+        if self._device.type == "cuda":
+            for model in models.all:
+                expect_padding(model)
         self._takes = inspect.signature(models.shortest.forward).parameters
         self._hooks = LayerHooks(models.all, needs, layers)
 

@@ -7,17 +7,9 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from transforms.encoder.batches import Batch, BatchStats
+from transforms.encoder.batches import BatchStats
 from transforms.encoder.devices import PassedBatch
 from transforms.pooling.states import Status
-
-
-@dataclass(frozen=True)
-class UnitBatches:
-    """Tokenized texts cut into batches; `rows` is their number."""
-
-    rows: int
-    batches: list[Batch]
 
 
 @dataclass(frozen=True)

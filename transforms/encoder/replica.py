@@ -1,6 +1,6 @@
 """A copy of the model on one device: a batch in, pooled vectors out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -9,10 +9,14 @@ from torch import Tensor
 
 from transforms.encoder.batches import Batch, BatchStats
 from transforms.encoder.forward import Forward
+from transforms.encoder.late import PiecesJob, WindowRun, states_of_pieces, text_states
 from transforms.encoder.memory import MemoryLimit
 from transforms.encoder.probe import BatchSharing
 from transforms.pooling.pooler import Pooler
 from transforms.pooling.states import TokenStates
+
+States = list[tuple[Batch, TokenStates, BatchStats]]
+Each = Callable[[Callable[[Batch], States], list[Batch]], Iterable[States]]
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,27 @@ class Replica:
         first = replace(parts[0], stats=parts[0].stats + BatchStats(oom_splits=len(parts) - 1))
         return [first, *parts[1:]]
 
-    def states(self, batch: Batch) -> list[tuple[Batch, TokenStates, BatchStats]]:
+    def states(self, batch: Batch) -> States:
         """The batch's token states; those of its parts where memory ran out."""
         return self.limit.run(batch, self._tokens, lambda part: (part, self.forward(part), self._stats(part)))
+
+    def pieces(self, job: PiecesJob, each: Each = map) -> list[PooledBatch]:
+        """The pooled vectors of pieces, on the device; `each` runs batches of windows, one by one or side by side."""
+        counted: list[BatchStats] = []
+
+        def states_of(run: WindowRun) -> Iterator[tuple[int, TokenStates]]:
+            for parts in each(self.states, run.batches):
+                for batch, states, stats in parts:
+                    counted.append(stats)
+                    for row in range(len(batch.rows) - batch.fill):
+                        yield int(batch.rows[row]), text_states(states, row)
+
+        found = []
+        for rows, states in states_of_pieces(job, states_of):
+            result = self.pooler(states)
+            stats, counted[:] = sum(counted, BatchStats()), []
+            found.append(PooledBatch(rows, self.layers(result.vectors), result.status, stats))
+        return found
 
     def _pooled(self, batch: Batch) -> PooledBatch:
         result = self.pooler(self.forward(batch))

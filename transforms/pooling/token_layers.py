@@ -5,9 +5,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 
 from transforms.pooling.padding import packed, padded
+from transforms.pooling.transfer import to_device
 
 
 class Convolutions(nn.Module):
@@ -38,6 +39,17 @@ class Recurrent(nn.Module):
 
     def forward(self, states: Tensor, offsets: Tensor) -> Tensor:
         """States [N, D] of packed states [N, H], cut into sentences by `offsets` [B + 1]."""
-        laid, _ = padded(states, offsets)
-        steps = pack_padded_sequence(laid, offsets.diff(), batch_first=True, enforce_sorted=False)
-        return packed(pad_packed_sequence(self.encoder(steps)[0], batch_first=True)[0], offsets)
+        places, counts = _by_step(offsets)
+        steps = PackedSequence(states.index_select(0, to_device(places, states.device)), counts)
+        return self.encoder(steps)[0].data.index_select(0, to_device(places.argsort(), states.device))
+
+
+def _by_step(offsets: Tensor) -> tuple[Tensor, Tensor]:
+    """The places [N] of all texts' first tokens, longest text first, then of the second ones, and how many of each.
+
+    Found in main memory: torch's own function for it asks the device.
+    """
+    lengths, order = offsets.diff().sort(descending=True, stable=True)
+    steps = torch.arange(int(lengths[0]) if len(lengths) else 0).unsqueeze(1)
+    there = steps < lengths
+    return (offsets[:-1][order] + steps)[there], there.sum(dim=1)

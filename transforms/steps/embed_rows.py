@@ -1,6 +1,7 @@
 """Rows of other people's pipelines to rows with vectors: many elements' texts at once, no files, no store."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from transforms.space import Machine, Recipe, Space, resolve_dtype
 from transforms.space.chunks import ChunksSpec
 from transforms.steps.cutting import cutter_with, tokenizer_with, with_inputs
 from transforms.steps.embed_units import collapse, fallbacks, reasons_of
-from transforms.steps.inputs import Inputs, hashes_of, inputs_of
+from transforms.steps.inputs import Finish, Inputs, hashes_of, inputs_of
 from transforms.steps.load_encoder import check_chunks, encoder_of
 from transforms.steps.row_shapes import (
     OF_PIECES,
@@ -39,7 +40,9 @@ from transforms.store.calibrations import read_calibration
 from transforms.store.shards import Vectors
 
 if TYPE_CHECKING:
-    from transforms.encoder import Encoder
+    from transforms.encoder import BatchStats, Encoder
+
+WINDOWS_AHEAD = 2  # that are embedded while the results of one before them are given away
 
 
 @dataclass(frozen=True)
@@ -138,20 +141,27 @@ class Window:
 
 @dataclass(frozen=True)
 class EmbeddedWindow:
-    """What came of a window: `columns` of those that are embedded, the row of each of these, and reasons by row."""
+    """What came of a window: `columns` of those that are embedded, the row of each of these, and reasons by row.
 
+    `counts` and `figures` are what was measured of it.
+    """
+
+    window: Window
     columns: AddedColumns
     owners: np.ndarray
     reasons: dict[int, str]
+    counts: dict[str, int]
+    figures: Mapping[str, float]
 
 
 @dataclass
 class RowEmbedder:
     """Embeds the elements of one bundle, which it holds until they have the tokens of a unit, or all are there.
 
-    So batches have texts of about one length, whatever the bundle's order is. While one window of elements is in the
-    model, the next is tokenized. `encoder` loads the model when it is first needed, `make` makes a named row of fields;
-    `measured` is given the counts and figures of each window.
+    So batches have texts of about one length, whatever the bundle's order is. A window of elements is prepared and
+    handed to the model by a thread of its own while those before are computed; another puts vectors into order.
+    Results come in the order of elements. `encoder` loads the model when it is first needed, `make` makes a named row
+    of fields; `measured` is given the counts and figures of each window, by the thread that takes the results.
     """
 
     job: RowsJob
@@ -161,8 +171,9 @@ class RowEmbedder:
     window_tokens: int = UNIT_TOKENS
     _held: list[tuple[Element, Any, list[Any]]] = field(default_factory=list)
     _tokens: int = 0
-    _ahead: "Future[Window] | None" = None
+    _ahead: "deque[Future[EmbeddedWindow]]" = field(default_factory=deque)
     _preparer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    _finisher: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
 
     def add(self, given: Any, place: Any) -> Iterator[EmbeddedElement]:
         """Take an element; the results of earlier ones, where enough are held now."""
@@ -176,16 +187,24 @@ class RowEmbedder:
     def finish(self) -> Iterator[EmbeddedElement]:
         """The results of all elements that are still held."""
         yield from self._turn()
-        if self._ahead is not None:
-            yield from self._embedded(self._ahead.result())
+        while self._ahead:
+            yield from self._embedded(self._ahead.popleft().result())
         self._preparer.shutdown()
+        self._finisher.shutdown()
 
     def _turn(self) -> Iterator[EmbeddedElement]:
-        """Begin to prepare what is held, and embed what was prepared before."""
+        """Begin to embed what is held; the results of windows that are through, or that have too many behind them."""
         held, self._held, self._tokens = self._held, [], 0
-        before, self._ahead = self._ahead, self._preparer.submit(self._prepared, held) if held else None
-        if before is not None:
-            yield from self._embedded(before.result())
+        if held:
+            started = self._preparer.submit(self._started, held)
+            self._ahead.append(self._finisher.submit(self._finished, started))
+        while self._ahead and (self._ahead[0].done() or len(self._ahead) > WINDOWS_AHEAD):
+            yield from self._embedded(self._ahead.popleft().result())
+
+    def _started(self, held: list[tuple[Element, Any, list[Any]]]) -> tuple[Window, Finish | None]:
+        """The window of what is held, handed to the model behind those before it; and what waits for its vectors."""
+        window = self._prepared(held)
+        return window, None if window.inputs is None else window.inputs.start(self.encoder(), _nothing)
 
     def _prepared(self, held: list[tuple[Element, Any, list[Any]]]) -> Window:
         watch = Stopwatch()
@@ -235,9 +254,10 @@ class RowEmbedder:
         headings = list(chain.from_iterable(pieces.headings for pieces in found))
         return cut, {job.text: own_texts(cut), **places, "headings": headings}, not_cut
 
-    def _embedded(self, window: Window) -> Iterator[EmbeddedElement]:
+    def _embedded(self, made: EmbeddedWindow) -> Iterator[EmbeddedElement]:
         """The results of a window's elements, in order."""
-        made = self._forward(window)
+        window = made.window
+        self.measured(made.counts, made.figures)
         firsts = np.searchsorted(made.owners, window.bounds).tolist()
         rows = zip(pairwise(window.bounds), pairwise(firsts), strict=True)
         for (element, place), ((start, stop), (first, end)) in zip(window.elements, rows, strict=True):
@@ -248,42 +268,48 @@ class RowEmbedder:
             if against:
                 yield EmbeddedElement(place, element.rejected(against), rejected=True)
 
-    def _forward(self, window: Window) -> EmbeddedWindow:
-        if window.inputs is None:
-            self.measured({"rejected": len(window.reasons)}, window.watch.figures)
-            return EmbeddedWindow(
-                AddedColumns(np.empty((0, self.job.space.dim), np.float32), {}), window.owners, window.reasons
-            )
-        embedded = window.inputs.start(self.encoder(), _nothing)()
+    def _finished(self, started: "Future[tuple[Window, Finish | None]]") -> EmbeddedWindow:
+        """What came of a window, once the model is through with it."""
+        window, through = started.result()
+        if window.inputs is None or through is None:
+            none, counts = np.empty((0, self.job.space.dim), np.float32), {"rejected": len(window.reasons)}
+            columns = AddedColumns(none, {})
+            return EmbeddedWindow(window, columns, window.owners, window.reasons, counts, window.watch.figures)
+        embedded = through()
         window.watch.set("forward_ms", 1000 * embedded.seconds)
         vectors, status = window.inputs.vectors(embedded).take(window.inverse), embedded.status[window.inverse]
         # A document of which one piece has no vector has none: half of it would be lost without a word.
         bad = {int(window.owners[place]): reason for place, reason in reasons_of(status).items()}
         kept = np.flatnonzero(~np.isin(window.owners, list(bad)))
         vectors, reasons = vectors.take(kept), {**window.reasons, **bad}
-        self._measure(window, vectors, status, embedded.stats, len(reasons))
+        measured = _measured(window, vectors, status, embedded.stats, len(reasons))
         others = {name: [column[place] for place in kept] for name, column in window.others.items()}
         others |= {name: getattr(vectors, name).tolist() for name in ("norm", "tokens", "truncated")}
         text = self.job.text if window.others else None
-        return EmbeddedWindow(AddedColumns(vectors.embedding, others, text), window.owners[kept], reasons)
+        columns = AddedColumns(vectors.embedding, others, text)
+        return EmbeddedWindow(window, columns, window.owners[kept], reasons, *measured)
 
-    def _measure(self, window: Window, vectors: Vectors, status: np.ndarray, stats: Any, rejected: int) -> None:
-        distinct = int(window.inverse.max(initial=-1)) + 1
-        counts = {
-            "rows": len(vectors.norm),
-            "rejected": rejected,
-            "tokens": int(vectors.tokens.sum()),
-            "truncated": int(vectors.truncated.sum()),
-            "lost": int(vectors.lost.sum()),
-            "embedded": distinct,
-            "duplicates": len(window.inverse) - distinct,
-            "real": stats.real,
-            "padded": stats.padded,
-            "fallbacks": fallbacks(status),
-            "oom_splits": stats.oom_splits,
-        }
-        figures = {**window.watch.figures, "unit_rows": counts["rows"], "unit_tokens": stats.real}
-        self.measured(counts, {**figures, **tokens_a_second(figures)})
+
+def _measured(
+    window: Window, vectors: Vectors, status: np.ndarray, stats: "BatchStats", rejected: int
+) -> tuple[dict[str, int], Mapping[str, float]]:
+    """The counts and figures of a window; `vectors` of what is kept, `status` of all."""
+    distinct = int(window.inverse.max(initial=-1)) + 1
+    counts = {
+        "rows": len(vectors.norm),
+        "rejected": rejected,
+        "tokens": int(vectors.tokens.sum()),
+        "truncated": int(vectors.truncated.sum()),
+        "lost": int(vectors.lost.sum()),
+        "embedded": distinct,
+        "duplicates": len(window.inverse) - distinct,
+        "real": stats.real,
+        "padded": stats.padded,
+        "fallbacks": fallbacks(status),
+        "oom_splits": stats.oom_splits,
+    }
+    figures = {**window.watch.figures, "unit_rows": counts["rows"], "unit_tokens": stats.real}
+    return counts, {**figures, **tokens_a_second(figures)}
 
 
 def faults(texts: list[Any], name: str) -> dict[int, str]:

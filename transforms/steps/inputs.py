@@ -13,7 +13,7 @@ from transforms.space import row_hashes
 from transforms.store.shards import Vectors
 
 if TYPE_CHECKING:
-    from transforms.encoder import Embedded, Encoder, Tokenized, UnitBatches, Windows
+    from transforms.encoder import Embedded, Encoder, PiecesUnit, Tokenized, UnitBatches, Windows
 
 Progress = Callable[[int, int], None]
 Finish = Callable[[], "Embedded"]  # waits until the model is through, and makes the final vectors
@@ -63,11 +63,11 @@ class Late:
 
     windows: "Windows"
     wanted: np.ndarray
+    planned: "PiecesUnit"
 
     def start(self, encoder: "Encoder", progress: Progress) -> Finish:
-        """Put the windows through the model and wait for it: pieces are made of token states as these come."""
-        embedded = encoder.embed_pieces(self.windows, self.wanted)
-        return lambda: embedded
+        """Hand the windows to the model, without waiting for it; each piece has a vector."""
+        return partial(encoder.finish, encoder.start_pieces(self.planned))
 
     def vectors(self, embedded: "Embedded") -> Vectors:
         """The vectors as shards hold them; nothing is cut off, since windows follow each other."""
@@ -97,7 +97,8 @@ def hashes_of(rows: UnitRows) -> list[bytes]:
 def inputs_of(rows: UnitRows, places: list[int], encoder: "Encoder") -> Inputs:
     """What goes into the model for the rows at these places, which ascend."""
     if rows.windows is not None:
-        return Late(rows.windows, np.array(places, np.int64))
+        wanted = np.array(places, np.int64)
+        return Late(rows.windows, wanted, encoder.plan_pieces(rows.windows, wanted))
     if rows.parts is None:
         tokenized = encoder.tokenize([rows.texts[i] for i in places])
         return Texts(tokenized, encoder.plan(tokenized))

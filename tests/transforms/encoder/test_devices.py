@@ -81,6 +81,41 @@ def test_a_unit_is_handed_over_while_the_one_before_is_computed(tiny, monkeypatc
             assert found.seconds > 0
 
 
+def test_documents_in_windows_are_handed_over_while_those_before_are_computed(tiny, monkeypatch, two_threads):
+    """`start_pieces` waits for no device; what devices share has the vectors that one has."""
+    spans = [[(0, 20), (20, 60), (60, 90)]] * 9
+    for devices in (1, 2):
+        with monkeypatch.context() as patch:
+            patch.setattr(encoders, "resolve_devices", lambda _, n=devices: [torch.device("cpu")] * n)
+            patch.setattr(encoders, "_WINDOW_BATCHES", {"cpu": 2})
+            encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu", tokens_per_batch=32)
+            documents = [[" ".join(TEXTS)[number + n : number + n + 90] for n in range(9)] for number in range(3)]
+            windows = [encoder.windows([*some, TEXTS[0]], [*spans, [(0, len(TEXTS[0]))]]) for some in documents]
+            units = [encoder.plan_pieces(each) for each in windows]
+        assert len(units[0].jobs) == (1 if devices == 1 else 3)
+        assert len(units[0].whole.batches) == 1
+        expected = [encoder.embed_pieces(each).vectors for each in windows]
+        if devices == 1:
+            of_one = expected
+        gate = threading.Event()
+
+        def held(batch, run, gate=gate):
+            assert gate.wait(60)
+            return run(batch)
+
+        for replica in encoder._replicas:
+            run = replica.forward._runner.run
+            monkeypatch.setattr(replica.forward._runner, "run", partial(held, run=run))
+        passing = [encoder.start_pieces(unit) for unit in units]
+        assert not gate.is_set()
+        gate.set()
+        for one, vectors, alike in zip(passing, expected, of_one, strict=True):
+            found = encoder.finish(one)
+            np.testing.assert_array_equal(found.vectors, vectors)
+            np.testing.assert_allclose(found.vectors, alike, atol=2e-5)
+            assert found.seconds > 0
+
+
 def test_texts_are_tokenized_in_parts_as_they_are_at_once(tiny, monkeypatch):
     texts = [f"{text} {number}" for number in range(9) for text in TEXTS] + ["", "dog " * 600]
     encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu")

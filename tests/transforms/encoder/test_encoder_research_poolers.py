@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.blocks import count_block_calls
+from helpers.families import save_family
 from helpers.tiny_models import FAMILIES, TEXTS, WORDS, edit_json, save_tiny_model
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import AutoModel, AutoTokenizer, T5EncoderModel
@@ -130,6 +131,15 @@ def test_ditto_weighs_by_the_diagonal_of_eager_attention(tiny, family, head):
         weights = out.attentions[block - 1][0, number - 1].diagonal()
         expected.append((weights @ (out.hidden_states[0][0] + out.hidden_states[-1][0]) / 2).numpy())
     assert _close(_load(tiny[family], f"ditto:{head}").encode(TEXTS), np.stack(expected))
+
+
+@pytest.mark.parametrize("family", ["afmoe", "distilbert"])
+def test_heads_of_families_that_give_their_mask_by_name_and_by_place(tmp_path, family):
+    save_family(family, tmp_path / "m")
+    encoder = Encoder.load(str(tmp_path / "m"), pooler="ditto:2-1", dtype="float32", device="cpu")
+    texts = ["a man", "the dog is in the park and the cat is not", "dog"]
+    alone = np.concatenate([encoder.encode([text]) for text in texts])
+    np.testing.assert_allclose(encoder.encode(texts), alone, atol=2e-5)
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "albert"])

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 from helpers.corpora import sentences
+from helpers.families import save_family
 from helpers.stub_device import Counts, StubTensor, stub_gpu
 from helpers.tiny_models import save_tiny_model
 from test_varlen import literal_attention
 
 from transforms.encoder import Encoder, batch_size, forward
 from transforms.encoder import encoder as encoders
+from transforms.encoder.probe import BatchSharing
 
 TEXTS = sentences(20)
 
@@ -52,6 +54,21 @@ def test_nothing_waits_inside_a_batch(
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
+def test_nothing_waits_where_pieces_are_pooled_from_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, text = str(save_tiny_model("bert", tmp_path / "bert")), " ".join(TEXTS)[:400]
+    texts, spans = [text, text[100:], "one"], [[(0, 90), (90, 200), (200, 300)], [(0, 100), (120, 300)], [(0, 3)]]
+    here = Encoder.load(model, dtype="float32", device="cpu")
+    expected = here.embed_pieces(here.windows(texts, spans, window=40)).vectors
+    with stub_gpu(monkeypatch) as counts:
+        encoder = on_gpus(model, 2, monkeypatch, tokens_per_batch=64)
+        unit = encoder.plan_pieces(encoder.windows(texts, spans, window=40))
+        counts.waits.clear()
+        found = encoder.finish(encoder.start_pieces(unit))
+        assert counts.waits == []
+        assert counts.unordered == []
+    np.testing.assert_allclose(found.vectors, expected, atol=2e-5)
+
+
 def _embedded(encoder: Encoder, counts: Counts) -> np.ndarray:
     unit = encoder.plan(encoder.tokenize(TEXTS))
     counts.waits.clear()
@@ -62,3 +79,18 @@ def _embedded(encoder: Encoder, counts: Counts) -> np.ndarray:
     assert counts.unordered == []
     assert counts.copies_out == 2 * len(unit.batches), "vectors and status of each batch, and nothing else"
     return found.vectors
+
+
+@pytest.mark.parametrize("family", ["distilbert", "qwen3"])
+def test_a_padded_pass_does_not_ask_the_device_whether_there_is_padding(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = str(tmp_path / family)
+    save_family(family, tmp_path / family)
+    expected = Encoder.load(model, pooler="mean", dtype="float32", device="cpu").encode(TEXTS)
+    with stub_gpu(monkeypatch) as counts:
+        monkeypatch.setattr(forward, "_unpadded", lambda *_: (None, ""))
+        encoder = on_gpus(model, 1, monkeypatch, pooler="mean", tokens_per_batch=64)
+        assert encoder._alone.forward.together is BatchSharing.PADDED
+        found = _embedded(encoder, counts)
+    np.testing.assert_allclose(found, expected, atol=2e-5)

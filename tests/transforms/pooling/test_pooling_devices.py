@@ -14,7 +14,7 @@ from transforms.pooling import BareMask, Lexicon, ModelShape, TokenStates, Token
 from transforms.pooling.cnn import CnnNetwork
 from transforms.pooling.pooler import MixedLayers, OverTokenLayers, Pooler
 from transforms.pooling.sbert_wk import layer_cosines
-from transforms.pooling.token_layers import Convolutions
+from transforms.pooling.token_layers import Convolutions, Recurrent
 from transforms.space import parse_pooler
 
 PIECES = ("[PAD]", "[CLS]", "[SEP]", *(f"{'##' * (n % 3 == 0)}{chr(97 + n % 26)}" for n in range(3, VOCABULARY)))
@@ -80,9 +80,11 @@ def test_a_pooler_on_a_gpu(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_layers_between_a_model_and_its_pooling_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     mean = build_pooler(parse_pooler("mean"), ModelShape(LAYERS, HIDDEN, EMBEDDING))
     convolutions = Convolutions({"width": HIDDEN, "channels": HIDDEN // 2, "kernels": [1, 3]}).eval()
+    recurrent = Recurrent({"width": HIDDEN, "hidden": 5, "depth": 2, "both": True}).eval()
     with stub_gpu(monkeypatch) as counts:
-        there = OverTokenLayers(mean, LAYERS, copy.deepcopy(convolutions).to(GPU))
-        _check(OverTokenLayers(mean, LAYERS, convolutions), there, counts)
+        for layer in (convolutions, recurrent):
+            there = OverTokenLayers(mean, LAYERS, copy.deepcopy(layer).to(GPU))
+            _check(OverTokenLayers(mean, LAYERS, layer), there, counts)
         mixed = MixedLayers(mean, 2, LAYERS, (0.1, 0.2, 0.3, 0.2, 0.2))
         _check(mixed, mixed, counts)
 
