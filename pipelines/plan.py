@@ -112,6 +112,16 @@ class Pace:
         """Real tokens over seconds of embedding."""
         return self.real / max(self.seconds, 1e-9)
 
+    @property
+    def host_tokens_s(self) -> float:
+        """Real tokens over seconds of the tokenizer."""
+        return self.real / max(self.tokenising, 1e-9)
+
+    @property
+    def device_tokens_s(self) -> float:
+        """Real tokens over seconds of the model."""
+        return self.real / max(self.computing, 1e-9)
+
     def time_for(self, expected: float) -> float:
         """Seconds to embed so many estimated tokens, loading the model included."""
         return self.loading + expected * self.real_share / self.tokens_per_second
@@ -142,7 +152,8 @@ def told(options: EmbedOptions, beam_options: PipelineOptions, store: bool = Tru
     space, root = found.resolved.space, found.resolved.job.root if store else None
     sizes = {"seconds": found.seconds, "index": index_line(found), "space": space.id, "dim": space.dim}
     sizes["index_size"] = size_of_index(found)
-    return Said(wrapped(lines(found, root)), {"store": root, **asdict(found.plan), **sizes}, asked=True)
+    values = {"store": root, **asdict(found.plan), **sizes, **speeds(found.pace)}
+    return Said(wrapped(lines(found, root)), values, asked=True)
 
 
 def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
@@ -298,11 +309,20 @@ def lines(found: Prediction, store: str | None) -> list[str]:
     ]
 
 
+def speeds(pace: Pace | None) -> dict[str, float | None]:
+    """Tokens a second, of all and of the tokenizer and the model alone; None where nothing was measured."""
+    names = ("tokens_s", "host_tokens_s", "device_tokens_s")
+    if pace is None:
+        return dict.fromkeys(names)
+    found = (pace.tokens_per_second, pace.host_tokens_s, pace.device_tokens_s)
+    return {name: round(speed, 1) for name, speed in zip(names, found, strict=True)}
+
+
 def pace_lines(pace: Pace | None) -> list[str]:
     """The line about what the host and the device can do in a second; none where nothing was measured."""
     if pace is None:
         return []
-    host, device = (pace.real / max(spent, 1e-9) for spent in (pace.tokenising, pace.computing))
+    host, device = pace.host_tokens_s, pace.device_tokens_s
     limit = "tokenizer" if host < device else "model"
     return [f"            {host:,.0f} tokens/s by the tokenizer, {device:,.0f} by the model: the {limit} is the limit"]
 

@@ -323,4 +323,6 @@ def test_a_plan_needs_no_store_and_is_json_where_asked(run: Run, tmp_path: Path)
     (tmp_path / "x.txt").write_text("a dog\n")
     found = json.loads(run("plan", "--input", "x.txt", "--model", "all-MiniLM-L6-v2", "--json").ok().out)
     assert (found["command"], found["files"], found["store"], found["dim"]) == ("plan", 1, None, 384)
+    assert found["tokens_s"] > 0
+    assert {"host_tokens_s", "device_tokens_s"} <= set(found)
     assert [path.name for path in tmp_path.iterdir()] == ["x.txt"]

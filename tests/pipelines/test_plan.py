@@ -31,6 +31,8 @@ def test_every_row_of_a_small_collection_is_measured_once(uneven: Path, model: P
     assert found.pace.expected == pytest.approx(found.plan.tokens)
     assert found.seconds == pytest.approx(found.pace.loading + found.pace.seconds)
     assert not (uneven / "none").exists()
+    tokens, host, device = (plan.speeds(found.pace)[f"{name}tokens_s"] for name in ("", "host_", "device_"))
+    assert 1 / tokens == pytest.approx(1 / host + 1 / device, rel=0.01), "on a CPU both take the same cores"
 
 
 def test_places_all_over_the_collection_are_measured(
@@ -52,4 +54,5 @@ def test_nothing_to_embed_has_no_pace(inputs: Path, model: Path) -> None:
     write_parquet(inputs / "a.parquet", [])
     found = predicted(inputs, model)
     assert found.pace is None
+    assert plan.speeds(found.pace) == {"tokens_s": None, "host_tokens_s": None, "device_tokens_s": None}
     assert found.seconds == 0

@@ -25,10 +25,10 @@ def expect_padding(model: Any) -> None:
         model.set_attn_implementation(NAME)
 
 
-def _mask(*args: Any, attention_mask: Tensor | None = None, **said: Any) -> Tensor | None:
+def _mask(*, attention_mask: Tensor | None = None, **said: Any) -> Tensor | None:
     if attention_mask is not None:
         said |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
-    return sdpa_mask(*args, attention_mask=attention_mask, **said)
+    return sdpa_mask(attention_mask=attention_mask, **said)
 
 
 ALL_ATTENTION_FUNCTIONS.register(NAME, ALL_ATTENTION_FUNCTIONS["sdpa"])
