@@ -75,6 +75,7 @@ def token_bytes(files: ModelFiles, model: Any, needs: Needs, longest: int) -> in
     """
     config, size = model.config, model.get_input_embeddings().weight.element_size()
     inner = getattr(config, "intermediate_size", None) or 4 * files.hidden
+    inner = inner if isinstance(inner, int) else max(inner)  # Gemma 3n has one a block
     states = size * (8 * files.hidden + 3 * inner + len(needs.layers) * files.hidden) + 3 * 4 * files.hidden
     eager = getattr(config, "_attn_implementation", None) == "eager"
     return states + (2 * 4 * (files.heads or 1) * longest if eager else 0)

@@ -27,7 +27,7 @@ _FURTHEST = 65536  # tokens up to which masks are compared, where a model takes 
 
 
 class OneRowRunner:
-    """A pass over the packed tokens of a batch by the library's code: the states of layers, no padding.
+    """A pass over the packed tokens of a batch by the library's code: states and own attention of heads, no padding.
 
     Raises `UnfitModelError` where the model's code does not allow it.
     """
@@ -36,8 +36,6 @@ class OneRowRunner:
         takes = inspect.signature(model.forward).parameters
         if "position_ids" not in takes:
             raise UnfitModelError("it takes no positions")
-        if needs.heads:
-            raise UnfitModelError("single heads are read")
         self._kernel, self._device = kernel, next(model.parameters()).device
         self._types = gives_types and "token_type_ids" in takes
         self._padding_id = _padding_id(model)
@@ -47,11 +45,12 @@ class OneRowRunner:
             self._hooks = LayerHooks([self._model], needs, files.layers)
 
     def run(self, batch: Batch) -> LayerStates:
-        """The states [N, H] of the needed layers, text after text."""
+        """The states [N, H] of the needed layers and own attention [N] of the needed heads, text after text."""
         bounds = to_device(batch.offsets.astype(np.int32), self._device)
         with row_of_texts(self._kernel, bounds, batch.width):
             found = self._hooks.run(self._model, self._inputs(batch))
-        return LayerStates({layer: state.squeeze(0) for layer, state in found.layers.items()})
+        layers = {layer: state.squeeze(0) for layer, state in found.layers.items()}
+        return LayerStates(layers, {head: own.squeeze(0) for head, own in found.heads.items()})
 
     @torch.inference_mode()
     def _prepare(self, files: ModelFiles) -> None:

@@ -4,7 +4,7 @@ import copy
 import inspect
 import sys
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from transforms.encoder import texts_attention
 from transforms.errors import UnfitModelError
 
 NAME = "sentence_beam_own_attention"
@@ -87,17 +88,21 @@ def _listen_and_attend(
     Some models give the mask by name.
     """
     listener, usual = module.own_attention_of
-    scaling, bias = kwargs.get("scaling") or query.shape[-1] ** -0.5, kwargs.get("position_bias")
-
-    def of_head(head: int) -> Tensor:
-        parts = [_added(part, head - 1) for part in (attention_mask, bias) if part is not None]
-        parts += [_later_hidden(query.shape[2], query.device)] if _hides_later(module, attention_mask, kwargs) else []
-        added = reduce(torch.add, parts) if parts else None
-        return own_attention(query[:, head - 1], key[:, head - 1], scaling, added)
-
-    listener(of_head)
+    if usual == texts_attention.NAME:
+        listener(texts_attention.heads_of_texts(module, query, key, kwargs))
+    else:
+        listener(partial(_of_head, module, query, key, attention_mask, kwargs))
     eager: Any = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
     return ALL_ATTENTION_FUNCTIONS.get_interface(usual, eager)(module, query, key, value, attention_mask, **kwargs)
+
+
+def _of_head(module: Any, query: Tensor, key: Tensor, mask: Any, said: dict[str, Any], head: int) -> Tensor:
+    """The own attention [B, T] of a head, from 1, by all of its scores."""
+    scaling, bias = said.get("scaling") or query.shape[-1] ** -0.5, said.get("position_bias")
+    parts = [_added(part, head - 1) for part in (mask, bias) if part is not None]
+    parts += [_later_hidden(query.shape[2], query.device)] if _hides_later(module, mask, said) else []
+    added = reduce(torch.add, parts) if parts else None
+    return own_attention(*texts_attention.of_one_head(query, key, head), scaling, added)
 
 
 def _hides_later(module: Any, mask: Any, kwargs: Any) -> bool:

@@ -19,6 +19,11 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from transforms.errors import UnfitModelError
 
+try:
+    from torch.nn.attention.varlen import AuxRequest
+except ImportError:  # a torch without it: the padded pass serves
+    AuxRequest = None  # type: ignore[assignment, misc]
+
 NAME, NOTING = "sentence_beam_texts", "sentence_beam_texts_noted"
 # A function of queries, keys and values [N, heads, d] of texts with `bounds` [B + 1], called as `varlen_attn` of torch.
 Kernel = Callable[..., Any]
@@ -90,15 +95,54 @@ def note_attention(model: Any, kernel: Kernel, inputs: dict[str, Tensor], furthe
 def text_by_text(
     query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, _: Any, __: int, ___: int,
     *, scale: float | None = None, window_size: tuple[int, int] = (-1, -1), enable_gqa: bool = False,
-) -> Tensor:  # fmt: skip
-    """What torch's kernel computes [N, heads, d], on any device: one text after the other."""
+    return_aux: Any = None,
+) -> Any:  # fmt: skip
+    """What torch's kernel computes [N, heads, d], on any device: one text after the other.
+
+    With `return_aux` the logarithms [heads, N] of the sums of exponentiated scores too, where no heads share keys.
+    """
     mixed = torch.empty(*query.shape[:2], value.shape[2], dtype=value.dtype, device=value.device)
+    totals = torch.empty(query.shape[1], len(query), device=query.device)
     for start, stop in pairwise(bounds.tolist()):
         queries, keys, values = (part[start:stop].transpose(0, 1)[None] for part in (query, key, value))
         seen = _seen(stop - start, window_size, query.device)
         found = F.scaled_dot_product_attention(queries, keys, values, seen, scale=scale, enable_gqa=enable_gqa)
         mixed[start:stop] = found[0].transpose(0, 1)
-    return mixed
+        if return_aux is not None:
+            scores = (queries.float() @ keys.float().mT)[0] * (scale or query.shape[2] ** -0.5)
+            totals[:, start:stop] = (scores if seen is None else scores.masked_fill(~seen, -torch.inf)).logsumexp(2)
+    return mixed if return_aux is None else (mixed, totals)
+
+
+def own_attention_of_texts(
+    kernel: Kernel, query: Tensor, key: Tensor, bounds: Tensor, longest: int, **said: Any
+) -> Tensor:
+    """The attention of each token to itself in one head, [N] float32, from that head's queries and keys [N, d].
+
+    The kernel, which is told what is `said`, gives the logarithm of the scores' sum.
+    """
+    query, key, scale = query[:, None], key[:, None], said.get("scale")
+    _, total = kernel(query, key, key, bounds, bounds, longest, longest, return_aux=AuxRequest(lse=True), **said)
+    own = (query.float() * key.float()).sum(dim=2).mul_(query.shape[2] ** -0.5 if scale is None else scale)
+    return (own[:, 0] - total.view(-1)).exp()
+
+
+def of_one_head(query: Tensor, key: Tensor, head: int) -> tuple[Tensor, Tensor]:
+    """The queries and keys [B, T, d] of a head, from 1, of all [B, heads, T, d]; heads may share keys."""
+    return query[:, head - 1], key[:, (head - 1) * key.shape[1] // query.shape[1]]
+
+
+def heads_of_texts(module: nn.Module, query: Tensor, key: Tensor, said: dict[str, Any]) -> Callable[[int], Tensor]:
+    """A function head (from 1) -> own attention [B, T], from queries and keys [B, heads, T, d] of a row of texts."""
+    _check_known(said)
+    bounds, longest, kernel = _texts(query)
+    options: dict[str, Any] = {"scale": said.get("scaling"), "window_size": _window(module, said)}
+
+    def of_head(head: int) -> Tensor:
+        queries, keys = (part.flatten(0, 1) for part in of_one_head(query, key, head))
+        return own_attention_of_texts(kernel, queries, keys, bounds, longest, **options).view(query.shape[0], -1)
+
+    return of_head
 
 
 def check_kernel(kernel: Kernel, asked: Attending, like: Tensor) -> None:
@@ -131,15 +175,21 @@ def _attend(
 def _mixed(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, said: dict[str, Any]) -> Tensor:
     _check_known(said)
     batch, heads, tokens, _ = query.shape
-    bounds, longest, kernel = _ROW.bounds, _ROW.longest, _ROW.kernel
-    assert kernel is not None, "a pass outside of `row_of_texts`"
-    if bounds is None:  # each row is a text
-        bounds = torch.arange(0, (batch + 1) * tokens, tokens, dtype=torch.int32, device=query.device)
-        longest = tokens
+    bounds, longest, kernel = _texts(query)
     parts = (part.transpose(1, 2).flatten(0, 1).to(value.dtype) for part in (query, key, value))
     options: dict[str, Any] = {"scale": said.get("scaling"), "window_size": _window(module, said)}
     mixed = kernel(*parts, bounds, bounds, longest, longest, **options, enable_gqa=key.shape[1] != heads)
     return mixed.view(batch, tokens, heads, -1)
+
+
+def _texts(query: Tensor) -> tuple[Tensor, int, Kernel]:
+    """The bounds of the texts of queries [B, heads, T, d], the longest text's tokens, and the kernel."""
+    bounds, longest, kernel = _ROW.bounds, _ROW.longest, _ROW.kernel
+    assert kernel is not None, "a pass outside of `row_of_texts`"
+    if bounds is None:  # each row is a text
+        batch, _, longest, _ = query.shape
+        bounds = torch.arange(0, (batch + 1) * longest, longest, dtype=torch.int32, device=query.device)
+    return bounds, longest, kernel
 
 
 def _check_known(said: dict[str, Any]) -> None:

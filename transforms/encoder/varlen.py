@@ -14,14 +14,14 @@ from torch import Tensor
 from transforms.encoder.batches import Batch
 from transforms.encoder.bert import BertWeights, BlockWeights, HeadWeights
 from transforms.encoder.layer_hooks import LayerStates
-from transforms.encoder.texts_attention import Kernel
+from transforms.encoder.texts_attention import Kernel, own_attention_of_texts
 from transforms.encoder.transfer import to_device
 from transforms.pooling.pooler import Needs
 
 try:
-    from torch.nn.attention.varlen import AuxRequest, varlen_attn
+    from torch.nn.attention.varlen import varlen_attn
 except ImportError:  # a torch without it: the padded pass serves
-    varlen_attn = AuxRequest = None  # type: ignore[assignment, misc]
+    varlen_attn = None  # type: ignore[assignment]
 
 DTYPES = frozenset((torch.bfloat16, torch.float16))
 
@@ -53,8 +53,5 @@ class VarlenRunner:
 
 
 def _own_attention(head: HeadWeights, state: Tensor, kernel: Kernel, bounds: Tensor, longest: int) -> Tensor:
-    """The attention of each token to itself, [N] float32; the kernel gives the logarithm of the scores' sum."""
-    query, key = head.query(state)[:, None], head.key(state)[:, None]
-    _, total = kernel(query, key, key, bounds, bounds, longest, longest, return_aux=AuxRequest(lse=True))
-    own = (query.float() * key.float()).sum(dim=2).mul_(query.shape[2] ** -0.5)
-    return (own[:, 0] - total.view(-1)).exp()
+    """The attention of each token to itself, [N] float32."""
+    return own_attention_of_texts(kernel, head.query(state), head.key(state), bounds, longest)

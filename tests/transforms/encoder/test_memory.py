@@ -1,11 +1,13 @@
 """Batches that are too large for the memory there is."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from helpers.families import save_family
 from helpers.tiny_models import TEXTS
 
 from transforms.encoder import Encoder, batch_size, devices
@@ -93,6 +95,12 @@ def test_a_gpus_batch_is_what_there_is_memory_for(tiny: Any, monkeypatch: pytest
     assert batch_size.tokens_per_batch(None, replicas) == 4096, "the GPU with less memory decides"
     assert batch_size.tokens_per_batch(777, replicas) == 777
     assert batch_size.tokens_per_alike_batch(None, replicas[1], "bert") == 16384, "deterministic batches ask no machine"
+
+
+def test_a_family_whose_blocks_differ_in_width_loads(tmp_path: Path) -> None:
+    save_family("gemma3n_text", tmp_path / "m")
+    encoder = Encoder.load(str(tmp_path / "m"), dtype="float32", device="cpu")
+    assert encoder._alone.forward.token_bytes > 0
 
 
 def _on_gpu(replica: Any, number: int) -> Any:

@@ -50,7 +50,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> set[tuple[Window, bool]]:
     """The pass that a GPU takes; what its kernel is asked for: windows, and whether heads share keys."""
     found: set[tuple[Window, bool]] = set()
 
-    def kernel(*parts: Any, window_size: Window, enable_gqa: bool, **said: Any) -> torch.Tensor:
+    def kernel(*parts: Any, window_size: Window, enable_gqa: bool = False, **said: Any) -> torch.Tensor:
         found.add((window_size, enable_gqa))
         return text_by_text(*parts, window_size=window_size, enable_gqa=enable_gqa, **said)
 
@@ -119,13 +119,26 @@ def test_a_kernel_with_other_windows_is_found_out(
     assert "fails at windows of (3, 0)" in caplog.text
 
 
-@pytest.mark.parametrize("pooler", ["first-last", "last-token", "sbert-wk:start=1,window=1", "static"])
+@pytest.mark.parametrize("pooler", ["first-last", "last-token", "sbert-wk:start=1,window=1", "static", "ditto:2-3"])
 def test_other_layers_and_poolers(pooler: str, tmp_path: Path, asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = str(_save("qwen3", tmp_path / "m", **GROUPED))
     found = Encoder.load(folder, pooler=pooler, dtype="float32", device="cpu")
+    assert _runs_in_one_row(found) == (pooler != "static")
     monkeypatch.setattr(forward, "kernel_for", lambda _: None)
     padded = Encoder.load(folder, pooler=pooler, dtype="float32", device="cpu")
     np.testing.assert_allclose(found.encode(TEXTS), padded.encode(TEXTS), atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"), [("modernbert", TAKEN["modernbert"][0]), ("distilbert", {}), ("afmoe", {})]
+)
+def test_single_heads(family: str, changes: Any, tmp_path: Path, asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = str(_save(family, tmp_path / "m", **changes))
+    encoders = [Encoder.load(folder, pooler="ditto:2-1", dtype="float32", device="cpu")]
+    monkeypatch.setattr(forward, "kernel_for", lambda _: None)
+    encoders.append(Encoder.load(folder, pooler="ditto:2-1", dtype="float32", device="cpu"))
+    assert [_runs_in_one_row(encoder) for encoder in encoders] == [True, False]
+    np.testing.assert_allclose(*(encoder.encode(TEXTS) for encoder in encoders), atol=2e-5)
 
 
 def test_bits_do_not_depend_on_neighbours(tmp_path: Path, asked: Any) -> None:
