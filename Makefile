@@ -17,9 +17,10 @@ demo: $(VENV)/cpu.stamp
 	    --query "remove a directory and everything in it" --query "how far apart are two dates"
 	@echo "--- done: corpus in demo/corpus, store in demo/store, command in $(BIN)/sentence-beam"
 
-# Tests wait for the processes that they start: three at a time for every two processors, of one thread each.
+# Tests wait for the processes that they start: three at a time for every two processors, of one thread each. These
+# processes should not compile all modules anew, whatever the environment says.
 test: $(VENV)/dev.stamp
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )) --dist worksteal $(ARGS)
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )) --dist worksteal $(ARGS)
 
 # Flink, Prism and gs:// as they are, with every loss they have to bear; what is missing here is skipped by name.
 test-engines: $(VENV)/dev.stamp

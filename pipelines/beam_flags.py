@@ -41,7 +41,7 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argpars
         args, rest = parser.parse_known_args(ours)
     except OptionError as error:
         raise OptionError(_misspelt(parser, ours) or str(error)) from error
-    _, unknown = beam_parser().parse_known_args(rest)
+    unknown = beam_parser().parse_known_args(rest)[1] if rest else []
     if unknown:
         raise OptionError(_unknown(parser, unknown[0]))
     accelerators = (getattr(args, name, None) for name in ("accelerator", "index_accelerator"))

@@ -1,5 +1,6 @@
 """What is on record of a run: its end (`runs/<run>/result.json`, written once), and times and versions in records."""
 
+import functools
 import json
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -107,6 +108,11 @@ def timestamp(time: str) -> float:
 
 def versions() -> dict[str, str]:
     """The installed versions of the packages that decide vectors and files, by name."""
+    return dict(_installed())
+
+
+@functools.cache
+def _installed() -> dict[str, str]:
     found = {}
     for package in PACKAGES:
         try:
