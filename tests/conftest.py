@@ -8,6 +8,9 @@ from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+os.environ.setdefault(
+    "HF_DEACTIVATE_ASYNC_LOAD", "1"
+)  # tiny models: a thread for each tensor takes longer than reading it
 
 import numpy as np
 import pytest
@@ -36,6 +39,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take minutes for a command: that it is alive is nothing a test should see on stderr."""
     monkeypatch.setattr("pipelines.progress.SECONDS_APART", 86_400.0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_disk_to_wait_for() -> Iterator[None]:
+    """No test takes the power away: what a killed process has written is there without waiting for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda file: None)
+        yield
 
 
 @pytest.fixture(autouse=True)

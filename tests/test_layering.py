@@ -1,6 +1,7 @@
 """The layers: who may import whom, read from the source."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -81,13 +82,19 @@ PACKAGES = ("pipelines", "sentence_beam", "transforms")
 BEAM_FOR_STORAGE = {f"transforms/storage/{name}.py" for name in ("beam_filesystem", "beam_options", "gcs", "s3")}
 
 
+@functools.cache
 def _files(folder: str) -> list[Path]:
     return sorted((ROOT / folder).rglob("*.py"))
 
 
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf8"))
+
+
 def _imports(path: Path, modules: Collection[str] = (), module_level_only: bool = False) -> list[str]:
     """What a file imports; `from a import b` is `a.b` where that is among the modules, else `a`."""
-    tree = ast.parse(path.read_text(encoding="utf8"))
+    tree = _tree(path)
     nodes = tree.body if module_level_only else list(ast.walk(tree))
     names: list[str] = []
     for node in nodes:
@@ -104,24 +111,33 @@ def _layer(path: Path) -> str:
     return path.relative_to(ROOT / "transforms").parts[0].removesuffix(".py")
 
 
-@pytest.mark.parametrize("path", _files("transforms"), ids=lambda p: str(p.relative_to(ROOT)))
-def test_a_layer_imports_only_from_layers_before_it(path: Path) -> None:
-    layer, relative = _layer(path), str(path.relative_to(ROOT))
-    if layer == "__init__":
-        return
-    for name in _imports(path):
-        assert not name.startswith(("pipelines", "sentence_beam", "tests")), f"{relative} imports {name}"
-        parts = name.split(".")
-        if parts[0] == "transforms" and len(parts) > 1 and (relative, name) not in EXCEPTIONS:
-            assert LAYERS.index(parts[1]) <= LAYERS.index(layer), f"{relative} imports {name}"
+def _files_of(layer: str) -> list[Path]:
+    return [path for path in _files("transforms") if _layer(path) == layer]
 
 
-@pytest.mark.parametrize("path", _files("transforms"), ids=lambda p: str(p.relative_to(ROOT)))
-def test_third_party_modules_stay_in_their_layers(path: Path) -> None:
-    layer = _layer(path)
+def test_every_file_is_of_a_layer() -> None:
+    assert {_layer(path) for path in _files("transforms")} == {*LAYERS, "__init__"}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_imports_only_from_layers_before_it(layer: str) -> None:
+    wrong = []
+    for path in _files_of(layer):
+        relative = str(path.relative_to(ROOT))
+        for name in _imports(path):
+            parts = name.split(".")
+            if parts[0] in ("pipelines", "sentence_beam", "tests"):
+                wrong.append(f"{relative} imports {name}")
+            if parts[0] == "transforms" and len(parts) > 1 and (relative, name) not in EXCEPTIONS:
+                wrong += [f"{relative} imports {name}"] if LAYERS.index(parts[1]) > LAYERS.index(layer) else []
+    assert not wrong
+
+
+@pytest.mark.parametrize("layer", [*LAYERS, "__init__"])
+def test_third_party_modules_stay_in_their_layers(layer: str) -> None:
     allowed = THIRD_PARTY.get(layer, set()) | {"transforms"} | set(sys.stdlib_module_names)
-    for name in _imports(path, module_level_only=True):
-        assert name.split(".")[0] in allowed, f"{path.relative_to(ROOT)} imports {name}"
+    found = [(path, name) for path in _files_of(layer) for name in _imports(path, module_level_only=True)]
+    assert not [f"{path.relative_to(ROOT)} imports {name}" for path, name in found if name.split(".")[0] not in allowed]
 
 
 def _graph() -> dict[str, set[str]]:
@@ -167,17 +183,15 @@ def test_a_circle_is_found() -> None:
     assert _circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
 
 
-@pytest.mark.parametrize("path", _files("transforms"), ids=lambda p: str(p.relative_to(ROOT)))
-def test_beam_is_imported_where_steps_become_a_graph_and_for_its_filesystems(path: Path) -> None:
-    relative = str(path.relative_to(ROOT))
-    if _layer(path) == "beam" or relative in BEAM_FOR_STORAGE:
-        return
-    assert not [name for name in _imports(path) if name.split(".")[0] == "apache_beam"], relative
+def test_beam_is_imported_where_steps_become_a_graph_and_for_its_filesystems() -> None:
+    paths = [path for path in _files("transforms") if _layer(path) != "beam"]
+    found = {str(p.relative_to(ROOT)) for p in paths if any(n.split(".")[0] == "apache_beam" for n in _imports(p))}
+    assert found == BEAM_FOR_STORAGE
 
 
 def test_only_the_storage_module_opens_and_writes_files_of_a_store() -> None:
     for path in _files("transforms/store") + _files("transforms/steps") + _files("transforms/beam"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+        for node in ast.walk(_tree(path)):
             called = node.func if isinstance(node, ast.Call) else None
             writes = isinstance(called, ast.Name) and called.id == "open"
             assert not writes, f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)} opens a file itself"
@@ -193,7 +207,7 @@ def test_arrow_reads_bytes_without_python_in_between() -> None:
 def test_a_name_of_a_class_has_one_meaning() -> None:
     found: dict[str, Path] = {}
     for path in (path for package in PACKAGES for path in _files(package)):
-        for node in ast.parse(path.read_text(encoding="utf8")).body:
+        for node in _tree(path).body:
             if isinstance(node, ast.ClassDef):
                 other = found.setdefault(node.name.lstrip("_"), path)
                 assert other == path, f"{node.name}: {other.relative_to(ROOT)}, {path.relative_to(ROOT)}"
@@ -201,29 +215,25 @@ def test_a_name_of_a_class_has_one_meaning() -> None:
 
 HEAVY = ("torch", "faiss", "transformers")
 NO_PIPELINE = ("apache_beam", "pandas", *HEAVY)
+LATE = ("sklearn", "sentence_transformers", "starlette", "uvicorn", "psycopg", "qdrant_client", "lancedb")
 
 
-# A process for each line: what none of its modules imports, none of them imports alone.
+# A process for each line: what none of its modules imports, none of them imports alone. That neither the commands with
+# a pipeline nor transforms.beam import what is heavy is in tests/test_packaging.py.
 @pytest.mark.parametrize(
     ("modules", "absent"),
     [
         ("transforms.pooling transforms.encoder", ["apache_beam"]),
-        ("transforms.calibration transforms.space", ["torch", "transformers", "apache_beam"]),
         ("transforms.search", ["apache_beam", "pandas", "faiss"]),
-        ("transforms.beam", HEAVY),
-        ("pipelines.embed pipelines.fit pipelines.index pipelines.neighbours pipelines.recalibrate", HEAVY),
-        ("pipelines.worker", HEAVY),
         (
-            "transforms.store pipelines.diff pipelines.files pipelines.history pipelines.report pipelines.verify",
-            NO_PIPELINE,
+            "transforms.calibration transforms.space transforms.store pipelines.cluster pipelines.dedup "
+            "pipelines.diagnose pipelines.diff pipelines.distill pipelines.evaluate pipelines.export pipelines.files "
+            "pipelines.history pipelines.pairs pipelines.push pipelines.report pipelines.search pipelines.serve "
+            "pipelines.train pipelines.verify",
+            [*NO_PIPELINE, *LATE],
         ),
-        ("pipelines.dedup pipelines.diagnose pipelines.evaluate pipelines.export pipelines.pairs", NO_PIPELINE),
-        ("pipelines.search", NO_PIPELINE),
-        ("pipelines.cluster", [*NO_PIPELINE, "sklearn"]),
-        ("pipelines.push", ["apache_beam", "pandas", "torch", "faiss", "psycopg", "qdrant_client", "lancedb"]),
-        ("pipelines.train pipelines.distill", [*NO_PIPELINE, "sentence_transformers"]),
-        ("pipelines.serve", [*NO_PIPELINE, "starlette", "uvicorn"]),
     ],
+    ids=["encoder", "search", "no pipeline"],
 )
 def test_importing_stays_light(modules: str, absent: Sequence[str]) -> None:
     code = f"import sys, {', '.join(modules.split())}; print([m for m in {list(absent)!r} if m in sys.modules])"

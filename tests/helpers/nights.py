@@ -1,5 +1,6 @@
 """Stores whose rows are made up, brought from night to night with their index, without any model."""
 
+import functools
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -46,15 +47,19 @@ def space_of(dim: int = DIM) -> Space:
     )  # fmt: skip
 
 
+@functools.lru_cache(100_000)
 def vector_of(text: str, dim: int = DIM) -> np.ndarray:
-    """The vector of a text: of length 1, near to those of texts with the same first letter."""
-    noise, topic = (np.random.default_rng(int.from_bytes(_digest(part))) for part in (text, text[:1]))
-    vector = topic.standard_normal(dim) + 0.7 * noise.standard_normal(dim)
-    return (vector / np.linalg.norm(vector)).astype(np.float32)
+    """The vector of a text: of length 1, near to those of texts with the same first letter; the same array each time."""
+    vector = _drawn(text[:1], dim) + 0.7 * _drawn(text, dim)
+    found: np.ndarray = (vector / np.linalg.norm(vector)).astype(np.float32)
+    found.flags.writeable = False
+    return found
 
 
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+@functools.lru_cache(100_000)
+def _drawn(text: str, dim: int) -> np.ndarray:
+    seed = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+    return np.random.default_rng(seed).standard_normal(dim)
 
 
 @dataclass
