@@ -29,13 +29,13 @@ class CountRows(beam.PTransform):
 
     def expand(self, settled: beam.PCollection) -> beam.PCollection:
         chosen = settled | "Choose" >> flat_map(
-            keeping_lease, self._run, rows_to_count, self._run, self._ids, outputs=OUTPUTS, main="shards"
+            keeping_lease, self._run.key, rows_to_count, self._run, self._ids, outputs=OUTPUTS, main="shards"
         )
         counted = (
             chosen.shards
             | "Spread" >> beam.Reshuffle()
-            | "Hash" >> beam.FlatMap(keeping_lease, self._run, hashes_of).with_output_types(Hashes)
+            | "Hash" >> beam.FlatMap(keeping_lease, self._run.key, hashes_of).with_output_types(Hashes)
             | "Buckets" >> beam.GroupByKey()
-            | "Count" >> beam.Map(keeping_lease, self._run, count_bucket)
+            | "Count" >> beam.Map(keeping_lease, self._run.key, count_bucket)
         )
         return (chosen[KNOWN], counted) | "Counts" >> beam.Flatten()

@@ -43,7 +43,7 @@ class CommitFn(beam.DoFn):
         self._run, self._metrics = run, StageMetrics("commit")
 
     def process(self, found: list[Any]) -> Iterator[Result]:
-        result = keeping_lease(found, self._run, commit_run, self._run)
+        result = keeping_lease(found, self._run.key, commit_run, self._run)
         for name, summary in (result.measures or {}).get("commit", {}).items():
             self._metrics.update({name: summary["sum"]})
         yield result

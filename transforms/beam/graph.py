@@ -36,12 +36,12 @@ def _call_by_type(
         yield item if tag is None else TaggedOutput(tag, item)
 
 
-def keeping_lease(element: Any, run: Run, step: Callable[..., Any], *arguments: Any) -> Any:
-    """What the step makes of an element, a list where that is several; the run's lease is renewed meanwhile.
+def keeping_lease(element: Any, key: tuple[str, str], step: Callable[..., Any], *arguments: Any) -> Any:
+    """What the step makes of an element, a list where that is several; the lease of the run of a key is renewed then.
 
     Where nobody waits for the job nobody else renews it, however short each element's work is.
     """
-    with kept_alive(run.root, run.id):
+    with kept_alive(*key):
         made = step(element, *arguments)
         return list(made) if isinstance(made, Iterator) else made
 

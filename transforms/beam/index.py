@@ -53,34 +53,37 @@ class BuildIndex(beam.PTransform):
 
     def expand(self, settled: beam.PCollection) -> beam.PCollection:
         chosen = settled | "Choose" >> flat_map(
-            keeping_lease, self._run, choose_work, self._run, *self._how, outputs=OUTPUTS, main="reads"
+            keeping_lease, self._run.key, choose_work, self._run, *self._how, outputs=OUTPUTS, main="reads"
         )
-        updated = chosen.reads | "Update" >> UpdateIndex(self._run)
-        trained = (chosen[RETRAIN], updated[RETRAIN]) | "Train" >> TrainIndex(self._run, self._hints)
+        updated = chosen.reads | "Update" >> UpdateIndex(self._run.key)
+        trained = (chosen[RETRAIN], updated[RETRAIN]) | "Train" >> TrainIndex(self._run.key, self._hints)
         done = (chosen[DONE], updated[DONE], trained) | "Index" >> beam.Flatten()
         done.element_type = typehints.Union[IndexRecord, Problem]
         return done
 
 
 class UpdateIndex(beam.PTransform):
-    """Rows to read -> on `done` an IndexRecord or Problem, on `retrain` the groups of an index to train instead."""
+    """Rows to read -> on `done` an IndexRecord or Problem, on `retrain` the groups of an index to train instead.
 
-    def __init__(self, run: Run):
+    `key` is the run's.
+    """
+
+    def __init__(self, key: tuple[str, str]):
         super().__init__()
-        self._run = run
+        self._key = key
 
     def expand(self, reads: beam.PCollection) -> Any:
         decided = (
             reads
             | "SpreadReads" >> Spread()
-            | "Read" >> beam.Map(timed, self._run, "rows_ms", with_job, index_update_rows.read)
+            | "Read" >> beam.Map(timed, self._key, "rows_ms", with_job, index_update_rows.read)
             | "Reads" >> Together()
             | "Buckets"
-            >> flat_map(timed_together, self._run, "decide_ms", buckets_to_match, outputs=OUTPUTS, main="buckets")
+            >> flat_map(timed_together, self._key, "decide_ms", buckets_to_match, outputs=OUTPUTS, main="buckets")
         )
         conclude = flat_map(
             timed_together,
-            self._run,
+            self._key,
             "recall_ms",
             index_update_recall.conclude,
             outputs={TrainingGroup: RETRAIN},
@@ -89,11 +92,11 @@ class UpdateIndex(beam.PTransform):
         concluded = (
             decided.buckets
             | "SpreadBuckets" >> Spread()
-            | "Match" >> beam.Map(timed, self._run, "match_ms", with_job, index_update_rows.match)
+            | "Match" >> beam.Map(timed, self._key, "match_ms", with_job, index_update_rows.match)
             | "Matched" >> Together()
-            | "Decide" >> beam.FlatMap(timed_together, self._run, "decide_ms", index_update_segments.decide)
+            | "Decide" >> beam.FlatMap(timed_together, self._key, "decide_ms", index_update_segments.decide)
             | "SpreadTargets" >> Spread()
-            | "Build" >> beam.Map(timed, self._run, "segment_ms", with_job, index_update_segments.build)
+            | "Build" >> beam.Map(timed, self._key, "segment_ms", with_job, index_update_segments.build)
             | "Built" >> Together()
             | "Conclude" >> conclude
         )
@@ -105,35 +108,35 @@ class UpdateIndex(beam.PTransform):
 class TrainIndex(beam.PTransform):
     """Groups of shards -> the IndexRecord of an index trained and built over them, or a damaged shard's Problem.
 
-    `hints` are Beam resource hints for the steps that find the lists.
+    `key` is the run's, `hints` are Beam resource hints for the steps that find the lists.
     """
 
-    def __init__(self, run: Run, hints: Hints | None = None):
+    def __init__(self, key: tuple[str, str], hints: Hints | None = None):
         super().__init__()
-        self._run, self._hints = run, hints or {}
+        self._key, self._hints = key, hints or {}
 
     def expand(self, groups: Any) -> beam.PCollection:
         sampled = (
             groups
             | "Groups" >> beam.Flatten()
             | "SpreadSample" >> Spread()
-            | "Sample" >> beam.Map(timed, self._run, "sample_ms", index_train.sample)
+            | "Sample" >> beam.Map(timed, self._key, "sample_ms", index_train.sample)
         )
-        trained = (sampled, sampled | "Lists" >> FindLists(self._run, self._hints)) | "Sampled" >> Merge()
+        trained = (sampled, sampled | "Lists" >> FindLists(self._key, self._hints)) | "Sampled" >> Merge()
         finished = (
             trained
             | "Trained" >> Together()
             | "Finish"
             >> flat_map(
-                timed_together, self._run, "train_ms", index_train.finish, outputs={Problem: PROBLEMS}, main="works"
+                timed_together, self._key, "train_ms", index_train.finish, outputs={Problem: PROBLEMS}, main="works"
             )
         )
         built = (
             finished.works
             | "SpreadBuild" >> Spread()
-            | "Build" >> beam.Map(timed, self._run, "segment_ms", index_build.build)
+            | "Build" >> beam.Map(timed, self._key, "segment_ms", index_build.build)
             | "Segments" >> Together()
-            | "Conclude" >> beam.FlatMap(timed_together, self._run, "recall_ms", index_build.conclude)
+            | "Conclude" >> beam.FlatMap(timed_together, self._key, "recall_ms", index_build.conclude)
         )
         return (built, finished[PROBLEMS]) | "Done" >> beam.Flatten()
 
@@ -141,23 +144,23 @@ class TrainIndex(beam.PTransform):
 class FindLists(beam.PTransform):
     """Sampled groups -> the cells whose lists have been found by their rows; nothing where an index has no lists."""
 
-    def __init__(self, run: Run, hints: Hints):
+    def __init__(self, key: tuple[str, str], hints: Hints):
         super().__init__()
-        self._run, self._hints = run, hints
+        self._key, self._hints = key, hints
 
     def expand(self, sampled: beam.PCollection) -> beam.PCollection:
         works = (
             sampled
             | "Alone" >> beam.Map(without_figures)
             | "Samples" >> Together()
-            | "Divide" >> self._hinted(beam.FlatMap(timed_together, self._run, "train_ms", index_train.divide))
+            | "Divide" >> self._hinted(beam.FlatMap(timed_together, self._key, "train_ms", index_train.divide))
         )
         clustered = self._pass(works, 0)
         for turn in range(1, 1 + PASSES):
             works = (
                 clustered
                 | f"Clustered{turn}" >> Together()
-                | f"Again{turn}" >> beam.FlatMap(timed_together, self._run, "train_ms", index_train.again)
+                | f"Again{turn}" >> beam.FlatMap(timed_together, self._key, "train_ms", index_train.again)
             )
             clustered = self._pass(works, turn)
         return clustered
@@ -167,11 +170,11 @@ class FindLists(beam.PTransform):
         return (
             works
             | f"SpreadParts{turn}" >> Spread()
-            | f"Assign{turn}" >> beam.Map(timed, self._run, "train_ms", index_train.assign)
+            | f"Assign{turn}" >> beam.Map(timed, self._key, "train_ms", index_train.assign)
             | f"Assigned{turn}" >> Together()
-            | f"Allot{turn}" >> beam.FlatMap(timed_together, self._run, "train_ms", index_train.allot)
+            | f"Allot{turn}" >> beam.FlatMap(timed_together, self._key, "train_ms", index_train.allot)
             | f"SpreadCells{turn}" >> Spread()
-            | f"Cluster{turn}" >> self._hinted(beam.Map(timed, self._run, "train_ms", index_train.cluster))
+            | f"Cluster{turn}" >> self._hinted(beam.Map(timed, self._key, "train_ms", index_train.cluster))
         )
 
     def _hinted(self, step: beam.PTransform) -> beam.PTransform:
@@ -186,12 +189,12 @@ class Timed:
     figures: tuple[Figures, ...] = ()
 
 
-def timed(element: Any, run: Run, figure: str, step: Callable[..., Any], *arguments: Any) -> Timed:
+def timed(element: Any, key: tuple[str, str], figure: str, step: Callable[..., Any], *arguments: Any) -> Timed:
     """What the step makes of an element; the run's lease is renewed meanwhile."""
     given = element if isinstance(element, Timed) else Timed(element)
     watch = Stopwatch()
     with watch.time(figure):
-        made = keeping_lease(given.value, run, step, *arguments)
+        made = keeping_lease(given.value, key, step, *arguments)
     METRICS.update(watch.figures)
     return Timed(made, (*given.figures, watch.figures))
 
@@ -201,11 +204,13 @@ def without_figures(element: Timed) -> Timed:
     return Timed(element.value)
 
 
-def timed_together(elements: list[Timed], run: Run, figure: str, step: Callable[[list[Any]], Any]) -> Iterator[Any]:
+def timed_together(
+    elements: list[Timed], key: tuple[str, str], figure: str, step: Callable[[list[Any]], Any]
+) -> Iterator[Any]:
     """What the step makes of all elements; the index's record tells what everything took."""
     watch = Stopwatch()
     with watch.time(figure):
-        made = keeping_lease([element.value for element in elements], run, step)
+        made = keeping_lease([element.value for element in elements], key, step)
         found = made if isinstance(made, list) else [made]
     METRICS.update(watch.figures)
     figures = (*(each for element in elements for each in element.figures), watch.figures)

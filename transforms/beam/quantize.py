@@ -44,11 +44,11 @@ class Quantize(beam.PTransform):
         measured = (
             units
             | "SpreadRanges" >> beam.Reshuffle()
-            | "Measure" >> beam.Map(keeping_lease, self._run, measure, self._run.root)
+            | "Measure" >> beam.Map(keeping_lease, self._run.key, measure, self._run.root)
             | "Merge" >> beam.CombineGlobally(MergeAll(Measured()))
         )
         fitted = measured | "Keep" >> flat_map(
-            keeping_lease, self._run, keep, self._run, outputs={Problem: PROBLEMS}, main="ranges"
+            keeping_lease, self._run.key, keep, self._run, outputs={Problem: PROBLEMS}, main="ranges"
         )
         made = (
             units

@@ -43,7 +43,7 @@ class Settle(beam.PTransform):
             | "Group" >> beam.GroupByKey()
             | "Check" >> beam.ParDo(SettleFn(self._run))
             | "Together" >> Together()
-            | "Sum" >> beam.Map(keeping_lease, self._run, settled_or_problem, self._run)
+            | "Sum" >> beam.Map(keeping_lease, self._run.key, settled_or_problem, self._run)
         )
         settled.element_type = typehints.Union[Settled, Problem]
         return settled

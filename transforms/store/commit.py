@@ -84,6 +84,11 @@ class Run:
     tables: dict[str, str] = field(default_factory=dict)
 
     @property
+    def key(self) -> tuple[str, str]:
+        """The store and the run's id, which is all that its lease is known by."""
+        return self.root, self.id
+
+    @property
     def canary_file(self) -> CanaryFile:
         """The texts that are embedded before all others, with the vectors they had."""
         return CanaryFile.of(self.root, self.space.pooled_id, self.generation, self.canary)

@@ -107,7 +107,7 @@ def test_train_index_makes_a_segment_of_each_group(nights: Nights) -> None:
     run, units = nights.begin(FILES)
     groups = work(run, units)
     assert {type(group) for group in groups} == {TrainingGroup}
-    (record,) = eager.run(TrainIndex(run), groups, [])
+    (record,) = eager.run(TrainIndex(run.key), groups, [])
     kinds = [segment.kind for segment in record.entry.segments]
     assert kinds.count("base") == len(groups)
     assert sum(segment.rows for segment in record.entry.segments) == 180
@@ -117,13 +117,13 @@ def test_train_index_makes_a_segment_of_each_group(nights: Nights) -> None:
 
 
 def test_train_index_of_nothing_gives_nothing(nights: Nights) -> None:
-    assert eager.run(TrainIndex(nights.begin(FILES)[0]), [], []) == []
+    assert eager.run(TrainIndex(nights.begin(FILES)[0].key), [], []) == []
 
 
 def test_update_index_deletes_and_adds(indexed: Nights) -> None:
     before = {segment["number"]: segment["path"] for segment in indexed.index["segments"]}
     run, units = indexed.begin(CHANGED)
-    found = eager.outputs(UpdateIndex(run), work(run, units), names=(DONE, RETRAIN))
+    found = eager.outputs(UpdateIndex(run.key), work(run, units), names=(DONE, RETRAIN))
     assert found[RETRAIN] == []
     (record,) = found[DONE]
     assert sum(segment.deleted for segment in record.entry.segments) == 2
@@ -137,11 +137,11 @@ def test_update_index_hands_on_what_is_to_be_trained_again(indexed: Nights) -> N
     reads = work(run, units)
     damaged = indexed.index["segments"][0]["locator"]
     (indexed.root / damaged).write_bytes(b"PAR1")
-    found = eager.outputs(UpdateIndex(run), reads, names=(DONE, RETRAIN))
+    found = eager.outputs(UpdateIndex(run.key), reads, names=(DONE, RETRAIN))
     assert found[DONE] == []
     assert {group.job.why for group in found[RETRAIN]} == {
         f"{damaged} was changed after it was written (sha256 differs)"
     }
-    (record,) = eager.run(TrainIndex(run), [], found[RETRAIN])
+    (record,) = eager.run(TrainIndex(run.key), [], found[RETRAIN])
     commit_run([settled(run, units), record], run)
     check_found(indexed, CHANGED)
