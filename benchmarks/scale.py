@@ -1,6 +1,6 @@
 """A billion rows on paper: planning and committing 100,000 units over 20,000 files, without embedding them.
 
-    python -m benchmarks.scale [--files 20000] [--groups 5] [--rows 10000] [--small] [--output FILE.json]
+    python -m benchmarks.scale [--files 20000] [--groups 5] [--rows 10000] [--small] [--no-pipeline] [--output FILE]
 
 The files are real Parquet with real footers, of texts that compress to nothing; with --small they are text files of one
 line, which share units. Records of made-up shards stand in for the embedding; each shard is an empty file of the right
@@ -17,6 +17,7 @@ import multiprocessing
 import os
 import resource
 import shutil
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -37,6 +38,7 @@ DIM = 384
 SMALL_UNITS = 20_000
 PROCESSES = 200
 HOUR = 3600
+ON_THE_WAY = beam.coders.FastPrimitivesCoder()  # of what has no type that Beam knows
 
 
 def write_inputs(folder: Path, files: int, groups: int, rows: int) -> None:
@@ -52,9 +54,11 @@ def write_inputs(folder: Path, files: int, groups: int, rows: int) -> None:
 def write_small(folder: Path, files: int) -> None:
     """Text files of one line each."""
     for number in range(files):
-        path = folder / f"{number // 1000:04d}" / f"{number:07d}.txt"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{number} {TEXT}\n")
+        below = folder / f"{number // 1000:04d}"
+        if number % 1000 == 0:
+            below.mkdir(parents=True)
+        with open(below / f"{number:07d}.txt", "w") as file:
+            file.write(f"{number} {TEXT}\n")
 
 
 def resolved(where: Path, unit_tokens: int) -> Any:
@@ -101,6 +105,38 @@ def plan_night(where: Path, unit_tokens: int) -> dict[str, float]:
     graph = len(pipeline.to_runner_api().SerializeToString())
     (where / "run").write_text(job.run.id)
     return {"graph bytes": graph}
+
+
+def list_night(where: Path, unit_tokens: int) -> dict[str, float]:
+    """What one process does before files are planned: list them."""
+    from transforms.steps.plan_files import file_batches
+
+    job = resolved(where, unit_tokens).job
+    listed = [ON_THE_WAY.encode(batch) for glob in job.run.globs for batch in file_batches(glob, job)]
+    (where / "listed").write_bytes(ON_THE_WAY.encode(listed))
+    return {"elements": len(listed), "bytes": sum(map(len, listed))}
+
+
+def look_night(where: Path, unit_tokens: int) -> dict[str, float]:
+    """What workers do side by side, done by one: find out what has changed, read footers, cut."""
+    from transforms.steps.plan_files import FilePlanner, ListedFiles, PlannedFiles
+
+    planner, looked = FilePlanner(resolved(where, unit_tokens).job), []
+    for batch in map(ON_THE_WAY.decode, ON_THE_WAY.decode((where / "listed").read_bytes())):
+        if isinstance(batch, ListedFiles):
+            looked.append(ON_THE_WAY.encode(PlannedFiles(tuple(planner.plan_all(batch.files)))))
+    (where / "looked").write_bytes(ON_THE_WAY.encode(looked))
+    return {"elements": len(looked), "bytes": sum(map(len, looked))}
+
+
+def record_night(where: Path, unit_tokens: int) -> dict[str, float]:
+    """What the one process does to which all files come: check the whole plan, put it on record, hand it out."""
+    from transforms.steps.plan_files import record
+
+    job, looked = resolved(where, unit_tokens).job, ON_THE_WAY.decode((where / "looked").read_bytes())
+    handed_out = [len(ON_THE_WAY.encode(item)) for item in record(list(map(ON_THE_WAY.decode, looked)), job, None)]
+    (where / "run").write_text(job.run.id)
+    return {"elements": len(handed_out), "bytes": sum(handed_out)}
 
 
 def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
@@ -226,6 +262,7 @@ def main() -> None:
     p.add_argument("--groups", type=int, default=5, help="row groups a file, a unit each")
     p.add_argument("--rows", type=int, default=10_000, help="rows a row group")
     p.add_argument("--small", action="store_true", help="text files of one line, which share units")
+    p.add_argument("--no-pipeline", dest="pipeline", action="store_false", help="plan step by step alone")
     p.add_argument("--folder", help="where to work (default: a temporary folder)")
     p.add_argument("--output")
     args = p.parse_args()
@@ -260,16 +297,26 @@ def steps(where: Path, args: argparse.Namespace) -> dict[str, dict[str, float]]:
         write_inputs(where / "in", args.files, args.groups, args.rows)
     unit_tokens = SMALL_UNITS if args.small else args.rows  # a row group is larger than that, so that each is a unit
     works = {
-        "first night, plan": plan_night,
+        "first night, listing": list_night,
+        "first night, looking at files": look_night,
+        "first night, the plan put together": record_night,
+        **({"first night, plan as a pipeline in process": plan_night} if args.pipeline else {}),
         "first night, commit": commit_night,
-        "second night, plan": plan_night,
+        "second night, listing": list_night,
+        "second night, looking at files": look_night,
+        "second night, the plan put together": record_night,
+        **({"second night, plan as a pipeline in process": plan_night} if args.pipeline else {}),
         "second night, commit": commit_night,
         "manifest for search": open_for_search,
         "manifest with all units": open_all_units,
         "a worker's first unit": first_unit,
         "requests of 200 processes": requests_of_processes,
     }
-    return {name: measured(work, where, unit_tokens) for name, work in works.items()}
+    found = {}
+    for name, work in works.items():
+        found[name] = measured(work, where, unit_tokens)
+        print(name, found[name], file=sys.stderr)
+    return found
 
 
 if __name__ == "__main__":

@@ -133,12 +133,12 @@ def with_before(spans: list[AnySpan], last: Manifest | None) -> list[AnySpan]:
         return spans
     alone = {unit.file for unit in last.units}
     bits = next((bits for unit in last.units if (bits := bits_of(unit.unit)) is not None), None)
-    named = {file.path: _named(file.path, alone, bits) for file in last.files}
     twins = {file.checksum: file.path for file in last.files if file.checksum}
 
     def known(file: InputFile) -> InputFile:
+        own = _named(file.relative, alone, bits) if file.relative in last.by_file else ""
         other = twins.get(file.checksum, file.relative)
-        return replace(file, before=(named.get(file.relative, ""), named[other] if other != file.relative else ""))
+        return replace(file, before=(own, _named(other, alone, bits) if other != file.relative else ""))
 
     def of_span(span: AnySpan) -> AnySpan:
         if isinstance(span, GroupSpan):
