@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import itertools
 import json
 import os
 import platform
@@ -63,12 +64,17 @@ def _sentences(folder: Path, count: int) -> list[str]:
 
 
 def real_texts(folder: Path | None, count: int) -> list[str]:
-    """`count` distinct texts: sentences, then first paragraphs of docstrings, the standard library's and packages'."""
+    """`count` distinct texts: sentences, then first paragraphs of docstrings, the standard library's and packages'.
+
+    Where an installation has too few of them, they come again with a number before them.
+    """
     found = dict.fromkeys(_sentences(folder, count) if folder else [])
     more = _paragraphs()
-    while len(found) < count:
-        found[next(more)] = None
-    return list(found)
+    while len(found) < count and (text := next(more, None)) is not None:
+        found[text] = None
+    known = list(found)
+    again = (f"{turn} {text}" for turn in itertools.count(2) for text in known)
+    return [*known, *itertools.islice(again, count - len(known))]
 
 
 def files_of_texts(folder: Path | None, counts: Sequence[int], where: Path) -> dict[int, Path]:

@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ from unittest.mock import patch
 import torch
 
 from benchmarks.common import machine, real_texts
-from benchmarks.gpu_exact import Finding, Scope, exactness, out_of_memory, quiet
-from benchmarks.gpu_speed import Load, Place, end_to_end, index, throughput
+from benchmarks.gpu_exact import Finding, Scope, exactness, out_of_memory, quiet, tried
+from benchmarks.gpu_speed import WHOLE, Load, Place, bars, beside_peer, end_to_end, index, throughput
 from pipelines import command
 from transforms.encoder import Encoder, encoder, forward
 from transforms.encoder.devices import resolve_devices
@@ -72,8 +72,11 @@ def main(argv: Sequence[str] | None = None, extent: Extent | None = None) -> int
     with tempfile.TemporaryDirectory() as folder, two_cpus() if args.cpu else ExitStack():
         place = Place("cuda:0", "cpu", None) if args.cpu else Place("cuda:0", "cuda:0", args.peak_tflops)
         scarce = _scarce_on_cpu if args.cpu else _scarce_on_gpu
-        found = list(_printed(_findings(extent, place, Path(folder), scarce), until))
-    _write(args, found)
+        found: list[Finding] = []
+        _write(args, found)
+        for finding in _printed(_findings(extent, place, Path(folder), scarce), until):
+            found.append(finding)
+            _write(args, found)  # after each, for whoever has to end it
     failed = [finding.what for finding in found if finding.holds is False]
     print(f"{len(found)} lines, {len(failed)} not as they should be{': ' if failed else ''}{'; '.join(failed)}")
     return 1 if failed else 0
@@ -95,17 +98,22 @@ def _findings(extent: Extent, place: Place, where: Path, scarce: Any) -> Iterato
     scope, load = extent.scope, extent.load
     texts = real_texts(None, max(scope.texts, scope.sample, load.texts))
     yield partial(exactness, scope, texts, place.device, where / "exact")
-    yield lambda: [out_of_memory(scope, texts, place.device, where / "memory", scarce)]
+    yield lambda: [tried("memory in segments that grow", partial(_growing, place.device))]
+    scarcely = partial(out_of_memory, scope, texts, place.device, where / "memory", scarce)
+    yield lambda: [tried("out of memory", scarcely)]
     yield partial(throughput, load, texts, place, where / "speed")
-    yield lambda: [end_to_end(load, texts, place, where / "end")]
-    yield lambda: [index(load, place, where / "index")]
+    yield lambda: [tried(WHOLE, partial(end_to_end, load, texts, place, where / "end"))]
+    yield partial(beside_peer, load, texts, place, where / "speed")
+    yield lambda: [tried("index trained on the GPU", partial(index, load, place, where / "index"))]
 
 
 def _printed(parts: Iterator[Callable[[], Iterable[Finding]]], until: float) -> Iterator[Finding]:
     """All findings as they come, until there is no time left; a part that fails is one that does not hold."""
+    begun = time.monotonic()
     for part in parts:
         try:
-            for finding in part():
+            for found in part():
+                finding, begun = replace(found, seconds=round(time.monotonic() - begun, 1)), time.monotonic()
                 print(_line(finding), flush=True)
                 yield finding
                 if time.monotonic() > until:
@@ -127,7 +135,12 @@ def _line(finding: Finding) -> str:
 def _write(args: argparse.Namespace, found: list[Finding]) -> None:
     """The table in Markdown and everything in JSON."""
     there = {**machine(), "gpus": _gpus(), "peak_tflops": args.peak_tflops, "cpu_stand_in": args.cpu}
-    told = {"machine": there, "findings": [asdict(finding) for finding in found]}
+    values = {finding.what: (finding.value, finding.holds) for finding in found}
+    held = {what: {"bar": bar, "measured": None, "holds": None} for what, bar in bars(LENGTHS).items()}
+    for what, (value, holds) in values.items():
+        if what in held:
+            held[what] |= {"measured": value, "holds": None if value is None else holds}
+    told = {"machine": there, "bars": held, "findings": [asdict(finding) for finding in found]}
     Path(f"{args.output}.json").write_text(json.dumps(told, indent=1) + "\n")
     lines = [f"{there['date']}, {', '.join(gpu['name'] for gpu in there['gpus']) or there['cpu']}", ""]
     lines += ["| | measured | should be | |", "|---|---|---|---|"]
@@ -144,16 +157,42 @@ def _gpus() -> list[dict[str, Any]]:
     return [{"name": each.name, "bytes": each.total_memory, "cuda": torch.version.cuda} for each in found]
 
 
+def _growing(device: str) -> Finding:
+    """Whether torch's allocator has heard what it was told; it listens only before it is first used."""
+    what, bar = "memory in segments that grow", "unless the environment says otherwise"
+    if not torch.cuda.is_available():
+        return Finding(what, "not measured", bar)
+    kept = torch.empty(64 << 20, dtype=torch.uint8, device=device)
+    grows = any(segment.get("is_expandable") for segment in torch.cuda.memory_snapshot())
+    del kept
+    return Finding(what, "yes" if grows else "no", bar, grows or None)
+
+
 @contextmanager
 def _scarce_on_gpu(_: Encoder) -> Iterator[None]:
     """Little memory on the GPU beside what is taken."""
     torch.cuda.empty_cache()
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction(min(1.0, (torch.cuda.memory_reserved(0) + ROOM) / total), 0)
+    taken = _taken_if_there_is_room()
     try:
         yield
     finally:
+        del taken
         torch.cuda.set_per_process_memory_fraction(1.0, 0)
+        torch.cuda.empty_cache()
+
+
+def _taken_if_there_is_room() -> Any:
+    """All but a little of the GPU's memory, where an allocator with segments that grow heeds no fraction."""
+    try:
+        torch.empty(8 * ROOM, dtype=torch.uint8, device="cuda:0")
+    except torch.OutOfMemoryError:
+        return None
+    torch.cuda.set_per_process_memory_fraction(1.0, 0)
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info(0)
+    return torch.empty(free - 4 * ROOM, dtype=torch.uint8, device="cuda:0")
 
 
 @contextmanager

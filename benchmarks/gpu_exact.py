@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,25 @@ DETERMINISTIC = ("bert", "modernbert", "qwen3", "mpnet")
 
 @dataclass(frozen=True)
 class Finding:
-    """A line of the table: what, how much, what it should be, and whether it is (None: nothing to hold it to)."""
+    """A line of the table: what, how much, what it should be, and whether it is (None: nothing to hold it to).
+
+    `value` is the number that is held to a bar of speed; `seconds` how long it took to find out.
+    """
 
     what: str
     measured: str
     bar: str
     holds: bool | None = None
+    value: float | None = None
+    seconds: float | None = None
+
+
+def tried(what: str, work: Callable[[], Finding]) -> Finding:
+    """What is found; where that fails, the error, so that the other lines are there all the same."""
+    try:
+        return work()
+    except Exception as error:
+        return Finding(what, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}", "no error", False)
 
 
 @dataclass(frozen=True)
@@ -54,19 +68,19 @@ def exactness(scope: Scope, found: list[str], device: str, where: Path) -> Itera
     texts = [*found[: scope.texts], " ".join(found[:20]), "", "one"]
     folders = {family: str(small(family, where)) for family in scope.families if known(family)}
     for family, folder in folders.items():
-        yield _family(family, folder, texts, device)
+        yield tried(family, partial(_family, family, folder, texts, device))
     for pooler in scope.poolers:
-        yield _float32(f"pooler {pooler}", folders["bert"], texts, device, pooler=pooler)
+        what = f"pooler {pooler}"
+        yield tried(what, partial(_float32, what, folders["bert"], texts, device, pooler=pooler))
     rows = Encoder.load(folders["bert"], pooler="mean", dtype="float32", device="cpu", normalize=False)
     sample, fitted_on = rows.encode(found[: scope.sample]), {"space": rows.space.to_json(), "store": "", "run": ""}
     for method in scope.calibrations:
         fitted = fit_calibration(parse_calibration(method), None, sample, fitted_on).calibration
-        yield _float32(
-            f"calibration {method}", folders["bert"], texts, device, pooler="mean", normalize=False, calibration=fitted
-        )
+        what, options = f"calibration {method}", {"pooler": "mean", "normalize": False, "calibration": fitted}
+        yield tried(what, partial(_float32, what, folders["bert"], texts, device, **options))
     for family in DETERMINISTIC:
         if family in folders:
-            yield _bits(family, folders[family], texts, device)
+            yield tried(f"{family} --deterministic", partial(_bits, family, folders[family], texts, device))
 
 
 def _family(family: str, folder: str, texts: list[str], device: str) -> Finding:

@@ -41,6 +41,17 @@ def test_it_runs_through_and_writes_a_table_and_json(
     wanted += ["small, 16 tokens", "small, real mix, over sentence-transformers", "embed, end to end"]
     assert [what for what in wanted if what not in found] == []
     assert not [each for each in found.values() if each["holds"] is False]
+    bars = json.loads((tmp_path / "found.json").read_text())["bars"]
+    assert bars["MiniLM, 128 tokens"] == {"bar": 0.35, "measured": None, "holds": None}
+    assert {name: each["bar"] for name, each in bars.items() if "512" not in name} == {
+        "MiniLM, 128 tokens": 0.35,
+        "BERT-base, 128 tokens": 0.6,
+        "Qwen3-0.6B, 128 tokens": 0.5,
+        "embed, end to end": 0.8,
+        **{f"{name}, real mix, over sentence-transformers": 2 for name in ("MiniLM", "BERT-base", "Qwen3-0.6B")},
+    }
+    assert all(each["measured"] is None for each in bars.values()), "two CPUs are no measurement"
+    assert all(each["seconds"] >= 0 for each in found.values())
     table = (tmp_path / "found.md").read_text()
     assert all(f"| {what} |" in table and what in printed for what in found)
 

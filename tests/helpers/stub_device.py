@@ -184,6 +184,8 @@ def stub_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counts]:
     monkeypatch.setattr(torch.cuda, "Event", _Stream)
     monkeypatch.setattr(torch.cuda, "stream", stream)
     monkeypatch.setattr(torch.cuda, "current_stream", current_stream)
+    monkeypatch.setattr(torch.cuda, "default_stream", current_stream)
+    monkeypatch.setattr(torch.cuda, "device", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self.clone())
     overwrite(True)
     try:

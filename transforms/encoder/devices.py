@@ -86,6 +86,8 @@ class _Lane:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._stream = torch.cuda.Stream(replica.device) if replica.device.type == "cuda" else None
+        if self._stream is not None:  # what loading has left there; a stream of its own waits for no other
+            self._stream.wait_stream(torch.cuda.default_stream(replica.device))
         self._running: deque[PassedBatch] = deque()
 
     def pass_on(self, work: Work[Item], item: Item) -> PassedBatch:
@@ -141,12 +143,14 @@ def _set_environment() -> None:
     """Say what torch and cuBLAS read when they first use a GPU, where nobody has said it.
 
     Memory in segments that grow, since batches are of all sizes; and products that do not depend on what other streams
-    of the process compute.
+    of the process compute. Convolutions and LSTMs in float32 are rounded as float32, which cuDNN does not do by itself;
+    said here once, since it is for all threads.
     """
     allocator = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
     if not any(name in os.environ for name in allocator):
         os.environ[allocator[torch.__version__ < "2.9"]] = "expandable_segments:True"
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.backends.cudnn.allow_tf32 = False
 
 
 def _cuda_word() -> str:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -334,10 +335,11 @@ class Encoder:
         return plan_batches(tokenized, budget, equal=self._together is BatchSharing.EQUAL)
 
     def _replica(self, files: ModelFiles, device: torch.device, tables: Mapping[str, TokenStatistics]) -> Replica:
-        model = load_model(files, self.space.dtype, device)
-        layers = load_layers(files.modules.layers if "then" in self.space.pooler else (), device)
-        pooler = load_pooler(files, self.space, self._tokenizer, tables, device)
-        return Replica(device, Forward(files, model, self._tokenizer, pooler.needs), pooler, layers)
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+            model = load_model(files, self.space.dtype, device)
+            layers = load_layers(files.modules.layers if "then" in self.space.pooler else (), device)
+            pooler = load_pooler(files, self.space, self._tokenizer, tables, device)
+            return Replica(device, Forward(files, model, self._tokenizer, pooler.needs), pooler, layers)
 
     def _pooled_dim(self) -> int:
         then = self.space.pooler.get("then")

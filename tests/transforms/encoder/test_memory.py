@@ -115,10 +115,14 @@ def test_a_gpus_memory_is_in_segments_that_grow_unless_the_user_says_otherwise(m
     for name in names:
         monkeypatch.setenv(name, "")  # so that it is as it was afterwards
         monkeypatch.delenv(name)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     devices.resolve_devices("cpu")
+    assert torch.backends.cudnn.allow_tf32, "a processor says nothing"
     assert not any(name in os.environ for name in names)
     devices.resolve_devices("cuda")
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert not torch.backends.cudnn.allow_tf32, "float32 is float32, also in convolutions"
     monkeypatch.delenv("PYTORCH_ALLOC_CONF")
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:512")
     devices.resolve_devices("cuda")
