@@ -208,7 +208,10 @@ WHOLE = {"run": "r", "host": socket.gethostname(), "pid": 1, "runner": "x", "job
     [b"", b"[]", b"\xff\xfe", b'{"run": "r"}']
     + [json.dumps({**WHOLE, **change}).encode() for change in ({"pid": "x"}, {"renewed": "y"}, {"pid": -1})],
 )
-def test_a_lease_that_cannot_be_read_is_nobodys(embed: Run, glob: Path, store: Path, content: bytes) -> None:
+def test_a_lease_that_cannot_be_read_is_nobodys(
+    embed: Run, glob: Path, store: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "WRITING_SECONDS", 0)
     store.mkdir()
     (store / "lease.json").write_bytes(content)
     embed(glob, *ALL).ok()

@@ -25,6 +25,7 @@ RENEW_SECONDS = 60
 # Where others renew the lease, a process looks at it ever more seldom: two hundred of them come to one look a second.
 SELDOM = 4
 ANSWER_SECONDS = 5
+WRITING_SECONDS = 1
 RUNS_IN_A_PROCESS = 16
 
 
@@ -95,7 +96,16 @@ class Lease:
 
 
 def _read(root: str) -> tuple[Lease | None, str | None]:
-    """The lease and its version. One that cannot be parsed counts as nobody's: its writer died while writing."""
+    """The lease and its version. One that stays as it is and cannot be parsed is nobody's: its writer died writing."""
+    lease, version = _parsed(root)
+    if lease is None and version is not None:  # or it is being written, where storage does that in place (hdfs://)
+        time.sleep(WRITING_SECONDS)
+        lease, version = _parsed(root)
+    return lease, version
+
+
+def _parsed(root: str) -> tuple[Lease | None, str | None]:
+    """The lease, None where there is none or it cannot be parsed, and its version."""
     path = storage.join(root, layout.LEASE)
     found = storage.storage_of(path).read_versioned(path)
     if found is None:

@@ -144,7 +144,8 @@ def test_the_lease_of_a_later_version_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b'{"run": "ru', b"[]", b"3", b'{"run": "r"}', b""])
-def test_a_lease_cut_short_is_nobodys(tmp_path: Path, content: bytes) -> None:
+def test_a_lease_cut_short_is_nobodys(tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "WRITING_SECONDS", 0)
     (tmp_path / "lease.json").write_bytes(content)
     lease.acquire(str(tmp_path), holder(run="run2"))
 
@@ -184,6 +185,20 @@ def test_a_job_that_is_done_again_after_its_commit_has_lost_nothing(
     record_result(str(tmp_path), Result("run2", "failed", 3, "", "", 0.0))
     with pytest.raises(SentenceBeamError, match="the lease was taken from this run"):
         lease.Renewal(str(tmp_path), "run2", leased=True)()
+
+
+def test_a_lease_that_is_read_while_it_is_written_in_place_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, times = LocalStorage.read_versioned, iter(range(9))
+    half = lambda self, path: (b"", "1") if next(times) % 3 == 0 else read(self, path)  # noqa: E731
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
+    monkeypatch.setattr(lease, "WRITING_SECONDS", 0)
+    lease.acquire(str(tmp_path), holder(pid=None))
+    monkeypatch.setattr(LocalStorage, "read_versioned", half)
+    lease.Renewal(str(tmp_path), "run1", leased=True)()
+    times = iter(range(9))
+    assert lease.holds(str(tmp_path), "run1")
 
 
 STATES = {  # seconds of silence after which a job's lease is free, and those after which it is not yet
