@@ -47,7 +47,7 @@ bench: $(VENV)/dev.stamp
 # in the installation that there is (GPU_PYTHON=python3), whose torch suits the driver.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 gpu-check:
-	$(GPU_PYTHON) -m benchmarks.gpu_check $(ARGS)
+	HF_HUB_OFFLINE=1 $(GPU_PYTHON) -m benchmarks.gpu_check $(ARGS)
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -1,15 +1,18 @@
 """`make gpu-check`, with two CPU devices in the place of a GPU and very small models."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from helpers.corpora import sentences
 
-from benchmarks import gpu_check
-from benchmarks.gpu_exact import Finding, Scope
+from benchmarks import common, gpu_check
+from benchmarks.gpu_exact import Finding, Scope, tried
 
 SHAPE = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 32}
 EXTENT = gpu_check.Extent(
@@ -73,3 +76,77 @@ def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert gpu_check.main([]) == 2
     assert "--cpu" in capsys.readouterr().err
+
+
+class Memory:
+    """A GPU's memory, whose allocator heeds a fraction that it is told, or does not."""
+
+    def __init__(self, heeds: bool) -> None:
+        self.heeds, self.total, self.taken, self.fraction = heeds, 80 << 30, 10 << 30, 1.0
+
+    def limit(self, fraction: float, _: int) -> None:
+        assert 0 <= fraction <= 1
+        self.fraction = fraction
+
+    def empty(self, size: int, **_: Any) -> "Block":
+        if self.taken + size > self.total * (self.fraction if self.heeds else 1):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return Block(self, size)
+
+    @property
+    def left(self) -> int:
+        return int(self.total * (self.fraction if self.heeds else 1)) - self.taken
+
+
+class Block:
+    """A part of it, until nobody has it."""
+
+    def __init__(self, memory: Memory, size: int) -> None:
+        self.memory, self.size = memory, size
+        memory.taken += size
+
+    def __del__(self) -> None:
+        self.memory.taken -= self.size
+
+
+@pytest.mark.parametrize("heeds", [True, False])
+def test_little_memory_is_left_whatever_the_allocator_heeds_and_all_of_it_is_given_back(
+    heeds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = Memory(heeds)
+    monkeypatch.setattr(torch, "empty", memory.empty)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: memory.taken)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", memory.limit)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (memory.total - memory.taken, memory.total))
+    properties = SimpleNamespace(total_memory=memory.total)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    with gpu_check._scarce_on_gpu(None):  # type: ignore[arg-type]
+        assert 0 < memory.left <= 4 * gpu_check.ROOM
+    assert memory.left == 70 << 30
+
+
+def test_a_line_that_fails_costs_itself_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+
+    def broken() -> Finding:
+        assert not written, "nothing is found yet"
+        raise RuntimeError("no kernel image is available")
+
+    def then() -> Iterator[Finding]:
+        yield tried("MiniLM, 128 tokens", broken)
+        written.append(json.loads((tmp_path / "found.json").read_text()))  # for whoever has to end it here
+        yield Finding("embed, end to end", "0.85", ">= 0.8", True, 0.85)
+
+    monkeypatch.setattr(gpu_check, "_findings", lambda *_: iter([then]))
+    assert gpu_check.main(["--cpu", "--output", str(tmp_path / "found")], EXTENT) == 1
+    assert [each["what"] for each in written[0]["findings"]] == ["MiniLM, 128 tokens"]
+    assert "no kernel image" in written[0]["findings"][0]["measured"]
+    bars = json.loads((tmp_path / "found.json").read_text())["bars"]
+    assert bars["MiniLM, 128 tokens"] == {"bar": 0.35, "measured": None, "holds": None}
+    assert bars["embed, end to end"] == {"bar": 0.8, "measured": 0.85, "holds": True}
+
+
+def test_there_are_texts_enough_wherever_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common, "_paragraphs", lambda: iter(["one", "two", "one"]))
+    assert common.real_texts(None, 5) == ["one", "two", "2 one", "2 two", "3 one"]
