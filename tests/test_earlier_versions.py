@@ -14,6 +14,7 @@ from helpers.corpora import check_ledger, files_in, rows_of
 
 from transforms.store import open_store
 
+pytestmark = pytest.mark.usefixtures("cached_beam_options")
 FIXTURES = Path(__file__).parent / "fixtures"
 VERSIONS = ["0_1_0"]
 CLOSE = 1e-5  # processors differ in a vector's last bits; the scores of neighbouring ranks are farther apart

@@ -1,15 +1,17 @@
 """Calibrations: applied while embedding, to a store that is there, and to queries; kept, checked, changed, dropped."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers.calibrations import fit_on
-from helpers.commands import Outcome, Run
+from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, manifest_of, rejects_of, rows_of, sentences, vectors_of, write_lines
 from helpers.tiny_models import save_tiny_model
 
+from pipelines.cli import main
 from transforms.calibration import load_calibration
 from transforms.encoder import Encoder
 from transforms.store import open_store
@@ -17,18 +19,33 @@ from transforms.store import open_store
 METHODS = ["standardize", "remove-top:2", "whitening:8"]
 
 
+def sixty_rows(folder: Path) -> Path:
+    """Sixty rows in two files, and the glob that names them."""
+    write_lines(folder / "a.txt", sentences(40))
+    write_lines(folder / "b.txt", sentences(20, 40))
+    return folder / "*"
+
+
 @pytest.fixture
 def glob(inputs: Path) -> Path:
-    """Sixty rows in two files, and the glob that names them."""
-    write_lines(inputs / "a.txt", sentences(40))
-    write_lines(inputs / "b.txt", sentences(20, 40))
-    return inputs / "*"
+    """Sixty rows."""
+    return sixty_rows(inputs)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A store of such rows without a calibration, by normalised vectors; tests work on copies."""
+    folder = tmp_path_factory.mktemp("made")
+    options = ["--normalize", "--dtype", "float32", "--keep-columns", "text", "--model", str(model)]
+    assert main(["embed", "--input", str(sixty_rows(folder / "in")), "--store", str(folder / "store"), *options]) == 0
+    return folder / "store"
 
 
 @pytest.fixture
-def plain(embed: Run, glob: Path, store: Path) -> Outcome:
-    """A store of them without a calibration, by normalised vectors."""
-    return embed(glob, "--normalize", "--dtype", "float32", "--keep-columns", "text").ok()
+def plain(made: Path, store: Path) -> Path:
+    """The test's own store of sixty rows without a calibration."""
+    shutil.copytree(made, store)
+    return store
 
 
 def forbid(patch: pytest.MonkeyPatch) -> None:
@@ -59,12 +76,12 @@ def assert_calibrated(store: Path, model: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_on_the_fly_afterwards_and_by_embed_alone_give_the_same(
-    run: Run, embed: Run, plain: Outcome, glob: Path, store: Path, model: Path, tmp_path: Path, method: str,
+    run: Run, embed: Run, plain: Path, glob: Path, store: Path, model: Path, tmp_path: Path, method: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     folder, other, fresh = fit_on(store, method, tmp_path / "fitted"), tmp_path / "other", tmp_path / "fresh"
     options = ("--model", model, "--dtype", "float32", "--keep-columns", "text", "--normalize")
-    run("embed", "--input", glob, "--store", other, *options).ok()
+    shutil.copytree(store, other)
     run("embed", "--input", glob, "--store", fresh, *options, "--calibration", folder).ok()
     with monkeypatch.context() as patch:
         forbid(patch)
@@ -80,7 +97,7 @@ def test_on_the_fly_afterwards_and_by_embed_alone_give_the_same(
 
 
 def test_recalibrating_reads_no_input_and_keeps_every_row(
-    run: Run, plain: Outcome, glob: Path, store: Path, tmp_path: Path
+    run: Run, plain: Path, glob: Path, store: Path, tmp_path: Path
 ) -> None:
     before = [{k: v for k, v in row.items() if k != "pooled"} for row in rows_of(store)]
     folder = fit_on(store, "whitening:8", tmp_path / "fitted")
@@ -112,7 +129,7 @@ def test_rejected_rows_stay_on_record(
 
 
 def test_one_calibration_after_another_and_back(
-    run: Run, embed: Run, plain: Outcome, glob: Path, store: Path, model: Path, tmp_path: Path,
+    run: Run, embed: Run, plain: Path, glob: Path, store: Path, model: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     before = vectors_of(store)
@@ -137,7 +154,7 @@ def test_one_calibration_after_another_and_back(
 
 
 def test_truncation_comes_after_the_calibration(
-    embed: Run, plain: Outcome, glob: Path, store: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    embed: Run, plain: Path, glob: Path, store: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = fit_on(store, "whitening:8", tmp_path / "fitted")
     forbid(monkeypatch)
@@ -196,7 +213,7 @@ def place(row_id: str) -> tuple[str, int]:
 
 
 def test_a_store_remembers_its_calibration(
-    run: Run, embed: Run, plain: Outcome, glob: Path, store: Path, model: Path, tmp_path: Path
+    run: Run, embed: Run, plain: Path, glob: Path, store: Path, model: Path, tmp_path: Path
 ) -> None:
     folder = fit_on(store, "remove-top:2", tmp_path / "fitted")
     run("recalibrate", "--store", store, "--calibration", folder).ok()
@@ -212,7 +229,7 @@ def test_a_store_remembers_its_calibration(
 
 
 def test_an_index_is_built_of_the_new_vectors(
-    run: Run, embed: Run, plain: Outcome, glob: Path, store: Path, tmp_path: Path
+    run: Run, embed: Run, plain: Path, glob: Path, store: Path, tmp_path: Path
 ) -> None:
     embed(glob, "--index", "Flat").ok()
     folder = fit_on(store, "whitening:8", tmp_path / "fitted")
@@ -224,7 +241,7 @@ def test_an_index_is_built_of_the_new_vectors(
 
 
 def test_a_damaged_copy_in_the_store_is_named_and_mended(
-    run: Run, embed: Run, plain: Outcome, glob: Path, store: Path, tmp_path: Path
+    run: Run, embed: Run, plain: Path, glob: Path, store: Path, tmp_path: Path
 ) -> None:
     folder = fit_on(store, "standardize", tmp_path / "fitted")
     embed(glob, "--calibration", folder).ok()
@@ -245,7 +262,7 @@ def test_a_damaged_copy_in_the_store_is_named_and_mended(
 
 @pytest.mark.parametrize("command", ["embed", "recalibrate"])
 def test_a_calibration_of_another_space_is_refused_by_field(
-    run: Run, plain: Outcome, glob: Path, store: Path, model: Path, tmp_path: Path, command: str
+    run: Run, plain: Path, glob: Path, store: Path, model: Path, tmp_path: Path, command: str
 ) -> None:
     other = tmp_path / "other"
     run("embed", "--input", glob, "--store", other, "--model", model, "--pooler", "max", "--dtype", "float32").ok()
@@ -256,14 +273,14 @@ def test_a_calibration_of_another_space_is_refused_by_field(
     run("plan", "--input", glob, "--store", store, "--calibration", folder).failed(2, "another space (pooler differ)")
 
 
-def test_a_folder_that_holds_no_calibration(run: Run, plain: Outcome, glob: Path, store: Path, tmp_path: Path) -> None:
+def test_a_folder_that_holds_no_calibration(run: Run, plain: Path, glob: Path, store: Path, tmp_path: Path) -> None:
     run("embed", "--input", glob, "--store", store, "--calibration", tmp_path / "no").failed(2, "calibration.json")
     run("recalibrate", "--store", store, "--calibration", tmp_path / "no").failed(2, "calibration.json")
     run("recalibrate", "--store", tmp_path, "--calibration", tmp_path / "no").failed(2)
 
 
 def test_embedding_anew_in_another_space_asks_what_to_do_with_the_calibration(
-    run: Run, embed: Run, plain: Outcome, glob: Path, store: Path, tmp_path: Path
+    run: Run, embed: Run, plain: Path, glob: Path, store: Path, tmp_path: Path
 ) -> None:
     embed(glob, "--calibration", fit_on(store, "standardize", tmp_path / "fitted")).ok()
     embed(glob, "--pooler", "max").failed(2, "another space", "--reembed")
@@ -272,7 +289,7 @@ def test_embedding_anew_in_another_space_asks_what_to_do_with_the_calibration(
     check_ledger(store, 60, embedded=60)
 
 
-def test_a_damaged_shard_stops_recalibrating(run: Run, plain: Outcome, store: Path, tmp_path: Path) -> None:
+def test_a_damaged_shard_stops_recalibrating(run: Run, plain: Path, store: Path, tmp_path: Path) -> None:
     folder = fit_on(store, "standardize", tmp_path / "fitted")
     before, path = manifest_of(store), store / manifest_of(store)["shards"][0]["path"]
     data = bytearray(path.read_bytes())
@@ -285,7 +302,7 @@ def test_a_damaged_shard_stops_recalibrating(run: Run, plain: Outcome, store: Pa
 # --- the encoder
 
 
-def test_the_encoder_applies_a_calibration(plain: Outcome, store: Path, model: Path, tmp_path: Path) -> None:
+def test_the_encoder_applies_a_calibration(plain: Path, store: Path, model: Path, tmp_path: Path) -> None:
     folder = fit_on(store, "whitening:8", tmp_path / "fitted")
     for given in (folder, str(folder), load_calibration(str(folder))):
         encoder = Encoder.load(str(model), dtype="float32", normalize=True, calibration=given)
@@ -298,7 +315,7 @@ def test_the_encoder_applies_a_calibration(plain: Outcome, store: Path, model: P
     assert not np.isclose(np.linalg.norm(raw.encode(["a dog"])), 1)
 
 
-def test_the_encoder_refuses_a_calibration_of_another_model(plain: Outcome, store: Path, tmp_path: Path) -> None:
+def test_the_encoder_refuses_a_calibration_of_another_model(plain: Path, store: Path, tmp_path: Path) -> None:
     folder = fit_on(store, "standardize", tmp_path / "fitted")
     other = save_tiny_model("bert", tmp_path / "model", num_hidden_layers=2)
     with pytest.raises(Exception, match="weights"):
@@ -306,7 +323,7 @@ def test_the_encoder_refuses_a_calibration_of_another_model(plain: Outcome, stor
 
 
 def test_rows_that_a_calibration_was_not_fitted_for_are_named(
-    run: Run, embed: Run, plain: Outcome, inputs: Path, store: Path, tmp_path: Path
+    run: Run, embed: Run, plain: Path, inputs: Path, store: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "fitted"
     run("fit", "--store", store, "--method", "standardize", "--output", folder).ok()
@@ -326,6 +343,6 @@ def test_rows_that_a_calibration_was_not_fitted_for_are_named(
     assert result["moved"]["distance"] > result["moved"]["far"] == 0.3
 
 
-def test_of_an_earlier_fit_nothing_is_said(embed: Run, plain: Outcome, glob: Path, store: Path, tmp_path: Path) -> None:
+def test_of_an_earlier_fit_nothing_is_said(embed: Run, plain: Path, glob: Path, store: Path, tmp_path: Path) -> None:
     out = embed(glob, "--calibration", fit_on(store, "standardize", tmp_path / "fitted")).ok().out
     assert not [line for line in out.splitlines() if line.startswith("fitted")]

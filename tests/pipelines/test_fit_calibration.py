@@ -1,6 +1,7 @@
 """`fit` on a store: the same calibration from any number of shards, what a person sees, and what is refused."""
 
 import json
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.corpora import manifest_of, sentences, write_parquet
 
+from pipelines.cli import main
 from transforms.calibration import load_calibration
 from transforms.encoder import Encoder
 from transforms.store import open_store
@@ -17,11 +19,24 @@ TEXTS = sentences(300)
 METHODS = ["standardize", "remove-top:2", "standardize+remove-top:3", "whitening", "whitening:8", "flow:depth=1"]
 
 
+@pytest.fixture(scope="module")
+def of_all(tmp_path_factory, model):
+    """A store of all texts, which tests copy."""
+    folder = tmp_path_factory.mktemp("made")
+    file = write_parquet(folder / "a.parquet", TEXTS, row_group_size=6)
+    options = ["--store", str(folder / "store"), "--model", str(model), "--dtype", "float32"]
+    assert main(["embed", "--input", str(file), *options]) == 0
+    return folder / "store"
+
+
 @pytest.fixture
-def made(embed, inputs):
+def made(embed, inputs, of_all, store):
     """A store of texts (by default 300), float32."""
 
     def make(texts: list[str] = TEXTS, *options: object) -> None:
+        if texts is TEXTS and not options:
+            shutil.copytree(of_all, store)
+            return
         embed(write_parquet(inputs / "a.parquet", texts, row_group_size=6), "--dtype", "float32", *options).ok()
 
     return make

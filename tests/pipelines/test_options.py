@@ -242,7 +242,7 @@ def test_a_real_process_says_nothing_on_stderr_and_a_closed_pipe_is_no_error(
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as out:
-        argv = command_line("search", "--store", store, "--query", "dog")
+        argv = command_line("files", "--store", store)
         done = subprocess.run(argv, stdout=out, stderr=subprocess.PIPE, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
 
