@@ -1,6 +1,7 @@
 """SBERT-WK, Ditto, TF-IDF, remove-biases and prompt pooling on every architecture, and against their references."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import torch
 from helpers.blocks import count_block_calls
 from helpers.families import save_family
-from helpers.tiny_models import FAMILIES, TEXTS, WORDS, edit_json, save_tiny_model
+from helpers.tiny_models import CONFIGS, FAMILIES, HIDDEN, TEXTS, WORDS, edit_json, save_tiny_model
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 
@@ -16,7 +17,7 @@ from transforms.encoder import Encoder
 from transforms.encoder.template import PromptTemplate
 from transforms.errors import OptionError
 from transforms.pooling import Status, TokenStatistics
-from transforms.space import resolve_model
+from transforms.space import parse_pooler, resolve_model
 from transforms.space.identity import tokenizer_digest
 
 HEADS = ["ditto:1-1", "ditto:1-4,states=static", "ditto:2-3,states=last,scale=sum", "ditto:3-2,states=first-last"]
@@ -98,23 +99,42 @@ def _close(found: np.ndarray, expected: np.ndarray) -> bool:
     return np.abs(found - expected).max() <= 2e-5 * np.abs(expected).max()
 
 
-def _same_whatever_the_batch(encoder: Encoder, texts: list[str]) -> np.ndarray:
+def _same_whatever_the_batch(encoder: Encoder, texts: list[str], ends: Sequence[int] = ()) -> np.ndarray:
+    """The vectors; where parts of them end somewhere, each part has to be close for itself."""
     together = encoder.encode(texts)
     assert np.isfinite(together).all()
     for budget in (1, 20):
         encoder.tokens_per_batch = budget
         order = np.random.permutation(len(texts))
-        assert _close(encoder.encode([texts[i] for i in order]), together[order])
+        found, expected = encoder.encode([texts[i] for i in order]), together[order]
+        parts = zip(np.split(found, ends, axis=1), np.split(expected, ends, axis=1), strict=True)
+        assert all(_close(mine, theirs) for mine, theirs in parts)
     return together
 
 
+ALONE = ("bert", "albert", "t5")  # which differ most; of the others each pooler alone is tried among the slow tests
+
+
 @pytest.mark.parametrize("pooler", HEADS + OTHERS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=[] if name in ALONE else pytest.mark.slow) for name in FAMILIES]
+)
 def test_a_vector_depends_neither_on_batch_nor_on_padding_nor_on_order(tiny, tables, family, pooler):
     encoder = _load(tiny[family], pooler.format(**tables[family]))
     together = _same_whatever_the_batch(encoder, TEXTS)
     assert together.shape == (len(TEXTS), encoder.dim)
     assert len({vector.tobytes() for vector in together}) > 3
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ALONE])
+def test_vectors_of_all_poolers_joined_depend_on_none_of_it_either(tiny, tables, family):
+    joined = "+".join(pooler.format(**tables[family]) for pooler in HEADS + OTHERS)
+    encoder, embedding = _load(tiny[family], joined), CONFIGS[family].get("embedding_size", HIDDEN)
+    *ends, last = np.cumsum([part.dim(HIDDEN, embedding) for part in parse_pooler(joined).parts])
+    together = _same_whatever_the_batch(encoder, TEXTS, ends)
+    assert together.shape == (len(TEXTS), encoder.dim) == (len(TEXTS), last)
+    for part in np.split(together, ends, axis=1):
+        assert len({vector.tobytes() for vector in part}) > 3
 
 
 @pytest.mark.parametrize("head", ["1-1", "2-3", "3-4"])
