@@ -181,9 +181,9 @@ def test_a_row_keeps_its_place_in_the_input() -> None:
     assert {(r.file, r.row) for r in unit.rejects} == {("0.txt", 1), ("1.txt", 1)}
 
 
-@pytest.mark.parametrize("held", [0, heavy_module.HELD_BYTES])
-@given(st.integers(1, 6), st.lists(ROW, min_size=1, max_size=20), st.integers(1, 3))
-@settings(max_examples=20, deadline=None)
+@pytest.mark.parametrize("held", [0, 600, heavy_module.HELD_BYTES])
+@given(st.integers(1, 6), st.lists(ROW, min_size=1, max_size=20), st.integers(1, 5))
+@settings(max_examples=15, deadline=None)
 def test_pieces_of_heavy_buckets_and_the_rest_are_all_rows(
     held: int, power: int, rows: list[dict[str, Any]], files: int
 ) -> None:
