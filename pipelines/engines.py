@@ -72,6 +72,10 @@ MEANINGS = (
         "the engine has fewer free slots than --parallelism wants: add TaskManagers, or wait for other jobs",
     ),
     (
+        r"Insufficient number of network buffers",
+        "Flink has too little network memory: give TaskManagers taskmanager.memory.network.min of 128 MB for each slot",
+    ),
+    (
         r"(?:Unable to fetch remote prism binary|Unable to parse binary URL)[^\n]*",
         "Prism could not be fetched or started: name a binary by --prism_location, or leave --runner out",
     ),

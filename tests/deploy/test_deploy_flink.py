@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers.flink import MEMORY
 
 from pipelines import beam_flags, embed
 
@@ -115,3 +116,12 @@ def test_clusters_start_again_what_was_lost() -> None:
     spec, _ = application()
     own = yaml.safe_load((FLINK / "config.yaml").read_text())
     assert spec["flinkConfiguration"]["restart-strategy.type"] == own["restart-strategy"]["type"] == "failure-rate"  # type: ignore[index]
+
+
+def test_each_slot_has_network_memory_for_the_results_of_a_step_of_an_index() -> None:
+    spec: Any = application()[0]
+    flat, own = spec["flinkConfiguration"], yaml.safe_load((FLINK / "config.yaml").read_text())["taskmanager"]
+    slots = {int(flat["taskmanager.numberOfTaskSlots"]), own["numberOfTaskSlots"]}
+    memory = {flat["taskmanager.memory.network.min"], own["memory"]["network"]["min"]}
+    assert (slots, memory) == ({2}, {"256m"})  # the cluster of the tests has 128 MB for its one slot
+    assert MEMORY["network.max"] == "128mb"

@@ -23,7 +23,7 @@ OPENED = (
     "java.util.concurrent.atomic", "java.lang.reflect", "sun.net.util",
 )  # fmt: skip
 MEMORY = {
-    "task.heap.size": "400mb", "managed.size": "256mb", "network.min": "64mb", "network.max": "64mb",
+    "task.heap.size": "400mb", "managed.size": "256mb", "network.min": "128mb", "network.max": "128mb",
     "framework.heap.size": "128mb", "framework.off-heap.size": "128mb", "task.off-heap.size": "0b",
     "jvm-metaspace.size": "256mb", "jvm-overhead.min": "192mb", "jvm-overhead.max": "192mb",
 }  # fmt: skip

@@ -177,6 +177,8 @@ COMPLAINTS = {
         "install one version",
     ),
     "Pipeline job-1 failed in state CANCELLED: unknown error": ("cancelled", "run again"),
+    "Pipeline job-1 failed in state FAILED: java.io.IOException: Insufficient number of network buffers: required 512, but "
+    "only 476 available.": ("taskmanager.memory.network.min", "128 MB"),
     "Unable to fetch remote prism binary at http://x: <urlopen error>": ("--prism_location",),
     "Process died with exit code 79": ("another apache-beam", beam.__version__, "install one version"),
     "Process died with exit code 137": ("died more often", "run again"),
