@@ -1,8 +1,8 @@
 """Rows that wait on this machine's disk, in parts that are read back one after the other."""
 
-import os
 import tempfile
 from collections.abc import Iterator
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +11,12 @@ OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class WaitingRows:
-    """Tables of one schema, cut into parts, each a file in a temporary folder that goes with this."""
+    """Tables of one schema, cut into parts, each a temporary file that no worker leaves when it dies."""
 
     def __init__(self, parts: int):
         self.rows = 0
         self._parts = parts
-        self._folder = tempfile.TemporaryDirectory(prefix="sentence-beam-")
+        self._files: dict[int, IO[bytes]] = {}
         self._writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
 
     def add(self, table: pa.Table, part: np.ndarray) -> None:
@@ -25,7 +25,8 @@ class WaitingRows:
         starts = np.searchsorted(part, np.arange(self._parts + 1))
         for number in np.unique(part).tolist():
             if number not in self._writers:
-                self._writers[number] = pa.ipc.new_stream(self._path(number), table.schema, options=OPTIONS)
+                self._files[number] = tempfile.TemporaryFile()
+                self._writers[number] = pa.ipc.new_stream(self._files[number], table.schema, options=OPTIONS)
             self._writers[number].write_table(table.slice(starts[number], starts[number + 1] - starts[number]))
 
     def read(self) -> Iterator[tuple[int, pa.Table | None]]:
@@ -36,10 +37,6 @@ class WaitingRows:
                 yield number, None
                 continue
             writer.close()
-            with pa.OSFile(self._path(number)) as source:
+            with self._files.pop(number) as source:
+                source.seek(0)
                 yield number, pa.ipc.open_stream(source).read_all()
-            os.unlink(self._path(number))
-        self._folder.cleanup()
-
-    def _path(self, number: int) -> str:
-        return os.path.join(self._folder.name, f"{number}.arrow")
