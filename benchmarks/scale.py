@@ -119,7 +119,8 @@ def list_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
 def look_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """What workers do side by side, done by one: find out what has changed, read footers, cut."""
-    from transforms.steps.plan_files import FilePlanner, ListedFiles, PlannedFiles
+    from transforms.steps.elements import ListedFiles, PlannedFiles
+    from transforms.steps.plan_files import FilePlanner
 
     planner, looked = FilePlanner(resolved(where, unit_tokens).job), []
     for batch in map(ON_THE_WAY.decode, ON_THE_WAY.decode((where / "listed").read_bytes())):

@@ -29,6 +29,7 @@ from transforms.index.sizes import size_of
 from transforms.progress import duration
 from transforms.steps import content
 from transforms.steps.cutting import texts_of_pieces
+from transforms.steps.footers import read_footers
 from transforms.steps.index_choice import budgets_of, largest
 from transforms.steps.job import EmbedJob
 from transforms.steps.options import EmbedOptions
@@ -163,7 +164,8 @@ def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
     job, (planned, beside) = resolved.job, plan_files(resolved.job)
     same = content.unchanged(planned, job, CarriedShards(root))[0] if job.by_content else None
     if job.by_content and same is None:
-        planned = content.to_read(planned, job)
+        planned = read_footers(planned, job)
+        content.check_opened(planned, job)
     work = [span for item in planned for span in item.work] if same is None else []
     spans = [part for span in work for part in spans_of(span)]
     # The store has no copy yet of a calibration that is new to it.

@@ -4,7 +4,7 @@ import pickle
 
 from transforms.corpus import InputFile, Span
 from transforms.corpus.groups import GroupSpan
-from transforms.steps.plan_files import PlannedFiles
+from transforms.steps.elements import PlannedFiles
 from transforms.store.plan import PlannedFile
 
 FILES = [

@@ -1,4 +1,4 @@
-"""The steps of `--partition content` that read input files: counting rows, and packing them by bucket."""
+"""The steps of `--partition content` that read input files: opening them, counting rows, packing these by bucket."""
 
 from collections.abc import Iterator
 from dataclasses import astuple
@@ -9,21 +9,20 @@ from apache_beam.pvalue import TaggedOutput
 
 from transforms.beam.graph import PROBLEMS
 from transforms.corpus import Span
-from transforms.corpus.beside import Beside
 from transforms.corpus.blocks import PackedRows
 from transforms.errors import SentenceBeamError
 from transforms.steps import content
-from transforms.steps.content import ToCount, ToRead
+from transforms.steps.content import Passing, ToCount, ToRead
+from transforms.steps.elements import PlannedFiles
+from transforms.steps.footers import read_footers
 from transforms.steps.job import EmbedJob
 from transforms.store.lease import Renewal, kept_alive
-from transforms.store.plan import PlannedFile, Standing
+from transforms.store.plan import PlannedFile
 from transforms.store.records import Problem
 
-Passing = PlannedFile | Beside | Standing
 
-
-class CountFn(beam.DoFn):
-    """A span -> the span with its rows counted; files and what lies beside them pass."""
+class OpenFilesFn(beam.DoFn):
+    """Files -> the same, with what the footers say of those that were not opened; what is none passes."""
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -31,7 +30,29 @@ class CountFn(beam.DoFn):
     def setup(self) -> None:
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
-    def process(self, item: Passing | ToCount) -> Iterator[Passing | Span | Problem]:
+    def process(self, planned: PlannedFiles | Passing) -> Iterator[PlannedFiles | Passing]:
+        if not isinstance(planned, PlannedFiles):
+            yield planned
+            return
+        try:
+            self._renew()
+            with kept_alive(self._job.root, self._job.run.id):  # storage may be slow
+                opened = read_footers([*planned.files], self._job)
+            yield PlannedFiles(tuple(opened))
+        except SentenceBeamError as error:
+            yield Problem.of(error)
+
+
+class CountFn(beam.DoFn):
+    """A span -> the span with its rows counted; what is none to be counted passes."""
+
+    def __init__(self, job: EmbedJob):
+        self._job = job
+
+    def setup(self) -> None:
+        self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
+
+    def process(self, item: PlannedFile | ToCount | Passing) -> Iterator[PlannedFile | Span | Passing]:
         if not isinstance(item, ToCount):
             yield item
             return

@@ -6,17 +6,16 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.typehints import typehints
 
-from transforms.beam.content import CountFn
-from transforms.beam.graph import CARRIED, PROBLEMS, Together, check_worker, flat_map, slots_of, typed
+from transforms.beam.content import CountFn, OpenFilesFn
+from transforms.beam.graph import CARRIED, PROBLEMS, Spread, Together, check_worker, flat_map, slots_of, typed
 from transforms.beam.metrics import StageMetrics
 from transforms.corpus.beside import Beside
 from transforms.errors import SentenceBeamError
 from transforms.steps import content
+from transforms.steps.elements import ListedFiles, PlannedFiles
 from transforms.steps.job import EmbedJob
 from transforms.steps.plan_files import (
     FilePlanner,
-    ListedFiles,
-    PlannedFiles,
     begin_by_content,
     file_batches,
     record,
@@ -59,17 +58,24 @@ class Plan(beam.PTransform):
 
     def _by_content(self, together: beam.PCollection) -> "Planned":
         slots = slots_of(together.pipeline)
-        checked = together | "Check" >> flat_map(begin_by_content, self._job, outputs=OUTPUTS, main="spans")
+        # Problems travel on to the last step: on Flink each output of a step costs its memory.
+        compared = together | "Compare" >> flat_map(
+            begin_by_content, self._job, outputs={UnitRecord: CARRIED}, main="files"
+        )
         recorded = (
-            checked.spans
+            compared.files
+            # Where a file has changed, all others are opened too, in parallel as the changed ones.
+            | "SpreadUnopened" >> Spread()
+            | "OpenFiles" >> beam.ParDo(OpenFilesFn(self._job))
+            | "TogetherOpened" >> Together()
+            | "Check" >> beam.FlatMap(content.to_count, self._job)
             # How many buckets there are must not depend on how the rows lie in files, so the rows are counted first.
-            | "SpreadSpans" >> beam.Reshuffle()
+            | "SpreadSpans" >> Spread()
             | "Count" >> beam.ParDo(CountFn(self._job))
             | "TogetherAgain" >> Together()
             | "Record" >> flat_map(content.record, self._job, slots, outputs={Problem: PROBLEMS}, main="spans")
         )
-        problems = (checked.problems, recorded.problems) | "Problems" >> beam.Flatten()
-        return Planned(recorded.spans, checked.carried, problems)
+        return Planned(recorded.spans, compared.carried, recorded.problems)
 
 
 class Planned(NamedTuple):

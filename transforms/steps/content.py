@@ -21,7 +21,8 @@ from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.measures import with_waits
 from transforms.steps.cutting import pieces_of
-from transforms.steps.footers import check_types, read_footers
+from transforms.steps.elements import PlannedFiles, in_batches
+from transforms.steps.footers import check_types
 from transforms.steps.job import EmbedJob
 from transforms.steps.plan_rows import check_rows
 from transforms.store.carried import CarriedShards, Checked
@@ -58,8 +59,8 @@ class ToRead:
 
 def begin(
     planned: list[PlannedFile], beside: Beside, job: EmbedJob
-) -> Iterator[UnitRecord | PlannedFile | Beside | ToCount | Standing]:
-    """All units of the last snapshot where the corpus is unchanged; else the files and what to count in them."""
+) -> Iterator[UnitRecord | PlannedFiles | Beside | Standing]:
+    """All units of the last snapshot where the corpus is unchanged; else the files, of which some are to be opened."""
     shards = carried_shards(job.run)
     last, checked = unchanged(planned, job, shards)
     if last is not None:
@@ -69,13 +70,11 @@ def begin(
         else:
             yield from begin_again(job)
         return
-    planned = with_checked(to_read(planned, job), checked)
-    tokens = sum(span.tokens for item in planned for span in item.spans)
-    exact = job.buckets is None or tokens > COUNT_AGAIN * job.buckets.chosen_tokens
+    planned = with_checked(planned, checked)
     yield beside
-    for item in planned:
-        yield replace(item, spans=())
-        yield from (ToCount(span, exact) for span in item.spans)
+    for is_unopened in (False, True):
+        files = [item for item in planned if item.is_unopened is is_unopened]
+        yield from (PlannedFiles(tuple(some)) for some in in_batches(files))
 
 
 def begin_again(job: EmbedJob) -> Iterator[UnitRecord | Standing]:
@@ -87,14 +86,38 @@ def begin_again(job: EmbedJob) -> Iterator[UnitRecord | Standing]:
         yield from map(carried, last.units)
 
 
-def to_read(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
-    """All files with their spans.
+Passing = Beside | Problem | Standing
 
-    Raises OptionError where their text is more than this process may group in memory or their rows are too few for the
-    index asked for, DataGateError where these are too few after the last snapshot.
+
+def to_count(found: list[PlannedFiles | Passing], job: EmbedJob) -> Iterator[PlannedFile | ToCount | Passing]:
+    """The files, all opened and checked as a whole, and what to count in them; or the problems alone."""
+    problems = [item for item in found if isinstance(item, Problem)]
+    if problems or Standing() in found:
+        yield from problems
+        yield from (item for item in found if isinstance(item, Standing))
+        return
+    planned = [item for some in found if isinstance(some, PlannedFiles) for item in some.files]
+    planned.sort(key=lambda item: item.file.relative)
+    try:
+        check_opened(planned, job)
+    except SentenceBeamError as error:
+        yield Problem.of(error)
+        return
+    tokens = sum(span.tokens for item in planned for span in item.spans)
+    exact = job.buckets is None or tokens > COUNT_AGAIN * job.buckets.chosen_tokens
+    yield from (item for item in found if isinstance(item, Beside))
+    for item in planned:
+        yield replace(item, spans=())
+        yield from (ToCount(span, exact) for span in item.spans)
+
+
+def check_opened(planned: list[PlannedFile], job: EmbedJob) -> None:
+    """Raise what there is against reading all of these files, which were opened.
+
+    OptionError where kept columns differ, their text is more than this process may group in memory or their rows are
+    too few for the index asked for, DataGateError where these are too few after the last snapshot.
     """
-    planned = read_footers(planned, job)
-    check_types(planned, job)
+    check_types([item for item in planned if not item.bad], job)
     if (rows := rows_at_most(planned)) is not None:
         check_rows(job, rows)
     text = BYTES_PER_TOKEN * sum(span.tokens for item in planned for span in item.spans)
@@ -103,7 +126,6 @@ def to_read(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
             f"--partition content groups the text in memory here: about {text / 1e9:,.1f} GB, more than a quarter of "
             "this machine's; say --partition file, or run it on a cluster (--runner)"
         )
-    return planned
 
 
 def with_checked(files: list[PlannedFile], checked: Checked) -> list[PlannedFile]:
@@ -159,10 +181,7 @@ def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:
     return replace(span, rows=rows, tokens=tokens)
 
 
-Found = PlannedFile | Beside | Span | Problem | Standing
-
-
-def record(found: list[Found], job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
+def record(found: list[PlannedFile | Span | Passing], job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
     """Choose the buckets, write the plan down and hand out what to read; or only the problems.
 
     Where a plan is on record, that is handed out.

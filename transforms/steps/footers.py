@@ -52,10 +52,7 @@ def read_footers(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
     if all(item.kept is not None or item.bad for item in planned):
         return planned
     with ThreadPoolExecutor(FILES_AT_ONCE) as executor:
-        opened = executor.map(
-            lambda item: item if item.kept is not None or item.bad else read_footer(item, job), planned
-        )
-        return list(opened)
+        return list(executor.map(lambda item: read_footer(item, job) if item.is_unopened else item, planned))
 
 
 def check_types(planned: Iterable[PlannedFile], job: EmbedJob) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -13,7 +13,7 @@ from transforms.corpus.files import check_distinct, find_inputs
 from transforms.corpus.groups import AnySpan
 from transforms.errors import InputChangedError, OptionError, SentenceBeamError
 from transforms.steps import content
-from transforms.steps.content import ToCount
+from transforms.steps.elements import ListedFiles, PlannedFiles, in_batches, spans_per_element
 from transforms.steps.footers import FILES_AT_ONCE, check_readable, check_types, read_footer
 from transforms.steps.group_files import in_groups
 from transforms.steps.job import EmbedJob
@@ -29,26 +29,6 @@ from transforms.store.plan import PlannedFile, Standing, file_of, has_plan, read
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.reuse import with_before
 from transforms.store.shards import open_shard
-
-SPANS_PER_ELEMENT = 8
-ROUNDS = 4  # of elements that each slot works off at least, so that the last ones end together
-SLOTS = 512  # where it is not known how many there are
-SPANS_FOR_ONE_PROCESS = 64
-FILES_PER_ELEMENT = 256
-
-
-@dataclass(frozen=True)
-class ListedFiles:
-    """Input files that one worker is to plan."""
-
-    files: tuple[InputFile, ...]
-
-
-@dataclass(frozen=True)
-class PlannedFiles:
-    """What there is to do with files that one worker planned."""
-
-    files: tuple[PlannedFile, ...]
 
 
 def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Problem | Standing]:
@@ -160,18 +140,18 @@ def checksum_of(file: InputFile) -> str:
         ) from error
 
 
-Begun = UnitRecord | PlannedFile | Beside | ToCount | Problem | Standing
+Begun = UnitRecord | PlannedFiles | Beside | Problem | Standing
 
 
 def begin_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
-    """The files and what there is to count in them, or all units as carried; or the problems alone."""
+    """The files, of which some are to be opened, or all units as carried; or the problems alone."""
     with kept_alive(job.root, job.run.id):
         return _begun_by_content(found, job)
 
 
 def _begun_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
     try:
-        if Standing() in found:
+        if _stands(found, job):
             return list(content.begin_again(job))
         planned, problems = _whole_plan(found, job)
         return [*problems] if problems else list(content.begin(planned, merged(found), job))
@@ -183,9 +163,7 @@ def file_batches(pattern: str, job: EmbedJob) -> Iterator[ListedFiles | Beside |
     """As `list_files`, the files in batches: many small ones are planned side by side by one worker."""
     found = list(list_files(pattern, job))
     files = [item for item in found if isinstance(item, InputFile)]
-    step = max(1, min(FILES_PER_ELEMENT, len(files) // (ROUNDS * SLOTS)))
-    for start in range(0, len(files), step):
-        yield ListedFiles(tuple(files[start : start + step]))
+    yield from (ListedFiles(tuple(some)) for some in in_batches(files))
     yield from (item for item in found if not isinstance(item, InputFile))
 
 
@@ -211,12 +189,18 @@ def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
 
 def _handed_out(found: list[Any], job: EmbedJob) -> tuple[list[AnySpan], list[UnitRecord], list[Problem]]:
     """The spans to embed and the units to carry over, put on record or found there; or problems alone."""
-    planned, problems = ([], []) if Standing() in found else _whole_plan(found, job)
+    stands = _stands(found, job)
+    planned, problems = ([], []) if stands else _whole_plan(found, job)
     if problems:
         return [], [], problems
-    if Standing() in found or not write_plan(job.root, job.run.id, planned, None, merged(found)):
+    if stands or not write_plan(job.root, job.run.id, planned, None, merged(found)):
         return *recorded(job), []
     return [span for file in planned for span in file.work], [u for file in planned for u in file.carried], []
+
+
+def _stands(found: list[Any], job: EmbedJob) -> bool:
+    """Whether a plan is on record: it was before files were listed, or a worker died that had just made it."""
+    return Standing() in found or (job.retried and has_plan(job.root, job.run.id))
 
 
 def recorded(job: EmbedJob) -> tuple[list[AnySpan], list[UnitRecord]]:
@@ -237,16 +221,6 @@ def recorded(job: EmbedJob) -> tuple[list[AnySpan], list[UnitRecord]]:
     renamed = {span.file: span.was for span in work.carried if span.was is not None}
     units += [under(file, unit) for file, was in renamed.items() for unit in by_file[was]]
     return work.spans, units
-
-
-def spans_per_element(spans: int, slots: int | None) -> int:
-    """The number of spans that one element lists: enough to overlap read, encode and write, few enough to spread.
-
-    `slots` are the elements that are worked off at once, None where that is not known.
-    """
-    if slots == 1:
-        return SPANS_FOR_ONE_PROCESS
-    return max(1, min(SPANS_PER_ELEMENT, spans // (ROUNDS * (slots or SLOTS))))
 
 
 def _whole_plan(found: list[Any], job: EmbedJob) -> tuple[list[PlannedFile], list[Problem]]:

@@ -87,6 +87,11 @@ class PlannedFile:
     bad: str = ""
 
     @property
+    def is_unopened(self) -> bool:
+        """Whether nobody has looked into the file, which could be read."""
+        return self.kept is None and not self.bad
+
+    @property
     def work(self) -> list[AnySpan]:
         """The spans to embed, that of a group too."""
         return [*self.spans, self.group] if self.group else [*self.spans]

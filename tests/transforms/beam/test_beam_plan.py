@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,19 +11,22 @@ from helpers import eager
 from helpers.corpora import sentences, write_jsonl, write_parquet
 from helpers.jobs import embed_job
 
-from transforms.beam import Commit, Embed, Plan, Settle
+from transforms.beam import Commit, Embed, Plan, Settle, content
 from transforms.beam.plan import PlanFilesFn
 from transforms.corpus import Span
 from transforms.corpus.files import find_inputs
-from transforms.steps import plan_files
+from transforms.steps import content as steps_of_content
+from transforms.steps import elements, footers, plan_files
+from transforms.steps.elements import ListedFiles, PlannedFiles
 from transforms.steps.embed_units import UnitEmbedder
 from transforms.steps.job import EmbedJob
-from transforms.steps.plan_files import ListedFiles, file_batches, record
+from transforms.steps.plan_files import file_batches, record
 from transforms.storage.local import LocalStorage
 from transforms.store import lease
 from transforms.store import plan as plan_records
 from transforms.store.manifest import read_manifest
-from transforms.store.plan import read_plan
+from transforms.store.plan import PlannedFile, read_plan
+from transforms.store.records import Problem
 
 OUTPUTS = ("spans", "carried", "problems")
 
@@ -115,6 +119,85 @@ def test_by_content_all_files_are_read_or_none(store: Path, model: Path, files: 
     assert sum(unit.carried for unit in again["carried"]) == 20
 
 
+def test_by_content_the_footers_of_unchanged_files_are_opened_by_many_and_each_once(
+    store: Path, model: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(30):
+        write_jsonl(files.parent / f"{n}.jsonl", [{"id": f"s{n}", "text": "few words", "lang": "en"}])
+    committed(embed_job(store, model, files, partition="content"))
+    write_jsonl(files.parent / "7.jsonl", [{"id": "s7", "text": "other words", "lang": "en"}])
+    job = embed_job(store, model, files, "run2", partition="content")
+    opened: list[str] = []
+    batches: list[list[PlannedFile]] = []
+    kept_types, read_footers = footers.kept_types, content.read_footers
+    monkeypatch.setattr(
+        footers, "kept_types", lambda file, job: (opened.append(file.relative), kept_types(file, job))[1]
+    )
+    monkeypatch.setattr(
+        content, "read_footers", lambda files, job: (batches.append(files), read_footers(files, job))[1]
+    )
+    monkeypatch.setattr(elements, "SLOTS", 1)
+    found = planned(job)
+    assert (found["carried"], found["problems"]) == ([], [])
+    assert sum(span.rows for element in found["spans"] for span in element.spans) == 50
+    assert sum(item.is_unopened for files in batches for item in files) == 31, "all but the one that has changed"
+    assert max(map(len, batches)) <= 8
+    assert sorted(set(opened)) == sorted(path.name for path in files.parent.iterdir())
+    assert len(opened) <= 33, "one is asked for its types before the others are opened"
+    committed(job)
+    opened.clear()
+    batches.clear()
+    assert planned(embed_job(store, model, files, "run3", partition="content"))["carried"]
+    assert (opened, batches) == ([], []), "nothing has changed"
+
+
+@pytest.mark.parametrize(
+    ("values", "status", "said"),
+    [
+        ({"text_limit": 100}, 2, "--partition content groups the text in memory here"),
+        ({"index_asked": "IVF64,Flat"}, 2, "IVF64,Flat"),
+    ],
+)
+def test_by_content_what_all_files_have_to_allow_is_looked_at_before_rows_are(
+    store: Path,
+    model: Path,
+    files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    values: dict[str, Any],
+    status: int,
+    said: str,
+) -> None:
+    (files.parent / "b.jsonl").unlink()  # how many rows a file of lines has is known when it was read
+    committed(embed_job(store, model, files, partition="content"))
+    write_parquet(files.parent / "b.parquet", ["a new one"], id=["20"], lang=["en"])
+    monkeypatch.setattr(steps_of_content, "count_rows", lambda *_: pytest.fail("rows were counted"))
+    found = planned(embed_job(store, model, files, "run2", partition="content", **values))
+    assert [(problem.exit_code, said in problem.message) for problem in found["problems"]] == [(status, True)]
+    assert found["spans"] == found["carried"] == []
+    assert not (store / "runs" / "run2").exists()
+
+
+def test_by_content_unchanged_files_must_fit_the_changed_ones(store: Path, model: Path, files: Path) -> None:
+    committed(embed_job(store, model, files, partition="content"))
+    write_parquet(files.parent / "c.parquet", ["a new one"], id=["20"], lang=pa.array([1]))
+    found = planned(embed_job(store, model, files, "run2", partition="content"))
+    (problem,) = found["problems"]
+    assert problem.exit_code == 2
+    assert all(name in problem.message for name in ("--keep-columns", "c.parquet", "lang string", "lang int64"))
+    assert found["spans"] == found["carried"] == []
+
+
+def test_a_file_that_goes_before_it_is_opened_ends_the_run(store: Path, model: Path, files: Path) -> None:
+    job = embed_job(store, model, files, partition="content")
+    listed = [PlannedFiles((PlannedFile(file),)) for file in find_inputs(str(files), "auto", False).files]
+    (files.parent / "a.parquet").unlink()
+    opening = content.OpenFilesFn(job)
+    opening.setup()
+    found = [item for some in listed for item in opening.process(some)]
+    assert [type(item) for item in found] == [Problem, PlannedFiles]
+    assert "a.parquet" in found[0].message
+
+
 def handed_out(job: EmbedJob) -> list:
     """What a plan gives to embed and to carry over."""
     found = planned(job)
@@ -176,7 +259,7 @@ def test_many_files_come_in_batches_and_the_plan_is_the_same(
     job = embed_job(store, model, files, unit_tokens=80)
     assert [len(item.files) for item in file_batches(str(files), job)] == [1] * 32
     alone = sorted(span.name for element in planned(job)["spans"] for span in element)
-    monkeypatch.setattr(plan_files, "SLOTS", 1)
+    monkeypatch.setattr(elements, "SLOTS", 1)
     assert [len(item.files) for item in file_batches(str(files), job)] == [8] * 4
     monkeypatch.setattr(plan_records, "FILES_AT_ONCE", 5)
     again = planned(embed_job(store, model, files, "run2", unit_tokens=80))
@@ -193,6 +276,22 @@ def test_an_unchanged_corpus_stays_so_for_later_attempts(store: Path, model: Pat
     (files.parent / "b.jsonl").unlink()
     assert handed_out(job) == first
     committed(job)
+
+
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_a_step_that_is_done_again_after_it_made_the_plan_hands_that_out(
+    store: Path, model: Path, files: Path, monkeypatch: pytest.MonkeyPatch, partition: str
+) -> None:
+    committed(embed_job(store, model, files, partition=partition))
+    job = embed_job(store, model, files, "run2", partition=partition, retried=True)
+    found = find_inputs(str(files), "auto", False).files
+    listed = [PlannedFiles(tuple(plan_files.FilePlanner(job).plan_all(found)))]
+    step = plan_files.begin_by_content if partition == "content" else lambda found, job: list(record(found, job, 1))
+    first = step(listed, job)
+    assert sum(unit.carried for unit in first) == 20
+    monkeypatch.setattr(steps_of_content, "unchanged", lambda *_: pytest.fail("compared again"))
+    monkeypatch.setattr(plan_files, "checked_plan", lambda *_: pytest.fail("planned again"))
+    assert step(listed, job) == first
 
 
 def test_of_two_attempts_that_plan_at_once_the_later_hands_out_the_plan_of_the_first(
