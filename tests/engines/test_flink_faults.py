@@ -58,6 +58,30 @@ def test_a_task_manager_is_killed(
     undisturbed(on_flink, running, store, calm)
 
 
+def test_a_task_manager_is_killed_on_a_night_by_content(on_flink: Flink, model: Path, tmp_path: Path) -> None:
+    """One of two files has changed: the other one is opened, counted and read again too."""
+    here, there, folder = tmp_path / "here", tmp_path / "there", tmp_path / "in"
+    for name in ("a", "b"):
+        ids = [f"{name}{n}" for n in range(180)]
+        write_parquet(folder / f"{name}.parquet", sentences(180, 180 * (name == "b")), row_group_size=30, id=ids)
+    glob = str(folder / "*.parquet")
+    for store in (here, there):
+        start([*embed(glob, store, model), "--partition", "content"]).ended().ok()
+    texts = [*sentences(90, 180), *sentences(90, 700)]
+    write_parquet(folder / "b.parquet", texts, row_group_size=30, id=[f"b{n}" for n in range(180)])
+    start(embed(glob, here, model)).ended().ok()
+    before = sidecars(there)
+    on_flink.pace(0.3)
+    running = on_flink.start(*embed(glob, there, model))
+    wait(lambda: sidecars(there) >= before + 4, "four units")
+    on_flink.cluster.kill(on_flink.cluster.task_managers()[0])
+    on_flink.cluster.start_task_manager()
+    on_flink.pace(0.0)
+    running.ended().ok()
+    assert the_same(there) == the_same(here)
+    check_ledger(there, 360, embedded=90)
+
+
 def test_a_task_manager_is_killed_where_results_of_steps_are_written_down(
     on_flink: Flink, corpus: str, model: Path, calm: Path, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.typehints import typehints
 
-from transforms.beam.graph import PROBLEMS, Merge, Spread, Together, flat_map, keeping_lease
+from transforms.beam.graph import Merge, Outputs, Spread, Together, flat_map, keeping_lease
 from transforms.beam.metrics import StageMetrics
 from transforms.index.cells import PASSES
 from transforms.measures import Figures, Stopwatch, summed
@@ -28,7 +28,8 @@ Hints = dict[str, str]
 DONE = "done"
 RETRAIN = "retrain"
 METRICS = StageMetrics("index")
-OUTPUTS = {IndexRecord: DONE, Problem: DONE, TrainingGroup: RETRAIN}  # what needs no update goes where
+OUTPUTS: Outputs = {TrainingGroup: RETRAIN}
+Done = IndexRecord | Problem  # passes all further steps: an engine holds memory for each output of one
 
 
 class BuildIndex(beam.PTransform):
@@ -52,12 +53,15 @@ class BuildIndex(beam.PTransform):
         self._run, self._how = run, (request or IndexRequest(), merge, remembered)
 
     def expand(self, settled: beam.PCollection) -> beam.PCollection:
-        chosen = settled | "Choose" >> flat_map(
-            keeping_lease, self._run.key, choose_work, self._run, *self._how, outputs=OUTPUTS, main="reads"
+        chosen = (
+            settled
+            | "Choose" >> beam.FlatMap(keeping_lease, self._run.key, choose_work, self._run, *self._how)
+            | "SpreadWork" >> Spread()
+            | "Which" >> flat_map(lambda work: [work], outputs=OUTPUTS, main="reads")
         )
         updated = chosen.reads | "Update" >> UpdateIndex(self._run.key)
         trained = (chosen[RETRAIN], updated[RETRAIN]) | "Train" >> TrainIndex(self._run.key, self._hints)
-        done = (chosen[DONE], updated[DONE], trained) | "Index" >> beam.Flatten()
+        done = (updated[DONE], trained) | "Index" >> beam.Flatten()
         done.element_type = typehints.Union[IndexRecord, Problem]
         return done
 
@@ -65,6 +69,7 @@ class BuildIndex(beam.PTransform):
 class UpdateIndex(beam.PTransform):
     """Rows to read -> on `done` an IndexRecord or Problem, on `retrain` the groups of an index to train instead.
 
+    What is given is spread over the workers already; an IndexRecord or a Problem among it comes out on `done`.
     `key` is the run's.
     """
 
@@ -75,19 +80,10 @@ class UpdateIndex(beam.PTransform):
     def expand(self, reads: beam.PCollection) -> Any:
         decided = (
             reads
-            | "SpreadReads" >> Spread()
             | "Read" >> beam.Map(timed, self._key, "rows_ms", with_job, index_update_rows.read)
             | "Reads" >> Together()
             | "Buckets"
             >> flat_map(timed_together, self._key, "decide_ms", buckets_to_match, outputs=OUTPUTS, main="buckets")
-        )
-        conclude = flat_map(
-            timed_together,
-            self._key,
-            "recall_ms",
-            index_update_recall.conclude,
-            outputs={TrainingGroup: RETRAIN},
-            main=DONE,
         )
         concluded = (
             decided.buckets
@@ -98,11 +94,13 @@ class UpdateIndex(beam.PTransform):
             | "SpreadTargets" >> Spread()
             | "Build" >> beam.Map(timed, self._key, "segment_ms", with_job, index_update_segments.build)
             | "Built" >> Together()
-            | "Conclude" >> conclude
+            | "Conclude"
+            >> flat_map(
+                timed_together, self._key, "recall_ms", index_update_recall.conclude, outputs=OUTPUTS, main=DONE
+            )
         )
         retrained = (decided[RETRAIN], concluded[RETRAIN]) | "ToTrain" >> beam.Flatten()
-        done = (decided[DONE], concluded[DONE]) | "Done" >> beam.Flatten()
-        return {DONE: done, RETRAIN: retrained}
+        return {DONE: concluded[DONE], RETRAIN: retrained}
 
 
 class TrainIndex(beam.PTransform):
@@ -123,22 +121,15 @@ class TrainIndex(beam.PTransform):
             | "Sample" >> beam.Map(timed, self._key, "sample_ms", index_train.sample)
         )
         trained = (sampled, sampled | "Lists" >> FindLists(self._key, self._hints)) | "Sampled" >> Merge()
-        finished = (
+        return (
             trained
             | "Trained" >> Together()
-            | "Finish"
-            >> flat_map(
-                timed_together, self._key, "train_ms", index_train.finish, outputs={Problem: PROBLEMS}, main="works"
-            )
-        )
-        built = (
-            finished.works
+            | "Finish" >> beam.FlatMap(timed_together, self._key, "train_ms", index_train.finish)
             | "SpreadBuild" >> Spread()
             | "Build" >> beam.Map(timed, self._key, "segment_ms", index_build.build)
             | "Segments" >> Together()
             | "Conclude" >> beam.FlatMap(timed_together, self._key, "recall_ms", index_build.conclude)
         )
-        return (built, finished[PROBLEMS]) | "Done" >> beam.Flatten()
 
 
 class FindLists(beam.PTransform):
@@ -189,8 +180,10 @@ class Timed:
     figures: tuple[Figures, ...] = ()
 
 
-def timed(element: Any, key: tuple[str, str], figure: str, step: Callable[..., Any], *arguments: Any) -> Timed:
+def timed(element: Any, key: tuple[str, str], figure: str, step: Callable[..., Any], *arguments: Any) -> Any:
     """What the step makes of an element; the run's lease is renewed meanwhile."""
+    if isinstance(element, Done):
+        return element
     given = element if isinstance(element, Timed) else Timed(element)
     watch = Stopwatch()
     with watch.time(figure):
@@ -205,9 +198,13 @@ def without_figures(element: Timed) -> Timed:
 
 
 def timed_together(
-    elements: list[Timed], key: tuple[str, str], figure: str, step: Callable[[list[Any]], Any]
+    given: list[Any], key: tuple[str, str], figure: str, step: Callable[[list[Any]], Any]
 ) -> Iterator[Any]:
     """What the step makes of all elements; the index's record tells what everything took."""
+    elements = [item for item in given if isinstance(item, Timed)]
+    if len(elements) < len(given):
+        yield from (item for item in given if isinstance(item, Done))
+        return
     watch = Stopwatch()
     with watch.time(figure):
         made = keeping_lease([element.value for element in elements], key, step)

@@ -10,11 +10,11 @@ from transforms.store.changes import Changes, ShardSide, buckets_for, count_chan
 from transforms.store.commit import Run, last_snapshot
 from transforms.store.id_hashes import id_hashes
 from transforms.store.manifest import Manifest
-from transforms.store.records import Problem
+from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs import read_result
 from transforms.store.settled import Settled
 
-CHANGES, IDS = "changes", "ids"
+KNOWN, CHANGES, IDS = "known", "changes", "ids"
 
 
 @dataclass(frozen=True)
@@ -48,44 +48,67 @@ class DuplicateIds:
     rows: int
 
 
-Counted = Changes | UnknownChanges | DuplicateIds
-CountKey = tuple[str, int]  # of changes or of ids, and its number
+Known = Settled | Problem | Changes | UnknownChanges | DuplicateIds
+Hashes = ShardSide | UnknownChanges | bytes
+CountKey = tuple[str, int]  # what is known, or a bucket of changes or of ids, and its number
 
 
-def rows_to_count(
-    settled: Settled | Problem, run: Run, ids: bool
-) -> Iterator[Settled | Problem | ChangedShard | IdShard | Counted]:
+def rows_to_count(settled: Settled | Problem, run: Run, ids: bool) -> Iterator[Known | ChangedShard | IdShard]:
     """What is given, and the shards to read for changes and, if these are to be counted, for ids.
 
     Where the run is to fail, none.
     """
     yield settled
     if isinstance(settled, Settled):
-        yield from differing_shards(settled, run)
+        differ = differing_units(settled, run)
+        yield from shards_of_changes(settled, run, differ)
         if ids:
-            yield from shards_to_count(settled, run)
+            yield from shards_of_ids(settled, run, differ)
 
 
-def differing_shards(settled: Settled, run: Run) -> Iterator[ChangedShard | Changes | UnknownChanges]:
+@dataclass(frozen=True)
+class Differing:
+    """The units with rows of which only the last snapshot (`old`) or only the one to come (`new`) has a copy."""
+
+    old: list[UnitRecord]
+    new: list[UnitRecord]
+
+
+def differing_units(settled: Settled, run: Run) -> Differing | None:
+    """The units that differ from the last snapshot, None where there is none that can be read.
+
+    Parts that both manifests have are not read.
+    """
+    previous = _previous(run) if run.previous else None
+    if previous is None:
+        return None
+    both = set(previous.parts) & set(settled.parts)
+    before, units = previous.units_but(both), list(settled.units(run.root, both))
+    return Differing(differing(before, units), differing(units, before))
+
+
+def shards_of_changes(
+    settled: Settled, run: Run, differ: Differing | None
+) -> Iterator[ChangedShard | Changes | UnknownChanges]:
     """The shards that only one of two snapshots has; Changes, or that they are unknown, where none is to be read."""
     if run.previous is None:
         yield Changes(added=settled.tally.stored)
         return
     yield Changes()
-    previous = _previous(run)
-    if previous is None:
+    if differ is None:
         yield UnknownChanges()
         return
-    units = list(settled.units(run.root))
-    old, new = differing(previous.units, units), differing(units, previous.units)
-    buckets = buckets_for(sum(unit.rows for unit in (*old, *new)))
-    for shards, is_new in ((old, False), (new, True)):
+    buckets = buckets_for(sum(unit.rows for unit in (*differ.old, *differ.new)))
+    for shards, is_new in ((differ.old, False), (differ.new, True)):
         for unit in shards:
             yield ChangedShard(storage.join(run.root, unit.path or ""), unit.bytes, is_new, buckets)
 
 
-def hashes_of(shard: ChangedShard | IdShard) -> Iterator[tuple[CountKey, ShardSide | UnknownChanges | bytes]]:
-    """The hashes of a shard's rows, or of its ids, by bucket."""
+def hashes_of(shard: Known | ChangedShard | IdShard) -> Iterator[tuple[CountKey, Known | Hashes]]:
+    """The hashes of a shard's rows, or of its ids, by bucket; what is known already by a key of its own."""
+    if not isinstance(shard, ChangedShard | IdShard):
+        yield (KNOWN, 0), shard
+        return
     if isinstance(shard, IdShard):
         for number, ids in id_hashes(shard.root, shard.path, shard.buckets):
             yield (IDS, number), ids
@@ -97,14 +120,16 @@ def hashes_of(shard: ChangedShard | IdShard) -> Iterator[tuple[CountKey, ShardSi
         yield (CHANGES, 0), UnknownChanges()
 
 
-def count_bucket(bucket: tuple[CountKey, Iterable[ShardSide | UnknownChanges | bytes]]) -> Counted:
-    """The changes, or the ids that occur twice, among the rows of one bucket."""
+def count_bucket(bucket: tuple[CountKey, Iterable[Any]]) -> list[Known]:
+    """The changes, or the ids that occur twice, among the rows of one bucket; or what was known."""
     (what, _), found = bucket
     parts = list(found)
+    if what == KNOWN:
+        return parts
     if what == IDS:
-        return DuplicateIds(repeated(part for part in parts if isinstance(part, bytes)))
+        return [DuplicateIds(repeated(parts))]
     known = [part for part in parts if isinstance(part, ShardSide)]
-    return count_changes(known) if len(known) == len(parts) else UnknownChanges()
+    return [count_changes(known) if len(known) == len(parts) else UnknownChanges()]
 
 
 def total(found: Iterable[Any]) -> Changes | None:
@@ -114,16 +139,14 @@ def total(found: Iterable[Any]) -> Changes | None:
     return sum(known, Changes()) if known and len(known) == len(counted) else None
 
 
-def shards_to_count(settled: Settled, run: Run) -> Iterator[IdShard | DuplicateIds]:
+def shards_of_ids(settled: Settled, run: Run, differ: Differing | None) -> Iterator[IdShard | DuplicateIds]:
     """The shards whose ids are to be counted; DuplicateIds where nothing has to be read."""
-    units = list(settled.units(run.root))
-    previous = _previous(run) if run.previous else None
-    if previous and not differing(previous.units, units) and not differing(units, previous.units):
+    if differ is not None and not differ.old and not differ.new:
         yield DuplicateIds(previous_duplicate_ids(run))
         return
     yield DuplicateIds(0)
     buckets = buckets_for(settled.tally.stored)
-    yield from (IdShard(run.root, unit.path, buckets) for unit in units if unit.path)
+    yield from (IdShard(run.root, unit.path, buckets) for unit in settled.units(run.root) if unit.path)
 
 
 def previous_duplicate_ids(run: Run) -> int:

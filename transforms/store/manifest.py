@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
@@ -107,6 +107,13 @@ class Manifest(JsonEntry):
     def units(self) -> list[UnitRecord]:
         """The records of all units of the snapshot, sorted by name. Raises SentenceBeamError for one that is none."""
         return self._records(self.shards or [unit for part in self._parts for unit in part.shards])
+
+    def units_but(self, parts: Collection[PartEntry]) -> list[UnitRecord]:
+        """The records of all units but those in some of its parts, which are not read. Raises as `units` does."""
+        if not parts:
+            return self.units
+        others = [part for part in self.parts if part not in parts]
+        return self._records(unit for part in read_parts(self.root, others) for unit in part.shards)
 
     def _records(self, listed: Iterable[dict[str, Any]]) -> list[UnitRecord]:
         try:

@@ -109,10 +109,10 @@ class Settled:
     measures: dict[str, Summary]
     ms: float
 
-    def units(self, root: str) -> Iterator[UnitRecord]:
-        """The records of all units, as a manifest has them, part by part."""
+    def units(self, root: str, but: Iterable[PartEntry] = ()) -> Iterator[UnitRecord]:
+        """The records of all units but those in some parts, as a manifest has them, part by part."""
         yield from map(unpack, self.sent)
-        for part in read_parts(root, self.parts):
+        for part in read_parts(root, [part for part in self.parts if part not in but]):
             yield from map(UnitRecord.from_dict, part.shards)
 
 

@@ -9,8 +9,8 @@ from helpers.nights import Nights
 from helpers.settled import finish, settled
 
 from transforms.beam.changes import CountRows
-from transforms.steps.changes import DuplicateIds, UnknownChanges
-from transforms.store import id_hashes
+from transforms.steps.changes import DuplicateIds, UnknownChanges, rows_to_count
+from transforms.store import id_hashes, manifest
 from transforms.store.changes import Changes
 from transforms.store.commit import Run
 from transforms.store.records import Problem
@@ -91,6 +91,28 @@ def test_of_many_shards_only_the_new_ones_are_read_for_their_ids(
     read.clear()
     assert rows_with_an_earlier_ones_id(counted(run, [settled(run, units)], ids=True)) == 19
     assert len(read) <= 2
+
+
+def test_parts_that_the_last_manifest_has_too_are_not_read(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = {f"f{n}": [(f"{n}-{i}", f"text {i}") for i in range(3)] for n in range(40)}
+    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)  # for 20,000
+    nights.commit_without_index(corpus)
+    parts = {part.path for part in nights.manifest.parts}
+    read: list[str] = []
+    call = manifest._read_part
+    monkeypatch.setattr(manifest, "_read_part", lambda root, part: (read.append(part.path), call(root, part))[1])
+    run, units = nights.begin(corpus)
+    assert list(rows_to_count(settled(run, units), run, ids=True))[1:] == [Changes(), DuplicateIds(0)]
+    assert read == []
+    corpus["f7"] = [("7-0", "text 0"), ("7-1", "another")]
+    run, units = nights.begin(corpus)
+    given = settled(run, units)
+    assert isinstance(given, Settled)
+    new = {part.path for part in given.parts} - parts
+    assert 1 <= len(new) < len(given.parts) == len(parts)
+    found = counted(run, [given])
+    assert sum(found, Changes()) == Changes(changed=1, deleted=1)
+    assert (len(read), new < set(read)) == (2 * len(new), True)
 
 
 def test_ids_of_the_same_rows_are_not_read_again(nights: Nights) -> None:

@@ -1,16 +1,19 @@
 """What the steps of a run share: collections made one, and how much work an element lists."""
 
 import os
+from pathlib import Path
 
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability import common_urns
 from apache_beam.runners.portability.prism_runner import PrismRunner
 from helpers import eager
+from helpers.jobs import embed_job
 
-from transforms.beam import graph
+from transforms.beam import BuildIndex, Commit, Embed, Plan, Settle, graph
 from transforms.beam.graph import Merge, Together, flat_map, slots_of
-from transforms.steps.plan_files import spans_per_element
+from transforms.steps.elements import spans_per_element
 
 
 @pytest.mark.parametrize(
@@ -73,3 +76,37 @@ def test_results_go_to_the_output_of_their_type() -> None:
 
 def _parts(number: int, more: int) -> list[object]:
     return [number + more, str(number), number / 2, True]
+
+
+@pytest.mark.parametrize("partition", ["file", "content"])
+def test_what_runs_as_one_has_few_outputs(tmp_path: Path, model: Path, partition: str) -> None:
+    """Flink holds 16 MB of a worker's network memory for each, and has 64 MB for a slot where nobody gave it more."""
+    job = embed_job(tmp_path / "store", model, tmp_path / "*", partition=partition)
+    pipeline = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner", "--parallelism=4"]))
+    planned = pipeline | "Inputs" >> beam.Create(["*"]) | "Plan" >> Plan(job)
+    made = planned.spans | "Embed" >> Embed(job)
+    settled = (made.units, planned.carried, made.problems, planned.problems) | "Settle" >> Settle(job.run)
+    _ = (settled, settled | "Index" >> BuildIndex(job.run)) | "Commit" >> Commit(job.run, ids=True)
+    outputs = outputs_of_stages(pipeline)
+    assert len(outputs) > 20
+    assert max(map(len, outputs)) == 3, max(outputs, key=len)
+
+
+def outputs_of_stages(pipeline: beam.Pipeline) -> list[list[str]]:
+    """For all steps that are connected without an exchange: the exchanges that take an output of theirs."""
+    transforms = pipeline.to_runner_api().components.transforms
+    steps = {name: step for name, step in transforms.items() if step.spec.urn == common_urns.primitives.PAR_DO.urn}
+    maker = {made: name for name, step in steps.items() for made in step.outputs.values()}
+    taken = {name: maker.get(given, given) for name, step in steps.items() for given in step.inputs.values()}
+
+    def first(name: str) -> str:
+        while name in taken:
+            name = taken[name]
+        return name
+
+    outputs: dict[str, list[str]] = {}
+    for name, step in transforms.items():
+        for given in step.inputs.values() if name not in steps and not step.subtransforms else ():
+            if given in maker:
+                outputs.setdefault(first(maker[given]), []).append(step.unique_name)
+    return list(outputs.values())
