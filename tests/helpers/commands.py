@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -62,8 +63,19 @@ def runner(capfd: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
+def child_process(arguments: list[str], err: str | os.PathLike[str] = os.devnull) -> Any:
+    """A process, not started yet, that runs a command, on one thread, in this environment, with stderr in a file."""
+    return FORKS.Process(target=_in_child, args=(arguments, os.fspath(err), dict(os.environ)))
+
+
+def _in_child(arguments: list[str], err: str, environment: dict[str, str]) -> None:
+    os.environ.clear()  # that of the test which had the first child
+    os.environ.update(environment)
+    in_child(arguments, err)
+
+
 def in_child(arguments: list[str], err: str = os.devnull) -> None:
-    """Run a command as the whole work of a child process, on one thread, with stderr in a file."""
+    """Run a command as the whole work of this process, on one thread, with stderr in a file."""
     import torch
 
     torch.set_num_threads(1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.commands import FORKS, in_child
+from helpers.commands import child_process
 from helpers.corpora import check_ledger, files_in, manifest_of, rows_of, sentences, vectors_of, write_parquet
 
 KILLS = 8
@@ -39,7 +39,7 @@ def the_same(store: Path) -> dict[str, Any]:
 
 def killed_at(argv: list[str], store: Path, wanted: int, rng: random.Random) -> bool:
     """Start the command and kill it a moment after `wanted` shards stand; False where it ended before."""
-    process = FORKS.Process(target=in_child, args=(argv,))
+    process = child_process(argv)
     process.start()
     while process.is_alive() and stages(store)["embeddings"] < wanted:
         time.sleep(0.002)
@@ -85,7 +85,7 @@ def test_killed_at_random_moments(model: Path, glob: Path, store: Path, tmp_path
 
 def in_peace(argv: list[str]) -> None:
     """Run the command in a child, undisturbed."""
-    process = FORKS.Process(target=in_child, args=(argv,))
+    process = child_process(argv)
     process.start()
     process.join()
     assert process.exitcode == 0
@@ -166,7 +166,7 @@ def wait_for(store: Path, shards: int) -> None:
 
 
 def test_interrupted(model: Path, glob: Path, store: Path, tmp_path: Path) -> None:
-    process = FORKS.Process(target=in_child, args=(command(glob, store, model), str(tmp_path / "err")))
+    process = child_process(command(glob, store, model), str(tmp_path / "err"))
     process.start()
     wait_for(store, 1)
     os.kill(process.pid, signal.SIGINT)
@@ -179,7 +179,7 @@ def test_interrupted(model: Path, glob: Path, store: Path, tmp_path: Path) -> No
 
 def test_two_writers_at_once(model: Path, glob: Path, store: Path, tmp_path: Path) -> None:
     errs = [tmp_path / "err0", tmp_path / "err1"]
-    both = [FORKS.Process(target=in_child, args=(command(glob, store, model), str(err))) for err in errs]
+    both = [child_process(command(glob, store, model), str(err)) for err in errs]
     for process in both:
         process.start()
     for process in both:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from helpers.commands import FORKS, Run, in_child
+from helpers.commands import Run, child_process
 from helpers.corpora import manifest_of, sentences, write_lines, write_parquet
 from helpers.gcs import Gcs, other_server
 
@@ -263,7 +263,8 @@ def test_another_server_gives_the_same(
 def test_a_killed_run_is_taken_up_where_it_ended(embed_gs: Run, model: Path, inputs: Path, gs: str) -> None:
     night(inputs, f"{gs}/in", 40)
     place, arguments = storage.storage_of(gs), ["embed", "--input", f"{gs}/in/*.parquet", "--store", f"{gs}/store"]
-    child = FORKS.Process(target=in_child, args=([*arguments, "--model", str(model)],))
+    arguments += ["--unit-tokens", "100"]  # so that small files do not share a unit
+    child = child_process([*arguments, "--model", str(model)])
     child.start()
     while child.is_alive() and len(place.below(f"{gs}/store/sidecars")) < 3:
         time.sleep(0.05)
@@ -271,7 +272,7 @@ def test_a_killed_run_is_taken_up_where_it_ended(embed_gs: Run, model: Path, inp
     child.join()
     before = {entry.path: entry.version for entry in place.below(f"{gs}/store/embeddings")}
     assert 3 <= len(before) < 40
-    embed_gs().ok()
+    embed_gs("--unit-tokens", 100).ok()
     after = {entry.path: entry.version for entry in place.below(f"{gs}/store/embeddings")}
     assert {path: after[path] for path in before} == before
     assert manifest(f"{gs}/store")["work"]["embedded"] == 40 * ROWS
@@ -282,7 +283,7 @@ def test_of_two_runs_at_once_one_wins(model: Path, inputs: Path, gs: str, tmp_pa
     night(inputs, f"{gs}/in", 20)
     arguments = ["embed", "--input", f"{gs}/in/*.parquet", "--store", f"{gs}/store", "--model", str(model)]
     errors = [tmp_path / "0", tmp_path / "1"]
-    children = [FORKS.Process(target=in_child, args=(arguments, str(path))) for path in errors]
+    children = [child_process(arguments, str(path)) for path in errors]
     [child.start() for child in children]
     [child.join(300) for child in children]
     assert sorted(child.exitcode or 0 for child in children) == [0, 1]

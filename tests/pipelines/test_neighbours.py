@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from helpers.commands import FORKS, Run, in_child, runner
+from helpers.commands import Run, child_process, runner
 from helpers.corpora import sentences, write_jsonl, write_lines, write_parquet
 from helpers.tiny_models import save_tiny_model
 
@@ -140,7 +140,7 @@ def test_killed_and_run_again_it_is_the_same(made: Path, tmp_path: Path, capfd: 
     killed = 0
     for wanted in (1, 6):
         out = tmp_path / f"out{wanted}"
-        process = FORKS.Process(target=in_child, args=([*asked, str(out)],))
+        process = child_process([*asked, str(out)])
         process.start()
         while process.is_alive() and len(list(out.glob("*.parquet"))) < wanted:
             time.sleep(0.001)

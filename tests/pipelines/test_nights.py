@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from helpers.changes import CHANGES, Change
 from helpers.collection import Collection, rows_and_vectors, the_same
-from helpers.commands import FORKS, Run, in_child
+from helpers.commands import Run, child_process
 from helpers.corpora import check_ledger
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -93,7 +93,7 @@ def test_killed_at_random_moments_of_many_nights(run: Run, model: Path, tmp_path
     for night in range(12):
         collection.befalls(rng.choices(CHANGES, k=6) if night else [])
         for _ in range(rng.randint(1, 4)):
-            process = FORKS.Process(target=in_child, args=([*argv, "--store", str(store)],))
+            process = child_process([*argv, "--store", str(store)])
             started = time.monotonic()
             process.start()
             process.join(rng.random() * took)

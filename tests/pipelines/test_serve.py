@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from helpers.commands import FORKS, Run, in_child
+from helpers.commands import Run, child_process
 from helpers.corpora import sentences, write_lines
 
 
@@ -26,7 +26,7 @@ def made(embed: Run, inputs: Path, store: Path) -> Path:
 def test_it_answers_until_a_signal_ends_it(made: Path, tmp_path: Path, number: signal.Signals) -> None:
     err = tmp_path / "err"
     command = ["serve", "--store", str(made), "--port", "0"]
-    process = FORKS.Process(target=in_child, args=(command, str(err)))
+    process = child_process(command, str(err))
     process.start()
     try:
         address = _address(err, process)

@@ -66,7 +66,7 @@ class GcsStorage:
         blob = _blob(path)
         try:
             with _refusals_explained(path):
-                data = blob.download_as_bytes(raw_download=True, retry=DEFAULT_RETRY)
+                data = _downloaded(blob)
                 if blob.generation is None:  # not every emulator says it with the bytes
                     blob.reload(retry=DEFAULT_RETRY)
         except NotFound:
@@ -147,11 +147,20 @@ def _part(path: str, blob: Any, start: int, stop: int) -> bytes:
     """The bytes [start, stop) of one generation of an object."""
     try:
         with _refusals_explained(path):
-            return blob.download_as_bytes(start=start, end=stop - 1, raw_download=True, retry=DEFAULT_RETRY)
+            return _downloaded(blob, start=start, end=stop - 1)
     except NotFound as error:
         raise InputChangedError(
             f"{path} was replaced or removed while it was read; run again once it stays as it is"
         ) from error
+
+
+def _downloaded(blob: Any, **part: int) -> bytes:
+    """The bytes of an object, or a part of them.
+
+    The client's own retries take up what broke off, but not the text of a refusal, which it reads after them.
+    """
+    download = DEFAULT_RETRY(blob.download_as_bytes)
+    return cast(bytes, download(**part, raw_download=True, retry=DEFAULT_RETRY))
 
 
 def _blob(path: str, generation: int | None = None) -> Any:

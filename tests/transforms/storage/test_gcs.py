@@ -173,6 +173,12 @@ def test_without_credentials_the_line_says_where_they_come_from(monkeypatch: pyt
         storage.storage_of("gs://bucket").read_versioned("gs://bucket/a")
 
 
+def test_a_refusal_that_breaks_off_is_asked_for_again(gs: str, gcs: Gcs) -> None:
+    with gcs.failing(cut=0.5):
+        assert all(storage.storage_of(gs).read_versioned(f"{gs}/none") is None for _ in range(4))
+        assert gcs.faults.happened
+
+
 def test_a_cached_file_is_fetched_once_and_only_if_it_is_the_right_one(
     gs: str, gcs: Gcs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
