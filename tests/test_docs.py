@@ -7,9 +7,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +27,7 @@ from transforms import errors
 from transforms.calibration.spec import CALIBRATIONS
 from transforms.corpus.pieces import PIECES
 from transforms.measures import STAGES
+from transforms.space import Recipe
 from transforms.space.spec import COUNT, LAYER, POOLERS, Option
 from transforms.store import open_store
 from transforms.store.manifest import snapshots
@@ -142,6 +144,27 @@ def embed(folder: Path, glob: str, store: str, *options: str) -> None:
     assert main(["embed", "--input", str(folder / glob), "--store", str(folder / store), *options]) == 0
 
 
+@pytest.fixture(scope="module")
+def one_default_model() -> Iterator[None]:
+    """`minilm`, which most blocks and commands name, is loaded once for all pages; what else it is given is as asked."""
+    from transforms.encoder import Encoder
+
+    kept: dict[str, Encoder] = {}
+    load = Encoder.of.__func__  # type: ignore[attr-defined]
+
+    def of(cls: type[Encoder], recipe: Recipe, *how: Any, **named: Any) -> Encoder:
+        key = repr((recipe, how, named))
+        if recipe.model != "minilm" or recipe.calibration or ":" in recipe.pooler or "Calibration" in key:
+            return load(cls, recipe, *how, **named)
+        if key not in kept:
+            kept[key] = load(cls, recipe, *how, **named)
+        return kept[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Encoder, "of", classmethod(of))
+        yield
+
+
 @pytest.fixture
 def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of that folder, which is the current one."""
@@ -150,6 +173,7 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("one_default_model")
 @pytest.mark.parametrize("page", [page for page in OF_USERS if once(page)], ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_one_after_the_other(
     page: Page, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
