@@ -1,13 +1,10 @@
 """An index that follows its store from night to night: what it finds, what it rewrites, what it reads."""
 
 import hashlib
-import os
 import tempfile
-import time
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
@@ -24,10 +21,9 @@ from transforms.index import SegmentedIndex, SegmentFile, TrainedIndex, flat_seg
 from transforms.index.exact import exact_search
 from transforms.index.segment import build_segment
 from transforms.space import row_hashes
-from transforms.steps import held_out, index_build, index_train, index_update_segments, matching
-from transforms.steps.index_build import BuildWork, TrainingGroup
+from transforms.steps import held_out, index_update_segments, matching
 from transforms.storage.local import LocalStorage
-from transforms.store import lease, locators
+from transforms.store import locators
 from transforms.store.verify import faults
 
 pytest.importorskip("faiss")
@@ -674,27 +670,3 @@ def _renamed(nights: Nights, run: Any, units: Any) -> Iterator[Any]:
     plan = read_bytes(f"{nights.root}/runs/{run.id}/plan.parquet")
     storage_of(run.root).put_if_absent(f"{nights.root}/runs/again/plan.parquet", plan)
     return iter((replace(run, id="again"), units))
-
-
-@pytest.mark.parametrize(
-    ("module", "step", "work"),
-    [(index_train, "sample_group", TrainingGroup), (index_build, "build_group", BuildWork)],
-)
-def test_a_step_longer_than_a_lease_lasts_keeps_its_run_alive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, step: str, work: type
-) -> None:
-    root, job = str(tmp_path), SimpleNamespace(root=str(tmp_path), run="a-run", rows=8)
-    lease.acquire(root, lease.Lease.of_this_process("a-run", "FlinkRunner", "job", False))
-    os.utime(tmp_path / "lease.json", (0, 0))
-    assert not lease.is_alive(root, "a-run")
-    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
-
-    def long(*work: object) -> None:
-        end = time.monotonic() + 30
-        while not lease.is_alive(root, "a-run"):
-            assert time.monotonic() < end, "the lease was not renewed"
-            time.sleep(0.01)
-
-    monkeypatch.setattr(module, step, long)
-    works: dict[type, Any] = {TrainingGroup: index_train.sample, BuildWork: index_build.build}
-    works[work](work(job, *["any"] * (len(fields(work)) - 1)))
