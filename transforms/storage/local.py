@@ -46,7 +46,8 @@ class LocalStorage:
         return _entry(path, found) if found and stat.S_ISREG(found.st_mode) else None
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
-        return open(path, "rb")
+        with _with_path(path):
+            return open(path, "rb")
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
         try:
@@ -217,9 +218,14 @@ def _named(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _with_path(path: str) -> Iterator[None]:
-    """Errors of reading or writing with the path of the file, which the system leaves out once it is open."""
+    """Errors of reading or writing with the path of the file, which the system leaves out once it is open.
+
+    Raises SentenceBeamError where a folder has the file's name: that stays so however often it is tried.
+    """
     try:
         yield
+    except IsADirectoryError as error:
+        raise SentenceBeamError(f"{path} is a folder where a file should be; move it away") from error
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from error
 

@@ -107,10 +107,10 @@ def checks(manifest: Manifest, extent: Extent = WHOLE) -> list[Check]:
 def finding(manifest: Manifest, extent: Extent, check: Check) -> Finding:
     """What comes of one part."""
     if check.units:
-        lines = (line for unit in check.units for line in _unit_faults(manifest, unit))
+        lines = (line for unit in check.units for line in _with_reading(_unit_faults(manifest, unit)))
         return Finding(check.place, tuple(lines))
     if check.what == INDEX_FILE:
-        found = tuple(_index_file_faults(manifest, *check.about))
+        found = tuple(_with_reading(_index_file_faults(manifest, *check.about)))
         return Finding(check.place, found, broken=bool(found))
     if check.what == SEGMENT:
         return _segment_finding(manifest, check.place, check.about)
@@ -157,12 +157,13 @@ def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
         yield from _listed_faults(manifest, {unit.path for unit in extent.read(manifest)})
     yield from _ledger_faults(manifest)
     if manifest.ranges:
-        yield from _reading_fault(kept_ranges, manifest.root, manifest.ranges)
+        yield from _with_reading(_reads(kept_ranges, manifest.root, manifest.ranges))
     if manifest.space.calibration:
-        yield from _reading_fault(kept_calibration, manifest.root, manifest.space.calibration)
+        yield from _with_reading(_reads(kept_calibration, manifest.root, manifest.space.calibration))
     if manifest.canary:
-        yield from _reading_fault(CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256).read)
-    yield from _manifest_faults(manifest)
+        canary = CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256)
+        yield from _with_reading(_reads(canary.read))
+    yield from _with_reading(_manifest_faults(manifest))
 
 
 def _listed_faults(manifest: Manifest, read: set[str | None]) -> Iterator[str]:
@@ -274,12 +275,20 @@ def _ledger_faults(manifest: Manifest) -> Iterator[str]:
             yield f"ledger: unit {unit} is listed {count} times"
 
 
-def _reading_fault(read: Callable[..., object], *arguments: Any) -> Iterator[str]:
-    """The fault by which a file of the store cannot be read, if it has one."""
+def _reads(read: Callable[..., object], *arguments: Any) -> Iterator[str]:
+    """No fault; the file of the store is read, and a fault is what that raises."""
+    read(*arguments)
+    yield from ()
+
+
+def _with_reading(faults: Iterator[str]) -> Iterator[str]:
+    """The faults, and last that by which a file cannot be read: what else the snapshot names is still looked at."""
     try:
-        read(*arguments)
+        yield from faults
     except SentenceBeamError as error:
         yield str(error)
+    except OSError as error:
+        yield f"{error.filename}: cannot be read ({error.strerror})" if error.filename else str(error)
 
 
 def _index_file_faults(manifest: Manifest, relative: str, sha256: str) -> Iterator[str]:

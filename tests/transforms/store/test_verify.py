@@ -1,5 +1,6 @@
 """How much of a snapshot a check reads, and what it finds without reading."""
 
+import errno
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -71,3 +72,32 @@ def test_shards_that_are_not_read_are_looked_for(nights: Nights) -> None:
     short.write_bytes(short.read_bytes()[:-1])
     found = [line for line in faults(nights.manifest, Extent(0.0)) if "embeddings" in line]
     assert [str(gone) in found[0], str(short) in found[1], len(found)] == [True, True, 2]
+
+
+def test_a_folder_in_place_of_a_file_is_a_fault_of_that_file_alone(nights: Nights) -> None:
+    folder, changed = (nights.root / unit.path for unit in nights.manifest.units[:2])
+    folder.unlink()
+    folder.mkdir()
+    changed.write_bytes(b"PAR1")
+    found = [line for line in faults(nights.manifest) if "embeddings" in line]
+    assert found == [
+        f"{folder} is a folder where a file should be; move it away",
+        f"{changed}: the shard was changed after it was written (sha256 differs)",
+    ]
+
+
+def test_a_file_that_cannot_be_read_is_a_fault_of_that_file_alone(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, call = str(nights.root / nights.manifest.units[0].path), LocalStorage.read_versioned
+
+    def read_versioned(self: LocalStorage, path: str) -> Any:
+        if path == bad:
+            raise OSError(errno.EIO, "Input/output error", path)
+        return call(self, path)
+
+    (nights.root / nights.manifest.units[1].path).unlink()
+    monkeypatch.setattr(LocalStorage, "read_versioned", read_versioned)
+    found = [line for line in faults(nights.manifest) if "embeddings" in line]
+    assert found[0] == f"{bad}: cannot be read (Input/output error)"
+    assert len(found) == 2
