@@ -2,13 +2,19 @@
 
 import gzip
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
+from helpers.jobs import embed_job
 
+from transforms.corpus import InputFile
+from transforms.errors import SentenceBeamError
+from transforms.steps.plan_files import check_bad
 from transforms.store import open_store
+from transforms.store.plan import PlannedFile
 
 OPTIONS = ("--id-column", "id", "--unit-tokens", 60)
 
@@ -58,6 +64,36 @@ def test_a_bad_file_keeps_its_rows_and_is_read_once_it_is_mended(
     outcome = embed(glob, *OPTIONS).ok()
     assert ids(store) == {"0", "3", "5", "6"}
     assert "bad file" not in outcome.out
+
+
+def test_one_that_was_left_out_can_be_appended_once_it_is_mended(
+    embed: Run, glob: Path, inputs: Path, store: Path
+) -> None:
+    (inputs / "c.parquet").write_bytes(b"PAR1")
+    embed(glob, *OPTIONS, "--max-bad-files", 1).ok()
+    embed(inputs / "c.parquet", *OPTIONS, "--append", "--max-bad-files", 1).ok()
+    assert ids(store) == {"0", "1"}
+    write(inputs / "c.parquet", 2)
+    embed(inputs / "c.parquet", *OPTIONS, "--append").ok()
+    assert ids(store) == {"0", "1", "2"}
+    write(inputs / "c.parquet", 3)
+    embed(inputs / "c.parquet", *OPTIONS, "--append").failed(2, "c.parquet already", "with other content")
+
+
+@pytest.mark.parametrize(
+    ("limit", "bad", "files", "passes"),
+    [
+        (0, 0, 5, True), (0, 1, 5, False), (1, 1, 1, True), (1, 2, 5, False), (7, 5, 5, True),
+        (0.5, 1, 1, False), (0.5, 1, 2, True), (0.29, 29, 100, True), (0.29, 30, 100, False), (0.999, 5, 5, False),
+    ],
+)  # fmt: skip
+def test_a_limit_is_a_number_or_below_one_a_part_of_all(
+    tmp_path: Path, model: Path, limit: float, bad: int, files: int, passes: bool
+) -> None:
+    found = [PlannedFile(InputFile(f"/in/{n}", f"{n}", "text", "", 0, "", ""), bad=f"{n} is bad") for n in range(bad)]
+    outcome = nullcontext() if passes else pytest.raises(SentenceBeamError, match=f"^{bad} of {files} files.*: 0 is")
+    with outcome:
+        check_bad(found, files, embed_job(tmp_path, model, "in/*", max_bad_files=limit))
 
 
 def test_a_file_that_breaks_off_in_the_middle_is_found_before_anything_is_embedded(

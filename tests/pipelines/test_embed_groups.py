@@ -20,6 +20,8 @@ from helpers.corpora import (
     write_parquet,
 )
 
+from transforms.store import open_store
+
 FILES = 100
 OPTIONS = ("--unit-tokens", 800, "--dtype", "float32")
 
@@ -69,6 +71,18 @@ def test_small_files_share_shards(embed: Run, run: Run, store: Path, many: str) 
     assert Counter(name.partition("@")[0] for name in ids_of(store)) == {
         f"{number % 4}/{number:02d}.txt": 2 for number in range(FILES)
     }
+    run("verify", "--store", store).ok()
+
+
+def test_commands_that_read_no_input_carry_groups_over(embed: Run, run: Run, store: Path, many: str) -> None:
+    embed(many, *OPTIONS).ok()
+    first, before = open_store(str(store)).manifest, units_of(store)
+    run("index", "--store", store).ok()
+    assert units_of(store) == before
+    run("rollback", first.run, "--store", store).ok()
+    assert units_of(store) == before
+    check_ledger(store, written=2 * FILES, carried=2 * FILES)
+    assert open_store(str(store)).manifest.files == first.files
     run("verify", "--store", store).ok()
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from transforms.steps.group_files import Groups
 from transforms.store.commit import Run
 from transforms.store.manifest import Manifest, read_resolved
 from transforms.store.plan import PlannedFile, file_of, write_plan
@@ -38,10 +39,13 @@ def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
 
 def record_plan(manifest: Manifest, run_id: str) -> None:
     """Write the plan of a run that carries every unit of the snapshot over."""
-    planned = []
-    for file in manifest.files:
-        units = tuple(carried(unit) for unit in manifest.units if unit.file == file.path)
-        planned.append(PlannedFile(file_of(file), carried=units))
+    groups = Groups.of(manifest)
+    # As in a run that reads the input, the units of a group are the first one's of its files.
+    units = {min(file.path for file in some): groups.units.get(name, []) for name, some in groups.files.items()}
+    units |= {path: some for path, (_, some) in manifest.by_file.items() if some}
+    planned = [
+        PlannedFile(file_of(file), carried=tuple(map(carried, units.get(file.path, ())))) for file in manifest.files
+    ]
     write_plan(manifest.root, run_id, planned, manifest.buckets)
 
 

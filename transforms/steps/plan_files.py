@@ -30,6 +30,8 @@ from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.reuse import with_before
 from transforms.store.shards import open_shard
 
+ROUNDING = 1e-6  # 0.29 of a hundred files are 28.999999999999996
+
 
 def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Problem | Standing]:
     """The files that a glob names and what lies beside them, or why it cannot be used.
@@ -260,7 +262,7 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
 def check_bad(bad: list[PlannedFile], files: int, job: EmbedJob) -> None:
     """Raise SentenceBeamError, the reason of the first, where more files cannot be read than may be left out."""
     most = job.max_bad_files * (files if job.max_bad_files < 1 else 1)
-    if len(bad) > most:
+    if len(bad) > most + ROUNDING:
         first = min(bad, key=lambda item: item.file.relative).bad
         raise SentenceBeamError(
             f"{len(bad)} of {files} files, more than --max-bad-files {job.max_bad_files:g}: {first}"
@@ -283,8 +285,9 @@ def with_earlier(named: list[PlannedFile], last: Manifest, job: EmbedJob, shards
     """
     earlier, kept_types = dict(last.by_file), _kept_types(last, job)
     for item in named:
-        if item.file.relative in earlier:
-            _check_same_content(item.file, earlier.pop(item.file.relative)[0])
+        was, _ = earlier.pop(item.file.relative, (None, []))
+        if was is not None and was.checksum:  # one that was left out had none, and no rows
+            _check_same_content(item.file, was)
     for entry, units in earlier.values():
         gone = next(iter(shards.check(units).damaged), None)
         if gone is not None:
