@@ -22,6 +22,7 @@ from transforms.encoder.replica import PooledBatch, Replica
 from transforms.encoder.transfer import to_host
 from transforms.errors import OptionError
 
+_GROWING = "expandable_segments:True"
 AHEAD = 2  # batches that a device has been given and has not finished
 
 
@@ -148,7 +149,9 @@ def _set_environment() -> None:
     """
     allocator = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
     if not any(name in os.environ for name in allocator):
-        os.environ[allocator[torch.__version__ < "2.9"]] = "expandable_segments:True"
+        os.environ[allocator[torch.__version__ < "2.9"]] = _GROWING
+        if tell := getattr(torch._C, "_accelerator_setAllocatorSettings", None):
+            tell(_GROWING)  # also where the environment was read when torch was imported
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.backends.cudnn.allow_tf32 = False
 

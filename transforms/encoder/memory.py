@@ -11,14 +11,18 @@ from transforms.pooling.pooler import Needs
 from transforms.space.model_files import ModelFiles
 
 Result = TypeVar("Result")
-# CUDA's libraries have words of their own for it; a handle of cuBLAS that cannot be made is nearly always this.
+# CUDA's libraries have words of their own for it; a handle of theirs that cannot be made is nearly always this, and so
+# is torch's failure to ask the driver's library how much memory there is, which it does when none was left.
 _OUT_OF_MEMORY = (
     "out of memory",
     "can't allocate memory",
     "cannot allocate memory",
     "_status_alloc_failed",
+    "_allocation_failed",
     "cublas_status_not_initialized",
+    "cudnn_status_not_initialized",
     "memoryallocation",
+    "nvml_success == r",
 )
 _LEFT = 5 / 8  # of the tokens for which there was no room: what half of such a batch has, and a little
 _SHARE = 0.5  # of the memory that is free, for what a pass needs at once

@@ -4,6 +4,7 @@ All layers run over the packed tokens of the whole batch, attention by torch's k
 which wants 16-bit states.
 """
 
+import inspect
 from functools import partial
 from typing import Any
 
@@ -29,7 +30,19 @@ DTYPES = frozenset((torch.bfloat16, torch.float16))
 def kernel_for(model: Any) -> Kernel | None:
     """torch's kernel where it may serve the model: on a GPU, in 16 bits. Whether it does is found out at loading."""
     weight = next(model.parameters())
-    return varlen_attn if weight.device.type == "cuda" and weight.dtype in DTYPES else None
+    there = varlen_attn is not None and weight.device.type == "cuda" and weight.dtype in DTYPES
+    return _said_in_its_words(varlen_attn) if there else None
+
+
+def _said_in_its_words(kernel: Kernel) -> Kernel:
+    """The kernel without the word for heads that share keys, where torch (2.11, 2.12) has none: it shares unasked."""
+    if "enable_gqa" in inspect.signature(kernel).parameters:
+        return kernel
+
+    def unasked(*parts: Any, enable_gqa: bool = False, **said: Any) -> Any:
+        return kernel(*parts, **said)
+
+    return unasked
 
 
 class VarlenRunner:

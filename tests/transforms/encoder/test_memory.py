@@ -71,6 +71,9 @@ def test_later_units_have_the_batches_that_there_was_room_for(tiny: Any, monkeyp
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
         (RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"), True),
         (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED"), True),
+        (RuntimeError('NVML_SUCCESS == r INTERNAL ASSERT FAILED at "CUDACachingAllocator.cpp":1131'), True),
         (RuntimeError("CUDA driver error: out of memory"), True),
         (RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"), False),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
@@ -116,14 +119,18 @@ def test_a_gpus_memory_is_in_segments_that_grow_unless_the_user_says_otherwise(m
         monkeypatch.setenv(name, "")  # so that it is as it was afterwards
         monkeypatch.delenv(name)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    told: list[str] = []
+    monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", told.append, raising=False)
     devices.resolve_devices("cpu")
     assert torch.backends.cudnn.allow_tf32, "a processor says nothing"
     assert not any(name in os.environ for name in names)
     devices.resolve_devices("cuda")
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
+    assert told == ["expandable_segments:True"], "the environment may have been read before"
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert not torch.backends.cudnn.allow_tf32, "float32 is float32, also in convolutions"
     monkeypatch.delenv("PYTORCH_ALLOC_CONF")
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:512")
     devices.resolve_devices("cuda")
     assert "PYTORCH_ALLOC_CONF" not in os.environ
+    assert len(told) == 1

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from helpers.families import make_model, word_tokenizer
 from helpers.family_survey import TEXTS, TOLERANCE, error_of, load, reference, several_ways
 
-from transforms.encoder import Encoder, forward, texts_attention
+from transforms.encoder import Encoder, forward, texts_attention, varlen
 from transforms.encoder.one_row import OneRowRunner
 from transforms.encoder.texts_attention import text_by_text
 
@@ -104,6 +105,22 @@ def test_a_window_longer_than_the_texts_that_are_tried_is_compared_with_the_mask
     monkeypatch.setattr(texts_attention, "_window", lambda *_: BEFORE)
     assert not _runs_in_one_row(load(folder))
     assert "masks hide other tokens" in caplog.text
+
+
+def test_an_older_torch_has_no_word_for_heads_that_share_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def older(*parts: Any, return_aux: Any = None, scale: float | None = None, window_size: Window = ALL) -> Any:
+        grouped = parts[0].shape[1] != parts[1].shape[1]
+        said = {"scale": scale, "window_size": window_size, "enable_gqa": grouped}
+        return text_by_text(*parts, return_aux=return_aux, **said)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(varlen, "varlen_attn", older)
+    on_gpu = SimpleNamespace(device=torch.device("cuda"), dtype=torch.bfloat16)
+    kernel = varlen.kernel_for(SimpleNamespace(parameters=lambda: iter([on_gpu])))
+    monkeypatch.setattr(forward, "kernel_for", lambda _: kernel)
+    folder = _save("qwen3", tmp_path / "m", **GROUPED)
+    encoder = load(folder)
+    assert _runs_in_one_row(encoder), encoder._alone.forward.objection
+    assert error_of(encoder.encode(TEXTS), reference("qwen3", folder)) <= TOLERANCE
 
 
 def test_a_kernel_with_other_windows_is_found_out(
