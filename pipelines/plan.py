@@ -1,6 +1,7 @@
 """`sentence-beam plan` (and `embed --dry-run`): the work and the time that a run would take."""
 
 import argparse
+import functools
 import random
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from pipelines.tables import wrapped
 from transforms import progress, storage
 from transforms.corpus import InputFile, Span, UnitRows, read_span
 from transforms.corpus.beside import Beside, merged
+from transforms.corpus.counting import rows_about
 from transforms.corpus.groups import AnySpan, spans_of
 from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, estimated_tokens
 from transforms.index.choose import lack_of_rows
@@ -228,7 +230,7 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
     began = time.monotonic()
     with progress.stage(progress.LOADING):
         encoder = load_encoder(job)
-    pace = Pace(time.monotonic() - began)
+    pace, rows_of = Pace(time.monotonic() - began), functools.cache(rows_about)
     with progress.stage("measuring how fast this machine embeds", things="rows"):
         for span, texts in samples(job, spans, CALIBRATION_BATCHES * encoder.tokens_per_batch):
             pieces = texts_of_pieces(texts, job)
@@ -238,7 +240,7 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
             tokenized = encoder.tokenize(pieces)
             tokenising = time.monotonic() - began
             stats = encoder.embed(tokenized).stats
-            computing, expected = time.monotonic() - began - tokenising, planned_tokens(span, texts)
+            computing, expected = time.monotonic() - began - tokenising, planned_tokens(span, texts, rows_of(span))
             # on a CPU both take the same cores; a GPU computes beside the tokenizer
             seconds = tokenising + computing if encoder.device.type == "cpu" else max(tokenising, computing)
             counts = len(texts), expected, stats.real, len(pieces)
@@ -249,10 +251,10 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
     return pace if pace.rows else None
 
 
-def planned_tokens(span: Span, texts: list[str]) -> float:
+def planned_tokens(span: Span, texts: list[str], rows: float | None) -> float:
     """The tokens that the plan estimates for texts of a span: their share of its tokens where its rows are known."""
-    if span.rows:
-        return span.tokens * len(texts) / span.rows
+    if rows:
+        return span.tokens * len(texts) / rows
     return estimated_tokens(sum(len(text.encode()) for text in texts), len(texts))
 
 

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-from helpers.corpora import sentences, write_parquet
+from helpers.corpora import sentences, write_jsonl, write_parquet
 
 from pipelines import beam_flags, embed, plan
 from transforms.steps.options import EmbedOptions
 
 
-def predicted(inputs: Path, model: Path) -> plan.Prediction:
-    arguments = ["--input", f"{inputs}/*.parquet", "--store", f"{inputs}/none", "--model", str(model)]
+def predicted(inputs: Path, model: Path, *more: str, files: str = "*.parquet") -> plan.Prediction:
+    arguments = ["--input", f"{inputs}/{files}", "--store", f"{inputs}/none", "--model", str(model), *more]
     args, beam_options = beam_flags.parse(embed.parser("plan"), [*arguments, "--dtype", "float32"])
     return plan.predict(EmbedOptions(**vars(args)), beam_options)
 
@@ -48,6 +48,19 @@ def test_places_all_over_the_collection_are_measured(
     assert [len(texts) for texts in seen] == [1] * 360
     lengths = sorted(len(texts[0]) for texts in seen[:9])
     assert lengths[8] > 5 * lengths[7], "one of the first nine texts is of the file of long ones"
+
+
+@pytest.mark.parametrize("limit", [None, 50])
+def test_what_lies_beside_the_texts_is_no_text(inputs: Path, model: Path, limit: int | None) -> None:
+    texts, more = sentences(400), [] if limit is None else ["--limit", str(limit)]
+    write_jsonl(inputs / "a.jsonl", [{"url": "https://example.org/" + 500 * "a", "text": text} for text in texts])
+    found = predicted(inputs, model, *more, files="*.jsonl")
+    assert found.pace is not None
+    assert found.plan.rows == pytest.approx(limit or len(texts))
+    write_parquet(inputs / "a.parquet", texts[:limit])
+    same = predicted(inputs, model)
+    assert same.pace is not None
+    assert found.plan.tokens * found.pace.real_share == pytest.approx(same.plan.tokens * same.pace.real_share)
 
 
 def test_nothing_to_embed_has_no_pace(inputs: Path, model: Path) -> None:

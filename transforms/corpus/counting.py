@@ -1,14 +1,20 @@
 """The rows of spans, counted where no footer says how many there are."""
 
+import contextlib
+import csv
+import io
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import BinaryIO
 
-from transforms.corpus.csv_rows import read_csv
-from transforms.corpus.files import BY_LINE, SEPARATED
+from transforms.corpus.csv_rows import dialect_of, read_csv
+from transforms.corpus.files import BY_LINE, SEPARATED, InputFile, decompressed, open_unchanged
 from transforms.corpus.json_values import read_json
-from transforms.corpus.lines import line_starts, read_lines
+from transforms.corpus.lines import line_starts, read_lines, whole
 from transforms.corpus.spans import Span
 from transforms.corpus.tables import read_table, table_schema
+
+HEAD = 1 << 22  # uncompressed bytes by which the rows of a span are estimated
 
 
 def count_rows(span: Span) -> int:
@@ -18,6 +24,53 @@ def count_rows(span: Span) -> int:
     if span.file.format in BY_LINE:
         return sum(len(block) for block in read_lines(span.file, span.start, span.stop))
     return sum(1 for _ in _row_starts(span))
+
+
+def rows_about(span: Span) -> float | None:
+    """About how many rows a span has, by its first megabytes; None for formats where that does not tell.
+
+    Raises SentenceBeamError naming a file that cannot be read.
+    """
+    file, stop = span.file, span.stop
+    if span.rows is not None:
+        return span.rows
+    if file.format not in BY_LINE + SEPARATED:
+        return None
+    if file.format in SEPARATED and stop is not None:
+        return stop - span.start  # these count rows, not bytes
+    size = (file.size if stop is None else stop) - span.start
+    most = HEAD if stop is None else min(HEAD, size)
+    with open_unchanged(file) as raw:
+        raw.seek(0 if file.compression else span.start)
+        head = b"".join(whole(file, _blocks_of_head(decompressed(file, raw), most)))
+        read = raw.tell() - span.start
+    if stop is not None:
+        head = head[:size]
+        read = len(head)
+    rows = _lines_in(head, read < size) if file.format in BY_LINE else _rows_in(file, head)
+    return rows * max(1.0, size / max(1, read))
+
+
+def _blocks_of_head(reader: BinaryIO, most: int) -> Iterator[bytes]:
+    """Uncompressed bytes until they are as many, or a few more."""
+    read = 0
+    while read < most and (block := reader.read(most - read)):
+        yield block
+        read += len(block)
+
+
+def _lines_in(head: bytes, goes_on: bool) -> int:
+    return head.count(b"\n") + (not goes_on and head != b"" and not head.endswith(b"\n"))
+
+
+def _rows_in(file: InputFile, head: bytes) -> int:
+    """The rows of a table's head below the names of its columns."""
+    dialect = dialect_of(file)
+    rows = -1
+    with contextlib.suppress(csv.Error):  # the last row is cut
+        for row in dialect.rows(io.StringIO(head.decode(dialect.encoding, "replace"), newline="")):
+            rows += bool(row) or len(dialect.header) <= 1
+    return max(0, rows)
 
 
 def limit_spans(spans: list[Span], limit: int) -> list[Span]:
