@@ -93,7 +93,7 @@ def _search(args: argparse.Namespace) -> Said:
         found = sum(map(len, results))
         values = {"output": asked.output, "rows": found, "queries": len(queries)}
         return Said([f"{found} rows for {len(queries)} queries in {asked.output}"], values)
-    text = store.manifest.options.kept_text if store.manifest.rows.pieces is None else "passage"
+    text = "passage" if searcher.rows.has_pieces else searcher.rows.text_field
     tables = "\n\n".join(hits(query, rows, text, asked.full) for query, rows in zip(queries, results, strict=True))
     each = [{"query": query, "rows": rows} for query, rows in zip(queries, results, strict=True)]
     return Said([tables], {"store": store.root, "results": each}, asked=True)

@@ -194,3 +194,21 @@ def test_pieces_have_the_columns_of_their_document(run: Run, tmp_path: Path, mod
     assert sorted(hit["id"] for hit in like) == sorted(f"k{n}" for n in range(12) if n != 4)
     pieces = open_store(str(store)).search(ids=["k4"], k=5, fold="none", where="piece = 0")[0]
     assert {hit["piece"] for hit in pieces} == {0}
+
+
+def test_kept_columns_named_as_what_a_hit_says_itself(run: Run, tmp_path: Path, model: Path) -> None:
+    texts, store = sentences(12), tmp_path / "store"
+    columns = {"score": [f"s{n}" for n in range(12)], "rank": [100 * n for n in range(12)], "query": texts}
+    write_parquet(tmp_path / "in.parquet", ["no text"] * 12, **columns, kept_score=[n for n in range(12)])
+    run(
+        "embed", "--input", tmp_path / "in.parquet", "--store", store, "--model", model, "--text-column", "query",
+        "--keep-columns", "query,rank,score,kept_score",
+    ).ok()  # fmt: skip
+    (hit,) = open_store(str(store)).search(texts[3], k=1, where="score = 's3'")
+    assert (hit["rank"], hit["kept_rank"], hit["kept_query"], hit["kept_score"]) == (1, 300, texts[3], 3)
+    assert (hit["score"], hit["kept_kept_score"]) == (pytest.approx(1, abs=1e-3), "s3")
+    assert texts[3] in run("search", "--store", store, "--query", texts[3], "-k", 1).ok().out.splitlines()[-1]
+    run("search", "--store", store, "--query", "what was asked", "--output", tmp_path / "hits.jsonl").ok()
+    written = [json.loads(line) for line in (tmp_path / "hits.jsonl").read_text().splitlines()]
+    assert {row["query"] for row in written} == {"what was asked"}
+    assert [row["rank"] for row in written] == list(range(1, 11))

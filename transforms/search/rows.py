@@ -18,6 +18,7 @@ from transforms.store.matches import matches
 from transforms.store.shards import open_shard, take_rows
 
 OWN_COLUMNS = {"embedding", "norm", "row_hash", "tokens", "truncated", "pooled"}
+HIT_FIELDS = {"query", "rank", "score"}  # what a search says itself
 
 
 class StoredRows(NamedTuple):
@@ -49,6 +50,18 @@ class SnapshotRows:
     def text(self) -> str | None:
         """The column with the rows' texts, None where they were not kept."""
         return self._manifest.options.kept_text
+
+    def field_of(self, column: str) -> str:
+        """The field of a hit that has the values of a column: its name, after `kept_` where a hit says that itself."""
+        own, name = HIT_FIELDS | ({"passage"} if self.has_pieces else set()), column
+        while name in own or (name != column and name in self.columns.names):
+            name = f"kept_{name}"
+        return name
+
+    @property
+    def text_field(self) -> str | None:
+        """The field of a hit that has its row's text, None where texts were not kept."""
+        return self.text and self.field_of(self.text)
 
     @cached_property
     def columns(self) -> pa.Schema:
@@ -91,9 +104,7 @@ class SnapshotRows:
         numbers = np.unique(hits.shard[hits.shard >= 0])
         found = [(int(number), np.unique(hits.row[hits.shard == number])) for number in numbers]
         keys = [(number, int(row)) for number, rows in found for row in rows]
-        tables = [
-            self._of_shard(number, rows, self.columns.names).replace_schema_metadata(None) for number, rows in found
-        ]
+        tables = [self._with_fields(number, rows) for number, rows in found]
         values = dict(zip(keys, plain_rows(pa.concat_tables(tables)) if tables else [], strict=True))
         return [
             [
@@ -130,6 +141,12 @@ class SnapshotRows:
                 text = said[str(self.text)] or ""
                 found[shard, row] = Piece(document, said["piece"], said["start"], said["end"], text)
         return found
+
+    def _with_fields(self, number: int, rows: np.ndarray) -> pa.Table:
+        """Rows of one shard by the fields that a hit has of them."""
+        names = self.columns.names
+        table = self._of_shard(number, rows, names).replace_schema_metadata(None).select(names)
+        return table.rename_columns([self.field_of(name) for name in names])
 
     def _of_shard(self, number: int, rows: np.ndarray, columns: list[str]) -> pa.Table:
         """Rows of one shard, in the order asked for."""

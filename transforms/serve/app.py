@@ -88,7 +88,7 @@ class Application:
     async def _hits(self, request: Request, asked: str) -> list[dict[str, Any]]:
         """The hits that a request asks for, each with its text (None where the store keeps none)."""
         hits = await self._batches.ask(question(request.query_params.multi_items(), asked))
-        text = self._served.searcher.rows.text or ""
+        text = self._served.searcher.rows.text_field or ""
         return [
             {"rank": hit["rank"], "id": hit["id"], "score": hit["score"], "text": hit.get(text), **hit} for hit in hits
         ]
