@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,6 @@ import torch
 from benchmarks.common import machine, real_texts
 from benchmarks.gpu_exact import Finding, Scope, exactness, out_of_memory, quiet, tried
 from benchmarks.gpu_speed import WHOLE, Load, Place, bars, beside_peer, end_to_end, index, throughput
-from pipelines import command
 from transforms.encoder import Encoder, encoder, forward
 from transforms.encoder.devices import resolve_devices
 from transforms.encoder.texts_attention import text_by_text
@@ -62,7 +61,10 @@ CPU = Extent(
 def main(argv: Sequence[str] | None = None, extent: Extent | None = None) -> int:
     """Check, measure, print and write; 1 where something is not as it should be."""
     args = _parser().parse_args(argv)
-    command.quiet_logs()
+    with suppress(ModuleNotFoundError):  # of what only `embed` needs
+        from pipelines import command
+
+        command.quiet_logs()
     quiet()
     if not args.cpu and not torch.cuda.is_available():
         print("gpu-check: torch sees no GPU here; --cpu tries the command itself", file=sys.stderr)

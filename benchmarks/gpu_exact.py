@@ -47,6 +47,8 @@ def tried(what: str, work: Callable[[], Finding]) -> Finding:
     """What is found; where that fails, the error, so that the other lines are there all the same."""
     try:
         return work()
+    except ModuleNotFoundError as error:  # of what `embed` needs beside the encoder
+        return Finding(what, "not measured", f"{error.name} is not installed")
     except Exception as error:
         return Finding(what, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}", "no error", False)
 

@@ -1,11 +1,18 @@
 """Models with random weights in MiniLM's word pieces: small ones of every family, and well-known shapes; and texts."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import TemplateProcessing
+from tokenizers.trainers import WordPieceTrainer
 from torch import nn
 from transformers import (
     CONFIG_MAPPING,
@@ -14,12 +21,19 @@ from transformers import (
     AutoTokenizer,
     PretrainedConfig,
     PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
     T5EncoderModel,
 )
 
+from benchmarks.common import real_texts
 from transforms.encoder.load import quiet_transformers
 from transforms.encoder.tokenize import Tokenized
+from transforms.errors import MissingExtraError
 from transforms.space import resolve_model
+
+VOCABULARY = 30_522  # at least so many token ids are known to every model
+_SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 
 _SMALL = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 128}
 _SMALL |= {"max_position_embeddings": 512, "initializer_range": 0.2, "pad_token_id": 0}
@@ -85,18 +99,41 @@ def seeded_model(config: PretrainedConfig) -> PreTrainedModel:
 
 def save_model(family: str, folder: Path, dtype: torch.dtype = torch.float32, **settings: Any) -> RandomModel:
     """A model of the family with seeded random weights, its norms and biases moved a little, and its tokenizer."""
-    tokenizer = AutoTokenizer.from_pretrained(resolve_model("minilm").folder)
+    tokenizer = word_pieces()
     # some families add a token or two when their tokenizer is loaded
-    config = AutoConfig.for_model(family, vocab_size=len(tokenizer) + 6, **settings)
+    config = AutoConfig.for_model(family, vocab_size=max(len(tokenizer), VOCABULARY) + 6, **settings)
     model = seeded_model(config)
     with quiet_transformers():
         model.to(dtype).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    linear = [part for part in model.modules() if isinstance(part, nn.Linear)]
+    named = model.named_modules()  # a pooler's layer is for one token of a text, and no part of these passes
+    linear = [part for name, part in named if isinstance(part, nn.Linear) and "pooler" not in name]
     heads = config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
     seen = 4 * config.num_hidden_layers * heads * width
     return RandomModel(folder, 2 * sum(part.weight.numel() for part in linear), seen, "use_cache" in vars(config))
+
+
+@lru_cache(maxsize=1)
+def word_pieces() -> PreTrainedTokenizerBase:
+    """MiniLM's tokenizer; where its package is not installed one of the same kind, made from docstrings."""
+    try:
+        return AutoTokenizer.from_pretrained(resolve_model("minilm").folder)
+    except MissingExtraError:
+        return trained_pieces(real_texts(None, 10_000))
+
+
+def trained_pieces(texts: list[str]) -> PreTrainedTokenizerBase:
+    """A tokenizer of word pieces that texts have, as BERT's."""
+    pieces = Tokenizer(WordPiece(unk_token="[UNK]"))
+    pieces.normalizer, pieces.pre_tokenizer = BertNormalizer(lowercase=True), BertPreTokenizer()
+    special = list(_SPECIAL.values())
+    pieces.train_from_iterator(texts, WordPieceTrainer(vocab_size=VOCABULARY, special_tokens=special))
+    ends = [(token, pieces.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    pieces.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    said: dict[str, Any] = {f"{name}_token": token for name, token in _SPECIAL.items()}
+    said["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(tokenizer_object=pieces, model_max_length=512, **said)
 
 
 def small(family: str, folder: Path) -> Path:

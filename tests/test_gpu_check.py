@@ -1,6 +1,8 @@
 """`make gpu-check`, with two CPU devices in the place of a GPU and very small models."""
 
+import ast
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +13,10 @@ import pytest
 import torch
 from helpers.corpora import sentences
 
-from benchmarks import common, gpu_check
+from benchmarks import common, gpu_check, gpu_speed, random_models
 from benchmarks.gpu_exact import Finding, Scope, tried
+from transforms.encoder import Encoder
+from transforms.errors import MissingExtraError
 
 SHAPE = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 32}
 EXTENT = gpu_check.Extent(
@@ -150,3 +154,77 @@ def test_a_line_that_fails_costs_itself_alone(tmp_path: Path, monkeypatch: pytes
 def test_there_are_texts_enough_wherever_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(common, "_paragraphs", lambda: iter(["one", "two", "one"]))
     assert common.real_texts(None, 5) == ["one", "two", "2 one", "2 two", "3 one"]
+
+
+def test_vectors_and_speed_need_no_more_than_the_encoder_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `embed` has besides is said not to be measured where it is not installed."""
+    allowed = (
+        "benchmarks.common",
+        "benchmarks.gpu_",
+        "benchmarks.random_models",
+        "transforms.encoder",
+        "transforms.index",
+    )
+    allowed += ("transforms.calibration", "pyarrow", "numpy", "torch")
+    for path in Path(gpu_check.__file__).parent.glob("gpu_*.py"):
+        tops = (each for each in ast.parse(path.read_text()).body if isinstance(each, (ast.Import, ast.ImportFrom)))
+        names = [each.module or "" if isinstance(each, ast.ImportFrom) else each.names[0].name for each in tops]
+        more = [name for name in names if name.split(".")[0] not in sys.stdlib_module_names]
+        assert [name for name in more if not name.startswith(allowed)] == []
+    for gone in ("benchmarks.index", "pipelines.embed", "transforms.beam"):
+        monkeypatch.setitem(sys.modules, gone, None)
+    place = gpu_speed.Place("cpu", "cpu", None)
+    ended = tried("one", lambda: gpu_speed.end_to_end(EXTENT.load, ["a"], place, tmp_path))
+    indexed = tried("two", lambda: gpu_speed.index(EXTENT.load, place, tmp_path))
+    assert (ended.measured, ended.holds, indexed.measured, indexed.holds) == ("not measured", None) * 2
+
+
+def test_without_minilms_package_a_tokenizer_is_made_from_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(_: str) -> None:
+        raise MissingExtraError("not installed")
+
+    monkeypatch.setattr(random_models, "resolve_model", missing)
+    monkeypatch.setattr(random_models, "real_texts", lambda *_: sentences(200))
+    random_models.word_pieces.cache_clear()
+    try:
+        prompt = 'prompt:template=This sentence : "{text}" means [MASK].'
+        folder = random_models.save_model("bert", tmp_path / "m", **SHAPE).folder
+    finally:
+        random_models.word_pieces.cache_clear()
+    for pooler in ("mean", "remove-biases", prompt):
+        assert Encoder.load(str(folder), pooler=pooler, dtype="float32").encode(["a dog", ""]).shape == (2, 32)
+    rows = json.loads((folder / "config.json").read_text())["vocab_size"]
+    assert rows > random_models.VOCABULARY, "tokens at random are below it, and a GPU does not forgive one that is not"
+
+
+def test_a_poolers_layer_counts_no_operations(tmp_path: Path) -> None:
+    found = random_models.save_model("bert", tmp_path / "m", **SHAPE)
+    assert found.weights == 2 * (4 * 32 * 32 + 2 * 32 * 32)
+
+
+def _refused(**_: Any) -> None:
+    raise RuntimeError("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
+
+
+def test_units_are_finished_beside_the_computation_and_a_profiler_that_sees_nothing_costs_no_speed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokenized = random_models.alike(10, 3, 9)
+    monkeypatch.setattr(gpu_speed, "_UNIT_TOKENS", 9)
+    seen: list[tuple[str, int]] = []
+
+    def step(name: str) -> Any:
+        return lambda unit: seen.append((name, len(unit.counts))) or unit
+
+    monkeypatch.setattr(torch.profiler, "profile", _refused)
+    encoder: Any = SimpleNamespace(plan=step("plan"), start=step("start"), finish=step("finish"))
+    place = gpu_speed.Place("cuda:0", "cuda:0", 790.0)
+    finding = gpu_speed._rate("MiniLM, 128 tokens", encoder, tokenized, 1e9, place, 0.35)
+    assert sorted(size for name, size in seen if name == "finish")[-1] <= 3
+    assert {name: sum(size for other, size in seen if other == name) for name, _ in seen} == dict.fromkeys(
+        ("plan", "start", "finish"), 3 * 10
+    ), "tried once, timed twice"
+    assert "host not seen" in finding.measured
+    assert finding.value is not None
