@@ -9,7 +9,7 @@ from pipelines import command, options
 from pipelines.output import TABLE_FILE, check_output, write_rows
 from pipelines.progress import aside
 from pipelines.said import Said
-from pipelines.stdin import STDIN
+from pipelines.stdin import STDIN, as_typed
 from pipelines.tables import Column, end, excerpt, id_column, one_line, table, terminal_width, text_column
 from transforms import storage
 from transforms.errors import OptionError
@@ -115,7 +115,11 @@ def read_queries(path: str) -> list[str]:
 
     Raises OptionError for a file without any, and for one that cannot be read.
     """
-    data = sys.stdin.buffer.read() if path == STDIN else storage.read_named(path, "--queries")
+    if path == STDIN:
+        with as_typed() as typed:
+            data = typed.read()
+    else:
+        data = storage.read_named(path, "--queries")
     lines = re.split(r"\r\n|\r|\n", storage.text_of(data, path, "--queries"))
     queries = [line for line in lines if line.strip()]
     if not queries:

@@ -7,8 +7,9 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
+from pipelines.progress import aside, unwatched
 from transforms.errors import OptionError
 from transforms.evaluation.diagnostics.options import DiagnoseOptions
 from transforms.steps.options import EmbedOptions, FitOptions, PairsOptions
@@ -35,7 +36,18 @@ def with_stdin(asked: Asked, local: bool) -> Iterator[Asked]:
     with tempfile.TemporaryDirectory() as folder:
         kind = asked.format or "auto"
         path = Path(folder) / f"{NAME}.{'txt' if kind in ('auto', 'text') else kind}"
-        with path.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
+        with path.open("wb") as file, as_typed() as typed:
+            shutil.copyfileobj(typed, file)
         named = [str(path) if name == STDIN else name for name in dict.fromkeys(asked.input)]
         yield replace(asked, input=tuple(named))
+
+
+@contextlib.contextmanager
+def as_typed() -> Iterator[BinaryIO]:
+    """Standard input, to be read. Where somebody types it, how it ends is said, and nothing is written over it."""
+    if not sys.stdin.isatty():
+        yield sys.stdin.buffer
+        return
+    with unwatched():
+        aside("reading standard input; Ctrl-D on a line of its own ends it")
+        yield sys.stdin.buffer

@@ -7,12 +7,14 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from helpers.commands import Run
 from helpers.corpora import sentences, write_lines
 
 import pipelines.progress as shown
+from pipelines.stdin import as_typed
 from transforms import progress
 
 
@@ -93,6 +95,23 @@ def test_nothing_moves_while_a_command_goes_on_until_somebody_ends_it(
             assert "searching the index" not in terminal.seen()
         told = len(terminal.seen())
         while "loading the model" not in terminal.seen()[told:]:
+            time.sleep(0.01)
+
+
+def test_nothing_is_written_over_what_somebody_types(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", terminal.out)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True, buffer=io.BytesIO(b"one\ntwo\n")))
+    with shown.watched(terminal.out):
+        terminal.wait_for("getting ready, 0s")
+        with as_typed() as typed:
+            terminal.wait_for("reading standard input; Ctrl-D on a line of its own ends it")
+            while terminal.left():
+                time.sleep(0.01)
+            told = len(terminal.seen())
+            time.sleep(0.1)
+            assert len(terminal.seen()) == told, "twenty ticks of the clock"
+            assert typed.read() == b"one\ntwo\n"
+        while "getting ready" not in terminal.seen()[told:]:
             time.sleep(0.01)
 
 
