@@ -1,4 +1,4 @@
-"""Records of units in few bytes, as they travel between the steps of a run: about 230, where pickled they take 600."""
+"""Records of units in few bytes, as they travel between the steps of a run: about 215, where pickled they take 600."""
 
 import re
 import struct
@@ -10,56 +10,59 @@ from transforms.measures import STAGES
 from transforms.store import layout
 from transforms.store.records import COUNTS, UnitRecord
 
+_SAME = ["", None]  # for a digest, which has sixteen digits: that of the shard
 FIGURES = tuple(figure.name for figure in STAGES["embed"])
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
+_RUN = re.compile(r"([0-9]{8})T([0-9]{6})_([0-9]{3})Z-([0-9a-f]{6})")
 _DOUBLE, _SINGLE = struct.Struct("<d"), struct.Struct("<f")
 
 
 def pack(record: UnitRecord) -> bytes:
     """The record in bytes, without `worker`, which is told by sidecars alone.
 
-    Numbers take a byte for seven bits, hex digits half a byte each; paths that follow from the unit's name and a digest
-    take what the digest does.
+    Numbers take a byte for seven bits, hex digits half a byte each, the id of a run 11 bytes; paths that follow from
+    the unit's name and a digest take what the digest does, the second of two with one digest nothing.
     """
     out = bytearray()
     of, _, place = record.unit.partition("-")
     place, dot, part = place.partition(".")
     follows = bool(record.file) and of == key_of(record.file)
-    _put_texts(out, None if follows else of, place, part if dot else None, record.file, record.run, record.checksum)
-    _put_texts(out, *_path(record.path, record.unit, layout.shard), *_path(record.rejects, record.unit, layout.rejects))
+    _put_texts(out, None if follows else of, place, part if dot else None, record.file, record.checksum)
+    _put_run(out, record.run)
+    shard, rejects = _path(record.path, record.unit, layout.shard), _path(record.rejects, record.unit, layout.rejects)
+    _put_texts(out, *shard, *(_SAME if rejects[0] and rejects == shard else rejects))
     _put_texts(out, record.sha256, record.rejects_sha256, record.pieces_sum, record.documents_sum)
     start, stop = record.range
     documents = record.documents
     _put_numbers(out, start, 0 if stop is None else 1 + stop, 0 if documents is None else 1 + documents)
     _put_numbers(out, *(getattr(record, name) for name in COUNTS))
-    _put_numbers(out, len(record.damaged), len(record.moved), len(record.measures))
+    _put_numbers(out, len(record.damaged), len(record.moved))
     _put_texts(out, *record.damaged)
     for value in record.moved:
         _put_float(out, value)
-    for name, value in record.measures.items():
-        _put_figure(out, name, value)
+    _put_figures(out, record.measures)
     return bytes(out)
 
 
 def unpack(data: bytes) -> UnitRecord:
     """The record that `pack` was given."""
     found = _Unpacker(data)
-    of, place, part, file, run, checksum = found.texts(6)
+    of, place, part, file, checksum = found.texts(5)
+    run = found.run()
     name = f"{key_of(file or '') if of is None else of}-{place}" + ("" if part is None else f".{part}")
-    path = _unpath(found.texts(2), name, layout.shard)
-    rejects = _unpath(found.texts(2), name, layout.rejects)
+    shard, rejects = found.texts(2), found.texts(2)
     sha256, rejects_sha256, pieces_sum, documents_sum = found.texts(4)
     start, stop, documents = (found.number() for _ in range(3))
     counts: dict[str, Any] = {count: found.number() for count in COUNTS}
-    damaged, moved, measures = (found.number() for _ in range(3))
+    damaged, moved = found.number(), found.number()
     return UnitRecord(
-        path=path,
+        path=_unpath(shard, name, layout.shard),
         unit=name,
         file=file or "",
         range=(start, stop - 1 if stop else None),
-        rejects=rejects,
+        rejects=_unpath(shard if rejects == _SAME else rejects, name, layout.rejects),
         sha256=sha256,
-        run=run or "",
+        run=run,
         rejects_sha256=rejects_sha256,
         checksum=checksum,
         documents=documents - 1 if documents else None,
@@ -67,7 +70,7 @@ def unpack(data: bytes) -> UnitRecord:
         documents_sum=documents_sum,
         damaged=tuple(path or "" for path in found.texts(damaged)),
         moved=tuple(found.decimal() for _ in range(moved)),
-        measures=dict(found.figure() for _ in range(measures)),
+        measures=found.figures(),
         **counts,
     )
 
@@ -77,7 +80,7 @@ def _path(path: str | None, unit: str, place: Callable[[str, str], str]) -> tupl
     if path is None:
         return None, None
     digest = layout.stem(path).rpartition("-")[2]
-    return (digest, None) if place(unit, digest) == path else (None, path)
+    return (digest, None) if digest and place(unit, digest) == path else (None, path)
 
 
 def _unpath(put: list[str | None], unit: str, place: Callable[[str, str], str]) -> str | None:
@@ -105,6 +108,16 @@ def _put_texts(out: bytearray, *texts: str | None) -> None:
         out += data
 
 
+def _put_run(out: bytearray, run: str) -> None:
+    """The id of a run as two numbers; any other name as text."""
+    found = _RUN.fullmatch(run)
+    if found is None:
+        _put_texts(out, run)
+    else:
+        out.append(0)
+        out += int("".join(found.group(1, 2, 3))).to_bytes(8) + bytes.fromhex(found[4])
+
+
 def _put_float(out: bytearray, value: float) -> None:
     """A number of six digits in four bytes, which give it back, or any in eight; a byte before says which."""
     value = float(value)
@@ -116,17 +129,23 @@ def _put_float(out: bytearray, value: float) -> None:
         out += _DOUBLE.pack(value)
 
 
-def _put_figure(out: bytearray, name: str, value: float) -> None:
-    """A figure by the number of its name; thousandths as a whole number, other values as they are."""
-    known = 1 + FIGURES.index(name) if name in FIGURES else 0
+def _put_figures(out: bytearray, figures: dict[str, float]) -> None:
+    """Which of the figures that are known there are, a bit each, and their values; then the others with their names."""
+    known = [name for name in FIGURES if name in figures]
+    others = [name for name in figures if name not in FIGURES]
+    _put_numbers(out, sum(1 << FIGURES.index(name) for name in known), len(others))
+    _put_texts(out, *others)
+    for name in (*known, *others):
+        _put_figure(out, figures[name])
+
+
+def _put_figure(out: bytearray, value: float) -> None:
+    """Thousandths as a whole number, one higher; any other value as it is after a 0."""
     thousandths = round(1000 * value) if 0 <= value < 1e12 else 0
-    whole = thousandths / 1000 == value
-    _put_numbers(out, 2 * known + whole)
-    if not known:
-        _put_texts(out, name)
-    if whole:
-        _put_numbers(out, thousandths)
+    if thousandths / 1000 == value:
+        _put_numbers(out, 1 + thousandths)
     else:
+        out.append(0)
         out += _DOUBLE.pack(value)
 
 
@@ -148,16 +167,27 @@ class _Unpacker:
     def texts(self, count: int) -> list[str | None]:
         return [self._text() for _ in range(count)]
 
+    def run(self) -> str:
+        text = self._text()
+        if text is not None:
+            return text
+        started = f"{int.from_bytes(self._bytes(8)):017d}"
+        return f"{started[:8]}T{started[8:14]}_{started[14:]}Z-{self._bytes(3).hex()}"
+
     def decimal(self) -> float:
         (is_double,) = self._bytes(1)
         if is_double:
             return float(_DOUBLE.unpack(self._bytes(8))[0])
         return float(f"{_SINGLE.unpack(self._bytes(4))[0]:.6g}")
 
-    def figure(self) -> tuple[str, float]:
-        head = self.number()
-        name = FIGURES[head // 2 - 1] if head > 1 else self._text() or ""
-        return name, self.number() / 1000 if head % 2 else float(_DOUBLE.unpack(self._bytes(8))[0])
+    def figures(self) -> dict[str, float]:
+        there, others = self.number(), self.number()
+        names = [name for place, name in enumerate(FIGURES) if there >> place & 1]
+        return {name: self._figure() for name in (*names, *(name or "" for name in self.texts(others)))}
+
+    def _figure(self) -> float:
+        number = self.number()
+        return (number - 1) / 1000 if number else float(_DOUBLE.unpack(self._bytes(8))[0])
 
     def _text(self) -> str | None:
         head = self.number()
