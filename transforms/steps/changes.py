@@ -110,8 +110,11 @@ def hashes_of(shard: Known | ChangedShard | IdShard) -> Iterator[tuple[CountKey,
         yield (KNOWN, 0), shard
         return
     if isinstance(shard, IdShard):
-        for number, ids in id_hashes(shard.root, shard.path, shard.buckets):
-            yield (IDS, number), ids
+        try:
+            for number, ids in id_hashes(shard.root, shard.path, shard.buckets):
+                yield (IDS, number), ids
+        except SentenceBeamError as error:  # nothing may be committed that names a shard which cannot be read
+            yield (KNOWN, 0), Problem.of(error)
         return
     try:
         for number, side in read_side(shard.path, shard.is_new, shard.buckets, shard.size):

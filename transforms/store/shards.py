@@ -320,7 +320,8 @@ def open_shard(path: str, size: int | None = None) -> Iterator[pq.ParquetFile]:
     except (pa.ArrowException, OSError) as error:
         reason = first_line(error)
         raise SentenceBeamError(
-            f"{path} cannot be read ({reason}); sentence-beam verify lists the damage, embed makes lost shards again"
+            f"{path} cannot be read ({reason}); sentence-beam verify lists the damage, remove the file and embed makes "
+            "it again"
         ) from error
 
 

@@ -93,6 +93,18 @@ def test_of_many_shards_only_the_new_ones_are_read_for_their_ids(
     assert len(read) <= 2
 
 
+def test_a_run_ends_where_the_ids_of_a_carried_shard_cannot_be_read(nights: Nights) -> None:
+    run, units = nights.begin(BEFORE)
+    finish(run, units, [])
+    run, units = nights.begin(AFTER)
+    (damaged,) = (unit.path for unit in nights.manifest.units if unit.file == "b")
+    (nights.root / damaged).write_bytes(b"PAR1")
+    found = eager.run(CountRows(run, True), [settled(run, units)])
+    (problem,) = (item for item in found if isinstance(item, Problem))
+    assert problem.exit_code == 1
+    assert damaged in problem.message and "remove the file and embed makes it again" in problem.message
+
+
 def test_parts_that_the_last_manifest_has_too_are_not_read(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = {f"f{n}": [(f"{n}-{i}", f"text {i}") for i in range(3)] for n in range(40)}
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)  # for 20,000
