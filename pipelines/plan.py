@@ -54,6 +54,7 @@ TEXT_KEPT = 0.4  # of a text's bytes are in the store, compressed
 class Estimate:
     """The size of a run: files and units carried or to embed, rows and tokens (estimated) to embed, input bytes.
 
+    `unchanged_files` are as the last snapshot has them; by content they are read all the same where another changed.
     `exact_rows` says that the rows are counted, not estimated; `pieces` are those of documents (estimated), None where
     they are not cut; `carried_rows` are those of carried units; `beside` are the files that lie beside those of the
     input and are not taken, by reason; `bad` are those that are left out, with the reason, by relative path.
@@ -61,6 +62,7 @@ class Estimate:
 
     files: int
     carried_files: int
+    unchanged_files: int
     units: int
     carried_units: int
     rows: float
@@ -165,6 +167,7 @@ def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
     resolved = resolve(options, read_manifest(root), new_run(), engines.in_process(beam_options))
     job, (planned, beside) = resolved.job, plan_files(resolved.job)
     same = content.unchanged(planned, job, CarriedShards(root))[0] if job.by_content else None
+    unchanged = sum(item.is_unopened for item in planned)
     if job.by_content and same is None:
         planned = read_footers(planned, job)
         content.check_opened(planned, job)
@@ -174,7 +177,9 @@ def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
     measured = replace(job, calibration=options.calibration) if options.calibration else job
     pace = measure(measured, spans) if spans else None
     found = estimate(planned, beside, work, pace, job.chunks != "none")
-    return Prediction(resolved, in_buckets(found, spans, same, job) if job.by_content else found, pace)
+    if job.by_content:
+        found = replace(in_buckets(found, spans, same, job), unchanged_files=unchanged)
+    return Prediction(resolved, found, pace)
 
 
 def in_buckets(found: Estimate, spans: list[Span], same: Manifest | None, job: EmbedJob) -> Estimate:
@@ -206,10 +211,12 @@ def estimate(
 ) -> Estimate:
     """The sums over a plan; rows of text files are estimated by the tokens that a row has in the sample."""
     known = sum(span.rows for span in spans if span.rows is not None)
+    carried = sum(1 for item in planned if not item.bad and (item.carried or item.kept is None))
     guessed = sum(span.tokens for span in spans if span.rows is None)
     return Estimate(
         files=len(planned),
-        carried_files=sum(1 for item in planned if not item.bad and (item.carried or item.kept is None)),
+        carried_files=carried,
+        unchanged_files=carried,
         units=len(spans),
         carried_units=sum(len(item.carried) for item in planned),
         rows=known + (guessed / pace.tokens_per_row if pace and guessed else 0),
@@ -296,7 +303,8 @@ def lines(found: Prediction, store: str | None) -> list[str]:
         size += TEXT_KEPT * BYTES_PER_TOKEN * max(0.0, plan.tokens - TOKENS_PER_ROW * plan.rows)
     speed, chunks = pace.tokens_per_second if pace else 0.0, resolved.job.chunks
     return [
-        f"files       {plan.files:,} ({plan.input_bytes / 1e6:,.1f} MB), {plan.carried_files:,} unchanged",
+        f"files       {plan.files:,} ({plan.input_bytes / 1e6:,.1f} MB), {plan.unchanged_files:,} unchanged"
+        + (", read like the others" if plan.unchanged_files > plan.carried_files else ""),
         *beside_lines(plan.beside),
         *bad_lines(plan.bad),
         f"{'rows     ' if chunks == 'none' else 'documents'}   {most}{about}{plan.rows:,.0f} to embed",

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from helpers.commands import Run
 from helpers.corpora import sentences, write_jsonl, write_parquet
 
 from pipelines import beam_flags, embed, plan
@@ -69,3 +71,15 @@ def test_nothing_to_embed_has_no_pace(inputs: Path, model: Path) -> None:
     assert found.pace is None
     assert plan.speeds(found.pace) == {"tokens_s": None, "host_tokens_s": None, "device_tokens_s": None}
     assert found.seconds == 0
+
+
+def test_by_content_unchanged_files_are_told_though_all_are_read(inputs: Path, model: Path, run: Run) -> None:
+    for name, start in (("a", 0), ("b", 20)):
+        write_parquet(inputs / f"{name}.parquet", sentences(20, start), id=pa.array(range(start, start + 20)))
+    there = ("--input", f"{inputs}/*.parquet", "--store", inputs / "store", "--model", model, "--dtype", "float32")
+    options = (*there, "--id-column", "id", "--partition", "content")
+    assert "2 (0.0 MB), 0 unchanged\n" in run("plan", *options).ok().out
+    run("embed", *options).ok()
+    assert "2 (0.0 MB), 2 unchanged\n" in run("plan", *options).ok().out
+    write_parquet(inputs / "b.parquet", sentences(25, 20), id=pa.array(range(20, 45)))
+    assert "2 (0.0 MB), 1 unchanged, read like the others\n" in run("plan", *options).ok().out
