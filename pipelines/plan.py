@@ -178,7 +178,8 @@ def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
     pace = measure(measured, spans) if spans else None
     found = estimate(planned, beside, work, pace, job.chunks != "none")
     if job.by_content:
-        found = replace(in_buckets(found, spans, same, job), unchanged_files=unchanged)
+        found = in_buckets(found, spans, same, job)
+        found = replace(found, unchanged_files=max(unchanged, found.carried_files))  # some of these have other names
     return Prediction(resolved, found, pace)
 
 

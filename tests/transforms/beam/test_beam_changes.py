@@ -102,7 +102,8 @@ def test_a_run_ends_where_the_ids_of_a_carried_shard_cannot_be_read(nights: Nigh
     found = eager.run(CountRows(run, True), [settled(run, units)])
     (problem,) = (item for item in found if isinstance(item, Problem))
     assert problem.exit_code == 1
-    assert damaged in problem.message and "remove the file and embed makes it again" in problem.message
+    assert damaged in problem.message
+    assert "remove the file and embed makes it again" in problem.message
 
 
 def test_parts_that_the_last_manifest_has_too_are_not_read(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
