@@ -60,7 +60,9 @@ def test_a_record_takes_at_most_250_bytes_with_the_coder_that_graphs_use(kind: s
     assert len(of_many.encode((63, pack(record)))) <= 250
 
 
-@pytest.mark.parametrize("run", ["", "20261122T153748Z-fff87f", "20261122T153748_123Z-FFF87F", "00000101T000000_000Z-000000"])
+@pytest.mark.parametrize(
+    "run", ["", "20261122T153748Z-fff87f", "20261122T153748_123Z-FFF87F", "00000101T000000_000Z-000000"]
+)
 def test_every_name_of_a_run_comes_back(run: str) -> None:
     assert unpack(pack(replace(PLAIN, run=run))).run == run
 
