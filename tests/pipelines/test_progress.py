@@ -1,11 +1,13 @@
 """What is shown of work under way: on a terminal, in a notebook, in a pipe."""
 
+import contextlib
 import io
 import os
 import pty
 import re
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -105,11 +107,13 @@ def test_nothing_is_written_over_what_somebody_types(terminal: Terminal, monkeyp
         terminal.wait_for("getting ready, 0s")
         with as_typed() as typed:
             terminal.wait_for("reading standard input; Ctrl-D on a line of its own ends it")
-            while terminal.left():
-                time.sleep(0.01)
-            told = len(terminal.seen())
-            time.sleep(0.1)
-            assert len(terminal.seen()) == told, "twenty ticks of the clock"
+            for _ in range(20):
+                told = len(terminal.seen())
+                time.sleep(0.1)
+                if len(terminal.seen()) == told:
+                    break
+            else:
+                raise AssertionError("the clock goes on")
             assert typed.read() == b"one\ntwo\n"
         while "getting ready" not in terminal.seen()[told:]:
             time.sleep(0.01)
@@ -162,11 +166,12 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[progress.Progress]:
     ended: list[progress.Progress] = []
     whole = progress.stage
 
-    class Recorded:
+    class Recorded(contextlib.ContextDecorator):
         def __init__(self, what: str, total: int = 0, things: str = "") -> None:
-            self._stage = whole(what, total, things)
+            self._made = partial(whole, what, total, things)
 
         def __enter__(self) -> None:
+            self._stage = self._made()
             self._stage.__enter__()
 
         def __exit__(self, *error: object) -> None:
