@@ -282,10 +282,36 @@ def _runs(windows: np.ndarray, lengths: np.ndarray, tokens_at_once: int) -> Iter
         yield windows[groups == group]
 
 
-def states_of_pieces(
+@dataclass(frozen=True)
+class ReadyPieces:
+    """Pieces that can be pooled: their `rows` [n], their parts, and the token states of windows by number."""
+
+    rows: np.ndarray
+    pieces: Sequence[Sequence[WindowPart]]
+    known: dict[int, TokenStates]
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens of all pieces."""
+        return sum(part.stop - part.first for piece in self.pieces for part in piece)
+
+    def halves(self) -> tuple["ReadyPieces", "ReadyPieces"]:
+        """The first (n + 1) // 2 pieces, and the others."""
+        middle = (len(self.rows) + 1) // 2
+        return (
+            replace(self, rows=self.rows[:middle], pieces=self.pieces[:middle]),
+            replace(self, rows=self.rows[middle:], pieces=self.pieces[middle:]),
+        )
+
+    def states(self) -> TokenStates:
+        """The token states of the pieces, packed."""
+        return _of_pieces(self.pieces, self.known)
+
+
+def ready_pieces(
     job: PiecesJob, states_of: Callable[[WindowRun], Iterator[tuple[int, TokenStates]]]
-) -> Iterator[tuple[np.ndarray, TokenStates]]:
-    """The rows of pieces and their token states, some pieces after the other.
+) -> Iterator[ReadyPieces]:
+    """The pieces of a job, some after the other, as the windows that they need have been through the model.
 
     `states_of` gives the token states of a run's windows by their numbers, in any order, each alone.
     """
@@ -297,7 +323,7 @@ def states_of_pieces(
         while ready < len(job.pieces) and job.pieces[ready][-1].window <= run.windows[-1]:
             ready += 1
         if ready > done:
-            yield job.rows[done:ready], _of_pieces(job.pieces[done:ready], known)
+            yield ReadyPieces(job.rows[done:ready], job.pieces[done:ready], known)
         done = ready
         oldest = job.pieces[done][0].window if done < len(job.pieces) else None
         known = {window: states for window, states in known.items() if oldest is not None and window >= oldest}

@@ -2,14 +2,27 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import torch
 
-from transforms.encoder.batches import Batch
 from transforms.pooling.pooler import Needs
 from transforms.space.model_files import ModelFiles
 
+
+class Divisible(Protocol):
+    """Work on `rows` that can be done in two parts: a batch of texts, or pieces of documents."""
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The places of what it is work on."""
+
+    def halves(self) -> "tuple[Any, Any]":
+        """The same work in two parts, where there are two rows or more."""
+
+
+Part = TypeVar("Part", bound=Divisible)
 Result = TypeVar("Result")
 # CUDA's libraries have words of their own for it; a handle of theirs that cannot be made is nearly always this, and so
 # is torch's failure to ask the driver's library how much memory there is, which it does when none was left.
@@ -36,7 +49,7 @@ class MemoryLimit:
         self._most = math.inf
 
     def run(
-        self, batch: Batch, tokens: Callable[[Batch], int], work: Callable[[Batch], Result], again: bool = False
+        self, batch: Part, tokens: Callable[[Part], int], work: Callable[[Part], Result], again: bool = False
     ) -> list[Result]:
         """What `work` makes of the batch, in parts where there is no room for all of it, down to single texts.
 

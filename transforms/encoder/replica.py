@@ -9,7 +9,7 @@ from torch import Tensor
 
 from transforms.encoder.batches import Batch, BatchStats
 from transforms.encoder.forward import Forward
-from transforms.encoder.late import PiecesJob, WindowRun, states_of_pieces, text_states
+from transforms.encoder.late import PiecesJob, ReadyPieces, WindowRun, ready_pieces, text_states
 from transforms.encoder.memory import MemoryLimit
 from transforms.encoder.probe import BatchSharing
 from transforms.pooling.pooler import Pooler
@@ -31,19 +31,21 @@ class PooledBatch:
 
 @dataclass(frozen=True)
 class Replica:
-    """A copy of the model on `device`, with its pooler and the layers after that."""
+    """A copy of the model on `device`, with its pooler and the layers after that.
+
+    `limit` is what there is memory for in passes of the model, `pooling` in what follows the passes over windows.
+    """
 
     device: torch.device
     forward: Forward
     pooler: Pooler
     layers: Callable[[Tensor], Tensor]
     limit: MemoryLimit = field(default_factory=MemoryLimit)
+    pooling: MemoryLimit = field(default_factory=MemoryLimit)
 
     def __call__(self, batch: Batch) -> list[PooledBatch]:
         """The batch's pooled vectors, on the device; in parts, each a batch of its own, where memory ran out."""
-        parts = self.limit.run(batch, self._tokens, self._pooled)
-        first = replace(parts[0], stats=parts[0].stats + BatchStats(oom_splits=len(parts) - 1))
-        return [first, *parts[1:]]
+        return _with_splits(self.limit.run(batch, self._tokens, self._pooled), BatchStats())
 
     def states(self, batch: Batch) -> States:
         """The batch's token states; those of its parts where memory ran out."""
@@ -60,12 +62,16 @@ class Replica:
                     for row in range(len(batch.rows) - batch.fill):
                         yield int(batch.rows[row]), text_states(states, row)
 
-        found = []
-        for rows, states in states_of_pieces(job, states_of):
-            result = self.pooler(states)
+        found: list[PooledBatch] = []
+        for ready in ready_pieces(job, states_of):
+            parts = self.pooling.run(ready, lambda pieces: pieces.tokens, self._pooled_pieces)
             stats, counted[:] = sum(counted, BatchStats()), []
-            found.append(PooledBatch(rows, self.layers(result.vectors), result.status, stats))
+            found += _with_splits(parts, stats)
         return found
+
+    def _pooled_pieces(self, ready: ReadyPieces) -> PooledBatch:
+        result = self.pooler(ready.states())
+        return PooledBatch(ready.rows, self.layers(result.vectors), result.status, BatchStats())
 
     def _pooled(self, batch: Batch) -> PooledBatch:
         result = self.pooler(self.forward(batch))
@@ -76,3 +82,9 @@ class Replica:
 
     def _tokens(self, batch: Batch) -> int:
         return self._stats(batch).padded
+
+
+def _with_splits(parts: list[PooledBatch], stats: BatchStats) -> list[PooledBatch]:
+    """The parts, the first of which has also these counts, and how often the work was halved."""
+    first = replace(parts[0], stats=parts[0].stats + stats + BatchStats(oom_splits=len(parts) - 1))
+    return [first, *parts[1:]]

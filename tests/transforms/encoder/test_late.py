@@ -10,6 +10,8 @@ from helpers.tiny_models import WORDS
 
 from transforms.encoder import Encoder, Windows
 from transforms.errors import OptionError
+from transforms.pooling.simple import OneLayer
+from transforms.pooling.states import Pooled, TokenStates
 
 WORD = WORDS.split()
 TEXT = " ".join(WORD[(7 * n) % len(WORD)] for n in range(150))
@@ -57,6 +59,31 @@ def test_pieces_are_pooled_from_the_states_of_their_windows_tokens(bert: Encoder
         by_hand = _mean_by_hand(bert, windows, piece)
         assert np.allclose(found.vectors[piece], by_hand / np.linalg.norm(by_hand), atol=1e-5)
     assert np.array_equal(windows.tokens[: len(spans[0])], [7] * (len(spans[0]) - 1) + [150 % 7 or 7])
+
+
+def test_without_memory_for_all_pieces_they_are_pooled_in_parts(
+    tiny: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bert = Encoder.load(str(tiny["bert"]), pooler="mean", dtype="float32", device="cpu")
+    texts, spans = [TEXT, TEXT[40:], "dog"], [_spans(TEXT, 7), _spans(TEXT[40:], 3), [(0, 3)]]
+    windows = bert.windows(texts, spans, window=34, overlap=12)
+    expected, pooled, failed = bert.embed_pieces(windows), OneLayer.__call__, []
+
+    def limited(self: OneLayer, states: TokenStates) -> Pooled:
+        if len(states.token_ids) > 20:
+            failed.append(len(states.token_ids))
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return pooled(self, states)
+
+    monkeypatch.setattr(OneLayer, "__call__", limited)
+    for known in (False, True):
+        failed.clear()
+        found = bert.embed_pieces(windows)
+        np.testing.assert_allclose(found.vectors, expected.vectors, atol=1e-6)
+        np.testing.assert_array_equal(found.status, expected.status)
+        assert bool(failed) != known, "what there was no memory for is not tried again"
+        assert found.stats.oom_splits > 5
+        assert (found.stats.real, found.stats.padded) == (expected.stats.real, expected.stats.padded)
 
 
 def test_a_token_s_state_comes_from_the_window_in_which_it_lies_farthest_from_an_edge(bert: Encoder) -> None:
