@@ -12,6 +12,7 @@ took stands beside.
 """
 
 import argparse
+import hashlib
 import json
 import multiprocessing
 import os
@@ -20,9 +21,10 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,15 @@ def resolved(where: Path, unit_tokens: int) -> Any:
     return resolve(options, read_manifest(f"{where}/store"), new_run(), local=True)
 
 
+@cache
+def digest_of_nothing(size: int) -> str:
+    """sha256 of a file that holds nothing but zeros."""
+    digest = hashlib.sha256()
+    for start in range(0, size, 1 << 20):
+        digest.update(bytes(min(1 << 20, size - start)))
+    return digest.hexdigest()
+
+
 def made_up(spans: list[Any], root: str) -> Iterator[Any]:
     """The records that embedding the spans would leave, with shards that hold nothing."""
     from transforms.corpus.groups import GroupSpan
@@ -90,7 +101,8 @@ def made_up(spans: list[Any], root: str) -> Iterator[Any]:
         yield UnitRecord(
             path=path, unit=span.name, file="" if isinstance(span, GroupSpan) else span.file.relative,
             range=(span.start, span.stop), rows=rows, read=rows, rejected=0, rejects=None, tokens=span.tokens,
-            truncated=0, lost=0, bytes=size, sha256="0" * 64, embedded=rows, real=span.tokens, padded=span.tokens,
+            truncated=0, lost=0, bytes=size, sha256=digest_of_nothing(size), embedded=rows, real=span.tokens,
+            padded=span.tokens,
         )  # fmt: skip
 
 
@@ -119,13 +131,15 @@ def list_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
 def look_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """What workers do side by side, done by one: find out what has changed, read footers, cut."""
-    from transforms.steps.elements import ListedFiles, PlannedFiles
+    from transforms.steps.elements import ListedFiles
     from transforms.steps.plan_files import FilePlanner
+    from transforms.store.plan import PlannedFile
 
     planner, looked = FilePlanner(resolved(where, unit_tokens).job), []
     for batch in map(ON_THE_WAY.decode, ON_THE_WAY.decode((where / "listed").read_bytes())):
         if isinstance(batch, ListedFiles):
-            looked.append(ON_THE_WAY.encode(PlannedFiles(tuple(planner.plan_all(batch.files)))))
+            planned = [item for item in planner.plan_all(batch.files) if isinstance(item, PlannedFile)]
+            looked.append(ON_THE_WAY.encode(planner.in_short(planned)))
     (where / "looked").write_bytes(ON_THE_WAY.encode(looked))
     return {"elements": len(looked), "bytes": sum(map(len, looked))}
 
@@ -134,39 +148,43 @@ def record_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """What the one process does to which all files come: check the whole plan, put it on record, hand it out."""
     from transforms.steps.plan_files import record
 
-    job, looked = resolved(where, unit_tokens).job, ON_THE_WAY.decode((where / "looked").read_bytes())
-    handed_out = [len(ON_THE_WAY.encode(item)) for item in record(list(map(ON_THE_WAY.decode, looked)), job, None)]
+    job, looked = resolved(where, unit_tokens).job, deque(ON_THE_WAY.decode((where / "looked").read_bytes()))
+    found = [ON_THE_WAY.decode(looked.popleft()) for _ in range(len(looked))]  # whose bytes are its engine's memory
+    handed_out = [len(ON_THE_WAY.encode(item)) for item in record(found, job, None)]
     (where / "run").write_text(job.run.id)
     return {"elements": len(handed_out), "bytes": sum(handed_out)}
 
 
 def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """Commit the planned night: the plan read back, the units' records, ledger, manifest, pointer."""
-    from transforms.store.commit import finish
-    from transforms.store.records import carried
-
-    made = resolved(where, unit_tokens)
-    run = replace(made.job.run, id=(where / "run").read_text())
-    kept = {unit.unit: unit for unit in made.previous.units} if made.previous else {}
-    units = [carried(unit) for unit in kept.values()] if kept else list(spans_again(where, made.job))
-    start = time.monotonic()
-    result = finish(run, settled_units(run, units))
-    assert result.status == "committed", result.message
-    return {"units": len(units), "finish alone": time.monotonic() - start}
-
-
-def settled_units(run: Any, units: list[Any]) -> Any:
-    """The units by stretches, packed, checked and summed, one stretch after the other."""
     from transforms.steps.settle import settled_or_problem
-    from transforms.store.packed import pack
+    from transforms.store.commit import finish
     from transforms.store.settled import Settler
+
+    job = resolved(where, unit_tokens).job
+    run = replace(job.run, id=(where / "run").read_text())
+    packed = packed_units(where, job)
+    units, start = sum(map(len, packed)), time.monotonic()
+    settler = Settler(run.root, run.id)
+    stretches = [settler.settle(number, found) for number, found in enumerate(packed)]
+    result = finish(run, settled_or_problem(stretches, run))
+    assert result.status == "committed", result.message
+    return {"units": units, "finish alone": time.monotonic() - start}
+
+
+def packed_units(where: Path, job: Any) -> list[list[bytes]]:
+    """The records of the night's units by stretches, as they come to what settles them."""
+    from transforms.store.manifest import read_manifest
+    from transforms.store.packed import pack
+    from transforms.store.records import carried
     from transforms.store.stretches import STRETCHES, stretch_of
 
+    previous = read_manifest(job.root)
+    units = map(carried, previous.units) if previous else spans_again(where, job)
     packed: list[list[bytes]] = [[] for _ in range(STRETCHES)]
     for unit in units:
         packed[stretch_of(unit.unit)].append(pack(unit))
-    settler = Settler(run.root, run.id)
-    return settled_or_problem([settler.settle(number, found) for number, found in enumerate(packed)], run)
+    return packed
 
 
 def spans_again(where: Path, job: Any) -> Iterator[Any]:

@@ -130,7 +130,7 @@ def _reader(hint: Any) -> Reader:
     return {str: text, bool: flag, int: count, float: number}.get(hint, record)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class JsonEntry:
     """A part of a JSON file. `said` is the JSON that it was read from where that has other fields than the class."""
 

@@ -115,4 +115,4 @@ class PlanFilesFn(beam.DoFn):
         self._metrics.count({"files": len(planned)})
         for item in planned:
             self._metrics.update({"file_ms": item.ms or 0.0})
-        yield PlannedFiles(planned)
+        yield self._planner.in_short(planned)

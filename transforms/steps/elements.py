@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from transforms.corpus import InputFile
 from transforms.store.plan import PlannedFile
+from transforms.store.unchanged import UnchangedFile
 
 SPANS_PER_ELEMENT = 8
 SPANS_FOR_ONE_PROCESS = 64
@@ -25,9 +26,10 @@ class ListedFiles:
 
 @dataclass(frozen=True)
 class PlannedFiles:
-    """What there is to do with files that one worker planned, or is to open."""
+    """What there is to do with files that one worker planned, or is to open; those `unchanged` are told by name."""
 
     files: tuple[PlannedFile, ...]
+    unchanged: tuple[UnchangedFile, ...] = ()
 
 
 def in_batches(files: list[File]) -> Iterator[list[File]]:

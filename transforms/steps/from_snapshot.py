@@ -42,7 +42,7 @@ def record_plan(manifest: Manifest, run_id: str) -> None:
     groups = Groups.of(manifest)
     # As in a run that reads the input, the units of a group are the first one's of its files.
     units = {min(file.path for file in some): groups.units.get(name, []) for name, some in groups.files.items()}
-    units |= {path: some for path, (_, some) in manifest.by_file.items() if some}
+    units |= manifest.units_by_file
     planned = [
         PlannedFile(file_of(file), carried=tuple(map(carried, units.get(file.path, ())))) for file in manifest.files
     ]

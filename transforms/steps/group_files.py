@@ -32,7 +32,7 @@ class Groups:
         units: dict[str, list[UnitRecord]] = {}
         for unit in grouped:
             units.setdefault(span_name(unit.unit), []).append(unit)
-        alone = {unit.file for unit in manifest.units if bits_of(unit.unit) is None}
+        alone = manifest.units_by_file
         files: dict[str, list[InputEntry]] = {}
         for file in manifest.files:
             if bits is not None and file.path not in alone and is_small(file_of(file), manifest.unit_tokens):

@@ -29,6 +29,7 @@ from transforms.store.plan import PlannedFile, Standing, file_of, has_plan, read
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.reuse import with_before
 from transforms.store.shards import open_shard
+from transforms.store.unchanged import by_name, in_full
 
 ROUNDING = 1e-6  # 0.29 of a hundred files are 28.999999999999996
 
@@ -68,6 +69,13 @@ class FilePlanner:
         with progress.stage("planning", things="files"), ThreadPoolExecutor(FILES_AT_ONCE) as pool:
             return [item for planned in pool.map(lambda part: list(map(self._plan, part)), some) for item in planned]
 
+    def in_short(self, planned: Sequence[PlannedFile]) -> PlannedFiles:
+        """Planned files as they travel: what the last snapshot has of them need not."""
+        last = self._last_snapshot()
+        short = [by_name(item, last, self._job.delimiter) if last else None for item in planned]
+        in_full = tuple(item for item, named in zip(planned, short, strict=True) if named is None)
+        return PlannedFiles(in_full, tuple(filter(None, short)))
+
     def _plan(self, file: InputFile) -> PlannedFile | Problem:
         started = perf_counter()
         try:
@@ -95,8 +103,7 @@ class FilePlanner:
 
     def _left_out(self, file: InputFile, error: SentenceBeamError) -> PlannedFile:
         """A file that cannot be read, with the units that it had. Raises the error where these are damaged or mixed."""
-        last = self._last_snapshot()
-        old, units = last.by_file.get(file.relative, (None, [])) if last else (None, [])
+        old, units = self._before(file)
         if old and old.size and self._job.by_content:
             raise SentenceBeamError(
                 f"{error}; --max-bad-files cannot leave it out, since with --partition content the rows that it had "
@@ -119,12 +126,17 @@ class FilePlanner:
 
     def _unchanged(self, file: InputFile) -> tuple[InputFile, list[UnitRecord] | None]:
         """The file with its checksum, and the last snapshot's units of it where the bytes are the same."""
-        last = self._last_snapshot()
-        old, units = last.by_file.get(file.relative, (None, [])) if last else (None, [])
+        old, units = self._before(file)
         if old and old.version == file.version:
             return replace(file, checksum=old.checksum), units
         file = replace(file, checksum=checksum_of(file))
         return file, units if old and _same_content(file, old) else None
+
+    def _before(self, file: InputFile) -> tuple[InputEntry | None, list[UnitRecord]]:
+        """The file as the last snapshot has it, if it does, and its units there; with buckets it has none."""
+        last = self._last_snapshot()
+        old = last.files_by_path.get(file.relative) if last else None
+        return old, last.units_by_file.get(file.relative, []) if last and old else []
 
     def _last_snapshot(self) -> Manifest | None:
         if not self._is_known:
@@ -153,9 +165,10 @@ def begin_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
 
 def _begun_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
     try:
+        last = last_snapshot(job.run) if job.carry else None  # held, since all that follows looks into it
         if _stands(found, job):
             return list(content.begin_again(job))
-        planned, problems = _whole_plan(found, job)
+        planned, problems = _whole_plan(found, job, last)
         return [*problems] if problems else list(content.begin(planned, merged(found), job))
     except SentenceBeamError as error:
         return [Problem.of(error)]
@@ -176,23 +189,26 @@ def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
     """
     try:
         with kept_alive(job.root, job.run.id):
-            last = last_snapshot(job.run) if job.reuse else None  # held, since all that follows looks into it too
-            spans, units, problems = _handed_out(found, job)
+            # Held, since all that follows looks into it too.
+            last = last_snapshot(job.run) if job.reuse or job.carry else None
+            spans, units, problems = _handed_out(found, job, last)
     except SentenceBeamError as error:
         yield Problem.of(error)
         return
     yield from problems
     progress.planned(sum(span.tokens for span in spans))
     yield from map(carried, units)
-    spans, step = with_before(spans, last), spans_per_element(len(spans), slots)
+    spans, step = with_before(spans, last if job.reuse else None), spans_per_element(len(spans), slots)
     for start in range(0, len(spans), step):
         yield spans[start : start + step]
 
 
-def _handed_out(found: list[Any], job: EmbedJob) -> tuple[list[AnySpan], list[UnitRecord], list[Problem]]:
+def _handed_out(
+    found: list[Any], job: EmbedJob, last: Manifest | None
+) -> tuple[list[AnySpan], list[UnitRecord], list[Problem]]:
     """The spans to embed and the units to carry over, put on record or found there; or problems alone."""
     stands = _stands(found, job)
-    planned, problems = ([], []) if stands else _whole_plan(found, job)
+    planned, problems = ([], []) if stands else _whole_plan(found, job, last)
     if problems:
         return [], [], problems
     if stands or not write_plan(job.root, job.run.id, planned, None, merged(found)):
@@ -215,25 +231,31 @@ def recorded(job: EmbedJob) -> tuple[list[AnySpan], list[UnitRecord]]:
     if manifest is None:
         return work.spans, []
     by_span: dict[str, list[UnitRecord]] = {}
-    by_file: dict[str, list[UnitRecord]] = {}
     for unit in manifest.units:
         by_span.setdefault(span_name(unit.unit), []).append(unit)
-        by_file.setdefault(unit.file, []).append(unit)
     units = [unit for span in work.carried if span.was is None for unit in by_span[span.name]]
     renamed = {span.file: span.was for span in work.carried if span.was is not None}
-    units += [under(file, unit) for file, was in renamed.items() for unit in by_file[was]]
+    units += [under(file, unit) for file, was in renamed.items() for unit in manifest.units_by_file[was]]
     return work.spans, units
 
 
-def _whole_plan(found: list[Any], job: EmbedJob) -> tuple[list[PlannedFile], list[Problem]]:
+def _whole_plan(found: list[Any], job: EmbedJob, last: Manifest | None) -> tuple[list[PlannedFile], list[Problem]]:
     """The checked plan of all files, or the problems that there are."""
     problems = [item for item in found if isinstance(item, Problem)]
     if problems:
         return [], problems
     try:
-        return checked_plan([file for item in found if isinstance(item, PlannedFiles) for file in item.files], job), []
+        planned = [item for item in found if isinstance(item, PlannedFiles)]
+        return checked_plan(_in_full(planned, last, job.delimiter), job), []
     except SentenceBeamError as error:
         return [], [Problem.of(error)]
+
+
+def _in_full(planned: list[PlannedFiles], last: Manifest | None, delimiter: str | None) -> list[PlannedFile]:
+    """All files of the plan; those that travelled by name with what the last snapshot has of them."""
+    files = [file for item in planned for file in item.files]
+    named = (file for item in planned for file in item.unchanged)
+    return files + [in_full(file, last, delimiter) for file in named] if last else files
 
 
 def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
@@ -283,21 +305,22 @@ def with_earlier(named: list[PlannedFile], last: Manifest, job: EmbedJob, shards
 
     Raises OptionError for a file whose name stands for other content there, SentenceBeamError where a shard is gone.
     """
-    earlier, kept_types = dict(last.by_file), _kept_types(last, job)
+    earlier, kept_types = dict(last.files_by_path), _kept_types(last, job)
     for item in named:
-        was, _ = earlier.pop(item.file.relative, (None, []))
+        was = earlier.pop(item.file.relative, None)
         if was is not None and was.checksum:  # one that was left out had none, and no rows
             _check_same_content(item.file, was)
-    for entry, units in earlier.values():
-        gone = next(iter(shards.check(units).damaged), None)
+    units_of = {path: last.units_by_file.get(path, []) for path in earlier}
+    for path, entry in earlier.items():
+        gone = next(iter(shards.check(units_of[path]).damaged), None)
         if gone is not None:
             raise SentenceBeamError(
                 f"{storage.join(job.root, gone)} is missing or was changed; name {entry.source} with --input "
                 "too, to embed it again"
             )
     kept = [
-        PlannedFile(file_of(entry), (), tuple(map(shards.current, units)), kept_types, shards.check(units))
-        for entry, units in earlier.values()
+        PlannedFile(file_of(earlier[path]), (), tuple(map(shards.current, units)), kept_types, shards.check(units))
+        for path, units in units_of.items()
     ]
     return sorted([*named, *kept], key=lambda item: item.file.relative)
 

@@ -13,7 +13,7 @@ class UnsyncedError(OSError):
     """A file that has its name, whose disk did not confirm that the name outlives a power cut."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One stored file: full path, bytes, checksum (content where the store knows it) and version (changes on write).
 

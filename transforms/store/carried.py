@@ -48,6 +48,7 @@ class Checked:
 
 
 NOTHING = Checked()
+THERE, COMPARED = Checked(shards=1), Checked(shards=1, compared=1)
 
 
 def step(fraction: float) -> int:
@@ -88,7 +89,8 @@ class CarriedShards:
 
     def current(self, unit: UnitRecord) -> UnitRecord:
         """The record of a sound unit, with the checksum that the listing has if the shard was read for it."""
-        return replace(unit, checksum=self._checksums.get(unit.path or "", unit.checksum))
+        checksum = self._checksums.get(unit.path or "")
+        return unit if checksum in (None, unit.checksum) else replace(unit, checksum=checksum)
 
     def _look(self, unit: UnitRecord) -> bool:
         """Note what the listing says of a shard; False where it has to be read."""
@@ -99,11 +101,11 @@ class CarriedShards:
         elif entry.checksum and unit.checksum:  # one that differs may be of a copy of the store
             if entry.checksum != unit.checksum:
                 return False
-            self._seen[path] = Checked(shards=1, compared=1)
+            self._seen[path] = COMPARED
         elif self._is_due(path):
             return False
         else:
-            self._seen[path] = Checked(shards=1)
+            self._seen[path] = THERE
         return True
 
     def _is_due(self, path: str) -> bool:

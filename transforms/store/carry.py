@@ -20,19 +20,11 @@ def carry_renamed(planned: list[PlannedFile], manifest: Manifest, shards: Carrie
     """
     taken = {item.file.relative for item in planned if item.carried}
     free: dict[tuple[object, ...], list[Units]] = {}
-    units = _by_file(manifest)
     for file in manifest.files:
-        known = units.get(file.path, [])
+        known = manifest.units_by_file.get(file.path, [])
         if known and file.path not in taken and all(map(shards, known)):
             free.setdefault(content_of(file.path, file.format, file.size, file.checksum), []).append(known)
     return [_renamed(item, free, shards) if item.spans else item for item in planned]
-
-
-def _by_file(manifest: Manifest) -> dict[str, Units]:
-    units: dict[str, Units] = {}
-    for unit in manifest.units:
-        units.setdefault(unit.file, []).append(unit)
-    return units
 
 
 def content_of(path: str, file_format: str, size: int, checksum: str) -> tuple[object, ...]:

@@ -314,10 +314,8 @@ def _measures(run: Run, plan: RecordedPlan, settled: Settled, index: dict[str, S
 
 
 def _input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
-    sizes = plan.sizes
-    empty = sum(size == 0 and path not in plan.bad for path, size in sizes.items())
     sometimes = {"bad": plan.bad, "tables": run.tables}
-    found = {"files": len(sizes), "empty": empty, "beside": plan.beside}
+    found = {"files": plan.file_count, "empty": plan.empty_count, "beside": plan.beside}
     return found | {name: value for name, value in sometimes.items() if value}
 
 

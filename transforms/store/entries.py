@@ -1,9 +1,10 @@
 """What a manifest says, part by part, with what is checked of it; a path may be nowhere but where `layout` has it."""
 
+import sys
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
-from transforms.entries import JsonEntry, Reader, fail, hex_digest
+from transforms.entries import JsonEntry, Reader, fail, hex_digest, text
 from transforms.space import DEFAULT_MODEL
 from transforms.space.model_files import has_revisions
 from transforms.store import layout
@@ -19,6 +20,7 @@ def _run(value: Any, where: str) -> str:
 
 
 RunName = Annotated[str, _run]  # part of paths
+Word = Annotated[str, lambda value, where: sys.intern(text(value, where))]  # one of few, of which there are millions
 TEXT = "text"  # the column of a shard with the text of its rows
 Digest = Annotated[str, hex_digest]  # in hex, part of paths
 IndexPath = Annotated[str, stored("index")]
@@ -118,13 +120,13 @@ class Options(JsonEntry):
         return self.text_template is None and self.text_column in self.keep_columns
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class InputEntry(JsonEntry):
     """An input file: `path` is relative to its pattern, `source` the full one."""
 
     path: str
     source: str
-    format: str
+    format: Word
     checksum: str
     version: str
     size: int

@@ -100,20 +100,29 @@ class Manifest(JsonEntry):
         return str(self.data.get("digest") or digest_of(self.data))
 
     @cached_property
-    def _parts(self) -> list[ManifestPart]:
-        return list(read_parts(self.root, self.parts)) if self.parts else []
+    def _lists(self) -> tuple[list[UnitRecord], list[InputEntry]]:
+        """All units and files. What parts say of a unit is not held beside its record, which is a third of that."""
+        return self._listed(self.parts) if self.parts else (self._records(self.shards), [*self.input.files])
 
-    @cached_property
+    def _listed(self, parts: Iterable[PartEntry]) -> tuple[list[UnitRecord], list[InputEntry]]:
+        with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
+            found = list(pool.map(self._lists_of, parts))
+        units = sorted((unit for of_part, _ in found for unit in of_part), key=lambda unit: unit.unit)
+        return units, sorted((file for _, named in found for file in named), key=lambda file: file.path)
+
+    def _lists_of(self, entry: PartEntry) -> tuple[list[UnitRecord], tuple[InputEntry, ...]]:
+        part = _read_part(self.root, entry)
+        return self._records(part.shards), part.files
+
+    @property
     def units(self) -> list[UnitRecord]:
         """The records of all units of the snapshot, sorted by name. Raises SentenceBeamError for one that is none."""
-        return self._records(self.shards or [unit for part in self._parts for unit in part.shards])
+        return self._lists[0]
 
     def units_but(self, parts: Collection[PartEntry]) -> list[UnitRecord]:
         """The records of all units but those in some of its parts, which are not read. Raises as `units` does."""
-        if not parts:
-            return self.units
         others = [part for part in self.parts if part not in parts]
-        return self._records(unit for part in read_parts(self.root, others) for unit in part.shards)
+        return self._listed(others)[0] if parts else self.units
 
     def _records(self, listed: Iterable[dict[str, Any]]) -> list[UnitRecord]:
         try:
@@ -138,19 +147,23 @@ class Manifest(JsonEntry):
         units = sorted(self.units, key=lambda unit: unit.unit)
         return [unit.unit for unit in units], units
 
-    @cached_property
+    @property
     def files(self) -> list[InputEntry]:
         """The entries of all input files, with size and checksum."""
-        parts = (file for part in self._parts for file in part.files)
-        return [*self.input.files] or sorted(parts, key=lambda file: file.path)
+        return self._lists[1]
 
     @cached_property
-    def by_file(self) -> dict[str, tuple[InputEntry, list[UnitRecord]]]:
-        """The input files by relative path, each with its units; buckets are of no file."""
-        found: dict[str, tuple[InputEntry, list[UnitRecord]]] = {file.path: (file, []) for file in self.files}
-        for unit in self.units if self.buckets is None else ():
-            if unit.file in found:
-                found[unit.file][1].append(unit)
+    def files_by_path(self) -> dict[str, InputEntry]:
+        """The input files by relative path."""
+        return {file.path: file for file in self.files}
+
+    @cached_property
+    def units_by_file(self) -> dict[str, list[UnitRecord]]:
+        """The units by the relative path of the file that they are of alone; groups and buckets are of none."""
+        found: dict[str, list[UnitRecord]] = {}
+        for unit in self.units:
+            if unit.file:
+                found.setdefault(unit.file, []).append(unit)
         return found
 
     @cached_property
@@ -161,7 +174,7 @@ class Manifest(JsonEntry):
     @property
     def content(self) -> list[dict[str, Any]]:
         """All of the snapshot's JSON: the manifest's own, then that of its parts."""
-        return [self.data, *(part.to_json() for part in self._parts)]
+        return [self.data, *(part.to_json() for part in read_parts(self.root, self.parts))]
 
     @property
     def metric(self) -> str:
@@ -176,8 +189,10 @@ class Manifest(JsonEntry):
 
 def read_parts(root: str, parts: Iterable[PartEntry]) -> Iterator[ManifestPart]:
     """The content of parts of a manifest, in their order. Raises SentenceBeamError for one that is not as written."""
-    with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
-        yield from pool.map(partial(_read_part, root), parts)
+    waiting = iter(parts)
+    with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:  # which would read on, however slowly they are taken
+        while some := list(itertools.islice(waiting, PARTS_AT_ONCE)):
+            yield from pool.map(partial(_read_part, root), some)
 
 
 def _read_part(root: str, part: PartEntry) -> ManifestPart:

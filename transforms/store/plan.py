@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
@@ -170,10 +170,16 @@ class RecordedPlan:
         return None if rows.null_count else pc.sum(rows).as_py() or 0
 
     @property
-    def sizes(self) -> dict[str, int]:
-        """The size of each input file by its relative path."""
+    def file_count(self) -> int:
+        """The number of input files."""
+        return len(self._file_rows)
+
+    @property
+    def empty_count(self) -> int:
+        """The number of input files that could be read and hold nothing."""
         files = self._table.select(["file", "size"]).take(pa.array(self._file_rows))
-        return dict(zip(*(column.to_pylist() for column in files.columns), strict=True))
+        empty = files.filter(pc.equal(files.column("size"), 0)).column("file").to_pylist()
+        return sum(file not in self.bad for file in empty)
 
     def files_in(self, stretch: int) -> list[InputEntry]:
         """The entries of the input files of a stretch."""
@@ -196,19 +202,25 @@ class RecordedPlan:
 
     @cached_property
     def _file_stretches(self) -> np.ndarray:
-        files = self._table.column("file").take(pa.array(self._file_rows)).to_pylist()
-        return np.fromiter(map(stretch_of_file, files), np.int64, len(files))
+        files = self._table.column("file").take(pa.array(self._file_rows))
+        return np.fromiter(map(stretch_of_file, _values(files)), np.int64, len(files))
 
     @cached_property
     def _span_stretches(self) -> np.ndarray:
-        names = self._table.column("name").take(pa.array(self._span_rows)).to_pylist()
-        return np.fromiter(map(stretch_of, names), np.int64, len(names))
+        names = self._table.column("name").take(pa.array(self._span_rows))
+        return np.fromiter(map(stretch_of, _values(names)), np.int64, len(names))
 
     def _entries(self, rows: np.ndarray) -> list[InputEntry]:
         return [_entry_of(row) for row in self._table.take(pa.array(rows)).to_pylist()]
 
     def _planned(self, rows: np.ndarray) -> list[PlannedSpan]:
         return [PlannedSpan(**row) for row in self._table.select(PLAN_FIELDS).take(pa.array(rows)).to_pylist()]
+
+
+def _values(column: pa.ChunkedArray) -> Iterator[str]:
+    """The values of a column, never all of them at once."""
+    for start in range(0, len(column), FILES_AT_ONCE):
+        yield from column.slice(start, FILES_AT_ONCE).to_pylist()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import re
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, cast
 
+from transforms.compact import by_values
 from transforms.corpus.groups import bits_of
 from transforms.errors import SentenceBeamError
 from transforms.measures import tokens_a_second
@@ -26,7 +27,8 @@ _SUM = re.compile(r"[0-9a-f]{16}")
 _UNIT = re.compile(r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?")
 
 
-@dataclass(frozen=True)
+@by_values
+@dataclass(frozen=True, slots=True)
 class UnitRecord:
     """One unit of a snapshot. The first thirteen fields and `ADDED_FIELDS` are a manifest's; the rest say how the rows
     were made.

@@ -1,6 +1,6 @@
 """Vectors of the last snapshot, found by the hash of their row's text, so that no text is embedded a second time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -131,12 +131,12 @@ def with_before(spans: list[AnySpan], last: Manifest | None) -> list[AnySpan]:
     """
     if last is None or not spans:
         return spans
-    alone = {unit.file for unit in last.units}
+    alone, before = last.units_by_file, last.files_by_path
     bits = next((bits for unit in last.units if (bits := bits_of(unit.unit)) is not None), None)
     twins = {file.checksum: file.path for file in last.files if file.checksum}
 
     def known(file: InputFile) -> InputFile:
-        own = _named(file.relative, alone, bits) if file.relative in last.by_file else ""
+        own = _named(file.relative, alone, bits) if file.relative in before else ""
         other = twins.get(file.checksum, file.relative)
         return replace(file, before=(own, _named(other, alone, bits) if other != file.relative else ""))
 
@@ -148,7 +148,7 @@ def with_before(spans: list[AnySpan], last: Manifest | None) -> list[AnySpan]:
     return [of_span(span) for span in spans]
 
 
-def _named(relative: str, alone: set[str], bits: int | None) -> str:
+def _named(relative: str, alone: Collection[str], bits: int | None) -> str:
     """The name of a snapshot's units of a file: its own, or those of its group; "" where it has none."""
     return key_of(relative) if relative in alone else "" if bits is None else group_name(relative, bits)
 

@@ -176,7 +176,7 @@ def join(root: str, plan: RecordedPlan, stretches: Iterable[SettledStretch]) -> 
     check_apart(tally.pieces_apart)
     if plan.buckets is not None:
         check_bucket_rows(plan.buckets, tally.ledger.read)
-    in_parts = max(tally.units, len(plan.sizes)) > manifest.UNITS_IN_ONE_FILE
+    in_parts = max(tally.units, plan.file_count) > manifest.UNITS_IN_ONE_FILE
     if in_parts:
         with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
             found = list(pool.map(lambda stretch: _in_parts(root, plan, stretch), found))

@@ -241,8 +241,9 @@ def test_a_process_reads_the_last_snapshot_and_lists_the_store_once(
     threads = [PlanFilesFn(job) for _ in range(8)]
     for thread in threads:
         thread.setup()
-        planned = [item for one in found for some in thread.process(ListedFiles((one,))) for item in some.files]
-        assert [item.carried[0].rows for item in planned] == [16, 4]
+        planned = [item for one in found for item in thread.process(ListedFiles((one,)))]
+        assert [file.relative for item in planned for file in item.unchanged] == ["a.parquet", "b.jsonl"]
+        assert [file for item in planned for file in item.files] == []
     embedders = [UnitEmbedder.of_job(job, None, None) for _ in range(8)]
     assert all(embedder.last.is_final for embedder in embedders)
     result = list(record(list(threads[0].process(ListedFiles(tuple(found)))), job, 2))
