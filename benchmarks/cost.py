@@ -18,11 +18,15 @@ SHARES = (0.0001, 0.001, 0.01)
 ROWS_IN_A_UNIT = (100, 1_000, 10_000, 100_000)
 
 ROW_BYTES = 40  # hash, norm, counts and an id of ordinary length, beside the vector
-TEXT_KEPT = 0.4  # of a text's bytes are in the store, compressed
+TEXT_KEPT = 0.5  # of a text's bytes are in the store, compressed
 UNIT_BYTES = 1_400  # of its sidecar and its line in the manifest
-UNIT_WRITES, UNIT_READS = 2, 4  # requests on an object store for a unit that is embedded; a carried one takes none
+UNIT_WRITES = 2  # requests on an object store for a unit that is written
+UNIT_READS = 5  # for a unit of a file that is new or was changed; one that is carried over takes none
 RUN_REQUESTS = 60  # beside those, and one for every thousand shards that are listed
+ID_BYTES = 8  # of a row, where there is a column of ids: kept once, shuffled by each run that changes rows
+ID_REQUESTS = 4  # more for a unit, where there is a column of ids, of a run that changes rows
 SHUFFLED = 1_200  # bytes of a unit's span and record; with --partition content the text travels too
+CHANGED_BYTES = 16  # shuffled for each row of a unit that is written again, and of the unit that it was
 LISTED = 1_000  # objects for which a listing takes a request
 
 
@@ -62,8 +66,14 @@ class Corpus:
 
     def requests(self, edited: float = 1.0) -> tuple[float, float]:
         """Writes and listings, then reads, of a night; 1.0 is the first."""
-        embedded = self.units * rewritten(edited, self.rows_in_a_unit)
-        return UNIT_WRITES * embedded + self.units / LISTED + RUN_REQUESTS, UNIT_READS * embedded + RUN_REQUESTS
+        written = self.units * rewritten(edited, self.rows_in_a_unit)
+        read = self.units if edited else 0  # what is scattered is in every file
+        return UNIT_WRITES * written + self.units / LISTED + RUN_REQUESTS, UNIT_READS * read + RUN_REQUESTS
+
+    def shuffled(self, edited: float) -> float:
+        """Bytes shuffled by a night that changes this share of the rows, scattered; 1.0 is the first night."""
+        again = 0.0 if edited == 1 else rewritten(edited, self.rows_in_a_unit)
+        return self.units * SHUFFLED + 2 * CHANGED_BYTES * self.rows * again
 
 
 def rewritten(edited: float, rows: float) -> float:
@@ -104,7 +114,14 @@ def quantities(args: argparse.Namespace) -> str:
         ],
         "first night: writes and listings, reads": [", ".join(size(n, "") for n in one.requests()) for one in corpora],
         "night without changes: the same": [", ".join(size(n, "") for n in one.requests(0.0)) for one in corpora],
-        "shuffled, `--partition file`": [size(one.units * SHUFFLED) for one in corpora],
+        "shuffled by the first night, `--partition file`": [size(one.shuffled(1.0)) for one in corpora],
+        f"shuffled by a night with {args.edited:.2%} of the rows edited": [
+            size(one.shuffled(args.edited)) for one in corpora
+        ],
+        "`--id-column`: more in the store, and shuffled by a night with changes": [
+            size(ID_BYTES * one.rows) for one in corpora
+        ],
+        "`--id-column`: more requests of a night with changes": [size(ID_REQUESTS * one.units, "") for one in corpora],
         "manifest and sidecars": [size(one.units * UNIT_BYTES) for one in corpora],
     }
     return table(["", *ROWS.values()], [[name, *cells] for name, cells in lines.items()])

@@ -47,7 +47,7 @@ from transforms.store.run_ids import new_run
 CALIBRATION_SECONDS = 10.0
 CALIBRATION_BATCHES = 8  # embedded at a time: with fewer, some cores wait at the end
 ROW_BYTES = 40  # hash, norm, counts and an id of ordinary length, beside the vector
-TEXT_KEPT = 0.4  # of a text's bytes are in the store, compressed
+TEXT_KEPT = 0.5  # of a text's bytes are in the store, compressed
 
 
 @dataclass(frozen=True)

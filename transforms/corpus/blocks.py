@@ -19,7 +19,8 @@ HELD_BYTES = 64 << 20  # of rows in memory before they are packed, or wait on di
 SPILLED_PARTS = 128
 KEPT = "kept:"  # before the name of a kept column, so that it cannot be one of ours
 PIECE = "piece:"  # before the name of a column about pieces of documents
-COMPRESSION = pa.ipc.IpcWriteOptions(compression="lz4")
+# A third less than lz4 on the way, for 4 core-hours a terabyte.
+COMPRESSION = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
 
 
 @dataclass(frozen=True)
