@@ -9,12 +9,14 @@ import pytest
 from helpers import eager
 from helpers.corpora import sentences, write_jsonl
 from helpers.jobs import embed_job
+from helpers.settled import finish
 from helpers.tiny_models import save_tiny_model
 
 from transforms.beam import Embed, Plan
 from transforms.encoder import Encoder
 from transforms.space import Recipe
 from transforms.steps.job import EmbedJob
+from transforms.store import manifest, open_store
 from transforms.store.records import UnitRecord
 
 TEXTS = [*sentences(11), sentences(1)[0], None]  # one twice, one that is rejected
@@ -91,3 +93,27 @@ def test_another_model_than_the_spaces_is_a_problem(
 def test_without_spans_no_model_is_loaded(store: Path, model: Path, files: Path, tmp_path: Path) -> None:
     job = replace(embed_job(store, model, files), recipe=Recipe(str(tmp_path / "none")))
     assert eager.outputs(Embed(job), [], names=OUTPUTS) == {"units": [], "problems": []}
+
+
+def test_an_embedding_worker_reads_of_a_long_manifest_what_has_its_units(
+    store: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)  # for 20,000
+    rows = [[{"id": f"{n}-{i}", "text": f"{i} {n}", "lang": "en"} for i in range(3)] for n in range(16)]
+    for n, some in enumerate(rows):
+        write_jsonl(tmp_path / "in" / f"{n}.jsonl", some)
+    first = embed_job(store, model, tmp_path / "in" / "*", unit_tokens=60)
+    assert finish(first.run, embedded(first)["units"], []).exit_code == 0
+    changed = ("7", "8")
+    for n in changed:
+        write_jsonl(tmp_path / "in" / f"{n}.jsonl", [*rows[int(n)], {"id": "new", "text": f"new {n}", "lang": "en"}])
+    job = embed_job(store, model, tmp_path / "in" / "*", run="run2", unit_tokens=60)
+    spans = eager.outputs(Plan(job), list(job.run.globs), names=("spans",))["spans"]
+    read: list[str] = []
+    call = manifest._read_part
+    monkeypatch.setattr(manifest, "_read_part", lambda root, part: (read.append(part.path), call(root, part))[1])
+    units: list[UnitRecord] = eager.outputs(Embed(job), spans, names=OUTPUTS)["units"]
+    assert {unit.file: (unit.reused, unit.embedded) for unit in units} == {f"{n}.jsonl": (3, 1) for n in changed}
+    parts = open_store(str(store)).manifest.parts
+    assert len(parts) >= 10
+    assert 1 <= len(read) <= len(changed), "one part for each file"
