@@ -14,9 +14,11 @@ machine=${MACHINE:-n2-highmem-8} # of all other steps
 workers=${MAX_WORKERS:-10}
 start=${NUM_WORKERS:-1}
 disk=${DISK_GB:-100} # of each worker: the image and 20 GB
-cpu_image=${CPU_IMAGE:-${IMAGE%:*}:cpu} # the launcher needs no CUDA, and starts in half the time without
+name=${IMAGE%@*} # without a digest, and without a tag, which has no slash
+name=${name%:"${name##*[:/]}"}
+cpu_image=${CPU_IMAGE:-$name:cpu} # the launcher needs no CUDA, and starts in half the time without
 template="gs://$BUCKET/templates/sentence-beam-embed.json"
-launcher="$IMAGE-launcher"
+launcher="$name:launcher"
 cd "$(dirname "$0")/../.."
 
 if [ "${BUILD:-0}" = 1 ] || ! gcloud storage ls "$template" >/dev/null 2>&1; then

@@ -131,6 +131,24 @@ def test_the_script_hands_its_options_over_as_parameters(gcloud: Path) -> None:
     assert "accelerator" not in (gcloud / "calls").read_text().splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("pkg.dev/p/x:cuda", "pkg.dev/p/x"),
+        ("localhost:5000/x", "localhost:5000/x"),
+        ("pkg.dev/x@sha256:0f", "pkg.dev/x"),
+    ],
+)
+def test_the_launcher_is_built_from_the_cpu_image_beside_the_workers_one(gcloud: Path, image: str, name: str) -> None:
+    shutil.copy(gcloud / "bin" / "gcloud", gcloud / "bin" / "docker")
+    done = run(gcloud, "--input=gs://b/in", "--store=gs://b/store", IMAGE=image, BUILD="1")
+    assert (done.returncode, done.stderr) == (0, "")
+    calls = (gcloud / "calls").read_text().splitlines()
+    assert f"IMAGE={name}:cpu" in calls
+    assert calls.count(f"{name}:launcher") == 3, "built, pushed and named in the template"
+    assert f"sdk_container_image={image}~" in calls[-1]
+
+
 def test_the_script_says_what_it_lacks(gcloud: Path) -> None:
     assert "the worker image" in run(gcloud, IMAGE="-").stderr
     stray = run(gcloud, "gs://b/a.parquet")

@@ -7,7 +7,7 @@ import hashlib
 import os
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,6 +30,7 @@ class LocalStorage:
             entry = self.stat(pattern)
             return Matched([entry] if entry else [], [])
         seen = {path: glob.takes(path) for path in sorted(_seen(glob))}
+        _check_links(glob, [path for path, taken in seen.items() if not taken])
         files = [entry for path, taken in seen.items() if taken and (entry := _listed_file(path))]
         return Matched(files, beside(glob, files, (path for path, taken in seen.items() if not taken)))
 
@@ -144,6 +145,16 @@ def _listed_file(path: str) -> Entry | None:
     if found is None and os.path.islink(path):
         raise SentenceBeamError(f"{path} is a link to a file that is not there; mend the link or remove it")
     return _entry(path, found) if found and stat.S_ISREG(found.st_mode) else None
+
+
+def _check_links(glob: Glob, others: Iterable[str]) -> None:
+    """Raise SentenceBeamError for a link to nothing where there may have been a folder with files that a glob names."""
+    for path in others:
+        if glob.enters(path + "/") and os.path.islink(path) and _status(path) is None:
+            raise SentenceBeamError(
+                f"{path} is a link to a folder that is not there, so what is in it is unknown; mend the link or the "
+                "mount, or remove it"
+            )
 
 
 def _seen(glob: Glob) -> Iterator[str]:

@@ -215,6 +215,18 @@ def test_a_link_to_nothing_is_named_where_a_pattern_names_it(tmp_path: Path, pat
     assert LocalStorage().match(str(tmp_path / "b.txt")).files == []
 
 
+@pytest.mark.parametrize("pattern", ["*/a.txt", "?/**/*.txt", "{b,c}/*"])
+def test_a_link_to_nothing_is_named_where_files_of_a_pattern_could_be_behind_it(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "a.txt").write_text("x")
+    (tmp_path / "b").symlink_to(tmp_path / "not mounted")
+    with pytest.raises(SentenceBeamError, match=r"b is a link to a folder that is not there"):
+        LocalStorage().match(str(tmp_path / pattern))
+    assert len(LocalStorage().match(str(tmp_path / "c*" / "*.txt")).files) == 1
+    (tmp_path / "b").rename(tmp_path / ".b")
+    assert len(LocalStorage().match(str(tmp_path / pattern)).files) == 1
+
+
 UNKNOWN = [errno.EACCES, errno.EIO, errno.ESTALE]
 
 
