@@ -227,12 +227,10 @@ def two_cpus() -> Iterator[None]:
         patch.object(encoder, "resolve_devices", devices),
         patch.object(forward, "kernel_for", kernel),
         patch.object(kmeans, "_WORTH_A_GPU", 0),
-        patch.object(kmeans, "_by_torch", lambda *said: _BY_TORCH(*said[:-1], "cpu")),
+        patch.object(kmeans, "_by_torchs_gpu", lambda *said: kmeans._by_torch(*said, "cpu")),
     ):
         yield
 
-
-_BY_TORCH = kmeans._by_torch
 
 if __name__ == "__main__":
     sys.exit(main())

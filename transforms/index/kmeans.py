@@ -35,8 +35,11 @@ def kmeans(
     spherical = metric == "ip"
     faiss = load_faiss()
     gpu = has_gpu() and len(sample) * lists >= _WORTH_A_GPU
-    if gpu and not faiss.get_num_gpus():
-        return _by_torch(sample, lists, spherical, start, iterations, seed, "cuda")
+    of_faiss = gpu and faiss.get_num_gpus() > 0
+    if gpu and not of_faiss:
+        centroids = _by_torchs_gpu(sample, lists, spherical, start, iterations, seed)
+        if centroids is not None:
+            return centroids
     found = faiss.Kmeans(
         sample.shape[1],
         lists,
@@ -45,7 +48,7 @@ def kmeans(
         spherical=spherical,
         min_points_per_centroid=1,
         max_points_per_centroid=_MOST_PER_LIST,
-        gpu=gpu,
+        gpu=of_faiss,
     )
     found.train(sample, init_centroids=start)
     return np.asarray(found.centroids, np.float32)
@@ -60,6 +63,20 @@ def has_gpu() -> bool:
         return False
     count = ctypes.c_int(0)
     return not driver.cuInit(0) and not driver.cuDeviceGetCount(ctypes.byref(count)) and count.value > 0
+
+
+def _by_torchs_gpu(
+    sample: np.ndarray, lists: int, spherical: bool, start: np.ndarray | None, iterations: int, seed: int
+) -> np.ndarray | None:
+    """As `_by_torch`; None where torch was built for no GPU, or not for this driver, or the rows find no room there."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    try:
+        return _by_torch(sample, lists, spherical, start, iterations, seed, "cuda")
+    except torch.OutOfMemoryError:
+        return None
 
 
 def _by_torch(

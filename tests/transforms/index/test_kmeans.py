@@ -23,8 +23,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU for every size, which is the processor in truth."""
     monkeypatch.setattr(module, "has_gpu", lambda: True)
     monkeypatch.setattr(module, "_WORTH_A_GPU", 0)
-    by_torch = module._by_torch
-    monkeypatch.setattr(module, "_by_torch", lambda *given: by_torch(*given[:-1], "cpu"))
+    monkeypatch.setattr(module, "_by_torchs_gpu", lambda *given: module._by_torch(*given, "cpu"))
 
 
 @pytest.mark.usefixtures("gpu")
@@ -66,6 +65,24 @@ def test_gpus_of_faiss_are_used_where_it_has_them(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "_WORTH_A_GPU", 401)
     kmeans(clustered(100), 4, "ip")
     assert given == [True, False]
+
+
+@pytest.mark.parametrize("sees", [False, True])
+def test_a_gpu_that_torch_does_not_see_or_that_has_no_room_is_left_alone(
+    sees: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    expected = kmeans(clustered(100), 4, "ip")
+    monkeypatch.setattr(module, "has_gpu", lambda: True)
+    monkeypatch.setattr(module, "_WORTH_A_GPU", 0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: sees)
+    if sees:
+        monkeypatch.setattr(module, "_by_torch", full)
+    np.testing.assert_array_equal(kmeans(clustered(100), 4, "ip"), expected)
 
 
 def test_whether_there_is_a_gpu_is_known_without_torch() -> None:
