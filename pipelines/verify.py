@@ -12,7 +12,7 @@ from pipelines.said import Said
 from transforms import storage
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import layout, open_store
-from transforms.store.manifest import Manifest
+from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.verify import Extent, faults
 
 if TYPE_CHECKING:
@@ -54,6 +54,9 @@ def _verify(args: argparse.Namespace, beam_options: "PipelineOptions | None") ->
     since = open_store(args.store, args.since).manifest if args.since else None
     extent = Extent(args.sample if args.sample is not None else float(since is None), since)
     found = faults(manifest, extent) if beam_options is None else by_workers(manifest, extent, beam_options)
+    gone = [one.run for one in (manifest, since) if found and one is not None and is_removed(one)]
+    if gone:
+        raise SentenceBeamError(f"{manifest.root}: vacuum removed snapshot {gone[0]} meanwhile; run verify again")
     for fault in found:
         aside(fault)
     if found:
@@ -71,6 +74,16 @@ def _verify(args: argparse.Namespace, beam_options: "PipelineOptions | None") ->
     values = {"store": manifest.root, "run": manifest.run, "rows": rows, "shards": shards, "read": read}
     values |= {} if pieces is None else {"pieces": pieces}
     return Said([line], {**values, "segments": len(index.segments) if index else 0})
+
+
+def is_removed(manifest: Manifest) -> bool:
+    """Whether a snapshot that was there is no more: `vacuum` removes the manifest before any file that it names."""
+    try:
+        current = read_manifest(manifest.root)
+        others = current is not None and current.run != manifest.run
+        return others and read_manifest(manifest.root, manifest.run) is None
+    except SentenceBeamError:  # a damaged one is a fault among those found
+        return False
 
 
 def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOptions") -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from helpers.commands import Run
 from helpers.nights import Nights
 
+from pipelines import verify
 from pipelines.verify import by_workers
 from transforms.store.entries import IndexRequest
 from transforms.store.manifest import Manifest
@@ -92,3 +94,27 @@ def test_the_command(nights: Nights, run: Run) -> None:
     run("verify", "--store", nights.root, "--runner", "FnApiRunner", "--no_wait_until_finish").failed(
         2, "verify waits for its job"
     )
+
+
+@pytest.mark.parametrize("flags", [(), ("--runner", "FnApiRunner")], ids=["threads", "workers"])
+def test_a_snapshot_that_vacuum_removes_meanwhile_is_no_damage(
+    nights: Nights, run: Run, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    first, named = nights.manifest.run, shards(nights)
+
+    def meanwhile(call: Callable[..., list[str]], *given: object) -> list[str]:
+        nights.commit({name: [(f"{name}-0", f"other {name}")] for name in CORPUS})
+        for path in (nights.root / "manifests" / f"{first}.json", *named):  # in vacuum's order
+            path.unlink()
+        return call(*given)
+
+    for name in ("faults", "by_workers"):
+        monkeypatch.setattr(verify, name, partial(meanwhile, getattr(verify, name)))
+    run("verify", "--store", nights.root, *flags).failed(1, f"vacuum removed snapshot {first} meanwhile")
+
+
+def test_a_commit_meanwhile_is_no_fault(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = nights.manifest
+    sound = faults(before)
+    nights.commit({**CORPUS, "g": [("g", "more")]})
+    assert both(before, Extent()) == sound

@@ -14,6 +14,7 @@ from helpers.snapshots import begin, night, numbered, run_name, write_unit
 from transforms.errors import SentenceBeamError
 from transforms.storage.local import LocalStorage
 from transforms.store import manifest, open_store
+from transforms.store.id_hashes import id_hashes
 from transforms.store.manifest import read_manifest
 from transforms.store.vacuum import Rubbish, find_rubbish, remove
 from transforms.store.verify import faults
@@ -76,6 +77,17 @@ def test_the_newest_snapshots_stay_whole(nights: Path, keep: int) -> None:
     assert open_store(str(nights)).manifest.run == run_name(4)
     check_whole(nights)
     assert not vacuum(nights, keep).files
+
+
+def test_hashes_of_ids_stay_as_long_as_their_shards(nights: Path) -> None:
+    for shard in paths(nights, "embeddings"):
+        assert list(id_hashes(str(nights), shard, 1))
+    before = paths(nights, "ids")
+    vacuum(nights, keep=2)
+    assert {Path(path).stem for path in paths(nights, "ids")} == {
+        Path(path).stem for path in paths(nights, "embeddings")
+    }
+    assert 0 < len(paths(nights, "ids")) < len(before)
 
 
 def test_what_is_said_is_what_goes(nights: Path) -> None:
