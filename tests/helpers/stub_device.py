@@ -68,6 +68,10 @@ class StubTensor(torch.Tensor):
         self.counts.waits += ["index"] * len(moved)
         return tree_unflatten([each.held if isinstance(each, StubTensor) else each for each in given], shape)
 
+    def tolist(self) -> Any:
+        self.counts.waits.append("tolist")
+        return self.held.tolist()
+
     def record_stream(self, stream: Any) -> None:
         """Nothing: its memory is never used again early."""
 

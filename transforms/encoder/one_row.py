@@ -6,12 +6,15 @@ attention alone, so that a model with anything else that reaches from token to t
 
 import copy
 import inspect
+from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from transforms.encoder.batches import Batch
 from transforms.encoder.bert import text_positions
@@ -23,6 +26,7 @@ from transforms.errors import UnfitModelError
 from transforms.pooling.pooler import Needs
 from transforms.space.model_files import ModelFiles
 
+_EPSILONS = ("variance_epsilon", "eps")  # what models call the number that keeps a norm from dividing by zero
 _FURTHEST = 65536  # tokens up to which masks are compared, where a model takes as many
 
 
@@ -40,6 +44,7 @@ class OneRowRunner:
         self._types = gives_types and "token_type_ids" in takes
         self._padding_id = _padding_id(model)
         self._model = _twin(model)
+        _fuse_norms(self._model)
         self._prepare(files)
         with row_of_texts(kernel, None, 0), quiet_transformers():
             self._hooks = LayerHooks([self._model], needs, files.layers)
@@ -75,6 +80,31 @@ def _twin(model: nn.Module) -> Any:
     """The same model with a config of its own; they share their weights and tables."""
     shared: dict[int, Any] = {id(part): part for part in chain(model.parameters(), model.buffers())}
     return copy.deepcopy(model, shared)
+
+
+@torch.inference_mode()
+def _fuse_norms(model: nn.Module) -> None:
+    """Let a model's norms by the mean square be one kernel each; spelt out, they read and write states many times."""
+    for norm in model.modules():
+        fused = _fused(norm) if type(norm).__name__.endswith("RMSNorm") else None
+        if fused is not None:
+            norm.forward = fused
+
+
+def _fused(norm: Any) -> Callable[[Tensor], Tensor] | None:
+    """torch's own function for a norm; None where it gives something else (Gemma's adds 1 to its weights)."""
+    epsilon = next((getattr(norm, name) for name in _EPSILONS if hasattr(norm, name)), None)
+    weight = getattr(norm, "weight", None)
+    takes_states_alone = len(inspect.signature(norm.forward).parameters) == 1
+    if not isinstance(epsilon, float) or not isinstance(weight, Tensor) or weight.dim() != 1 or not takes_states_alone:
+        return None
+    fused = partial(F.rms_norm, normalized_shape=weight.shape, weight=weight, eps=epsilon)
+    tried = torch.linspace(-2, 3, 2 * len(weight), device=weight.device).to(weight.dtype).view(2, -1)
+    rounding = 1e-5 if weight.dtype == torch.float32 else 0.03
+    try:
+        return fused if torch.allclose(fused(tried), norm(tried), rtol=rounding, atol=rounding) else None
+    except Exception:  # a norm may want states of another shape; then it stays as it is
+        return None
 
 
 def _padding_id(model: nn.Module) -> int | None:

@@ -120,8 +120,9 @@ class BareTemplateStates:
         for start in range(0, len(missing), _TEMPLATES_PER_PASS):
             part = missing[start : start + _TEMPLATES_PER_PASS]
             self._known.update(zip(part, self._run(part), strict=True))
-        vectors = torch.stack([self._known[length] for length in lengths.tolist()])
-        return BareMask(vectors, to_device(lengths, self._device))
+        several, places = np.unique(lengths, return_inverse=True)
+        vectors = torch.stack([self._known[length] for length in several.tolist()])
+        return BareMask(vectors.index_select(0, to_device(places, self._device)), to_device(lengths, self._device))
 
     def _run(self, lengths: list[int]) -> Tensor:
         places = torch.arange(len(self._bare.ids), device=self._device)

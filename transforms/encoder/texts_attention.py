@@ -154,7 +154,7 @@ def check_kernel(kernel: Kernel, asked: Attending, like: Tensor) -> None:
     generator = torch.Generator().manual_seed(0)
     shapes = ((sum(lengths), heads, asked.width) for heads in (asked.heads, asked.key_heads, asked.key_heads))
     query, key, value = (torch.randn(shape, generator=generator).to(like) for shape in shapes)
-    bounds = torch.tensor([0, *lengths], device=like.device).cumsum(0).to(torch.int32)
+    bounds = torch.tensor([0, *lengths]).cumsum(0).to(like.device, torch.int32)
     window = (min(asked.window[0], 3), min(asked.window[1], 3))
     said: dict[str, Any] = {"window_size": window, "enable_gqa": asked.heads != asked.key_heads}
     found = kernel(query, key, value, bounds, bounds, max(lengths), max(lengths), **said)
@@ -234,7 +234,7 @@ def _same_tokens(sees: Callable[..., Tensor], window: tuple[int, int], device: t
     tokens = _ROW.furthest
     keys = torch.arange(tokens, device=device)
     for token in {0, tokens // 2, tokens - 1}:
-        theirs = sees(0, 0, torch.tensor(token, device=device), keys)
+        theirs = sees(0, 0, keys[token], keys)
         if not torch.equal(theirs.expand(tokens), _within(token, keys, window)):
             return False
     return True

@@ -10,11 +10,12 @@ from helpers.corpora import sentences
 from helpers.families import save_family
 from helpers.stub_device import Counts, StubTensor, stub_gpu
 from helpers.tiny_models import save_tiny_model
-from test_varlen import literal_attention
 
 from transforms.encoder import Encoder, batch_size, forward
 from transforms.encoder import encoder as encoders
+from transforms.encoder.one_row import OneRowRunner
 from transforms.encoder.probe import BatchSharing
+from transforms.encoder.texts_attention import text_by_text
 
 TEXTS = sentences(20)
 
@@ -23,7 +24,7 @@ def attention(*args: Any, **kwargs: Any) -> Any:
     """The kernel, which is one operator on a GPU."""
     first = args[0]
     held = [each.held if isinstance(each, StubTensor) else each for each in args]
-    made = literal_attention(*held, **kwargs)
+    made = text_by_text(*held, **kwargs)
     if not isinstance(first, StubTensor):
         return made
     made = made if isinstance(made, tuple) else (made,)
@@ -79,6 +80,20 @@ def _embedded(encoder: Encoder, counts: Counts) -> np.ndarray:
     assert counts.unordered == []
     assert counts.copies_out == 2 * len(unit.batches), "vectors and status of each batch, and nothing else"
     return found.vectors
+
+
+@pytest.mark.parametrize(("family", "pooler"), [("qwen3", "mean"), ("modernbert", "ditto:1-1")])
+def test_nothing_waits_where_texts_lie_in_one_row(
+    family: str, pooler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = str(tmp_path / family)
+    save_family(family, tmp_path / family)
+    expected = Encoder.load(model, pooler=pooler, dtype="float32", device="cpu").encode(TEXTS)
+    with stub_gpu(monkeypatch) as counts:
+        encoder = on_gpus(model, 1, monkeypatch, pooler=pooler, tokens_per_batch=64)
+        assert isinstance(encoder._alone.forward._runner, OneRowRunner), encoder._alone.forward.objection
+        found = _embedded(encoder, counts)
+    np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
 @pytest.mark.parametrize("family", ["distilbert", "qwen3"])

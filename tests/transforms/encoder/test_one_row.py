@@ -123,6 +123,21 @@ def test_an_older_torch_has_no_word_for_heads_that_share_keys(tmp_path: Path, mo
     assert error_of(encoder.encode(TEXTS), reference("qwen3", folder)) <= TOLERANCE
 
 
+@pytest.mark.parametrize(("family", "fused"), [("qwen3", True), ("gemma", False)])
+def test_norms_are_one_kernel_each_where_that_gives_the_same(
+    family: str, fused: bool, tmp_path: Path, asked: Any
+) -> None:
+    encoder = load(_save(family, tmp_path / family, **TAKEN[family][0]))
+    runner: Any = encoder._alone.forward._runner
+    norms = [part for part in runner._model.modules() if type(part).__name__.endswith("RMSNorm")]
+    assert norms
+    assert {"forward" in vars(norm) for norm in norms} == {fused}
+    with torch.inference_mode():
+        for norm in norms:
+            states = torch.randn(7, norm.weight.shape[0])
+            torch.testing.assert_close(norm(states), type(norm).forward(norm, states), rtol=1e-5, atol=1e-5)
+
+
 def test_a_kernel_with_other_windows_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
