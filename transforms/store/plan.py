@@ -53,9 +53,10 @@ SCHEMA = pa.schema(
     ]
 )
 ADDED = ("number", "row_groups", "members", "was")
+_FILE = ("file", "path", "format", "size", "checksum", "version")
 _MEMBER = ("number", "start", "stop", "row_groups", "rows", "tokens")
 Plan = TypeVar("Plan")
-FILES_AT_ONCE = 20_000  # that are made rows of, when a plan is written
+FILES_AT_ONCE = 20_000  # that are rows of Python's, when a plan is written or read
 # in the file's metadata
 BUCKETS, CHECKED, BESIDE = b"buckets", b"checked", b"beside"
 MEASURES, WRITTEN, UNCHANGED, BAD = b"measures", b"written", b"unchanged", b"bad"
@@ -217,10 +218,10 @@ class RecordedPlan:
         return [PlannedSpan(**row) for row in self._table.select(PLAN_FIELDS).take(pa.array(rows)).to_pylist()]
 
 
-def _values(column: pa.ChunkedArray) -> Iterator[str]:
-    """The values of a column, never all of them at once."""
-    for start in range(0, len(column), FILES_AT_ONCE):
-        yield from column.slice(start, FILES_AT_ONCE).to_pylist()
+def _values(found: pa.ChunkedArray | pa.Table) -> Iterator[Any]:
+    """The values of a column, or the rows of a table, never all of them at once."""
+    for start in range(0, len(found), FILES_AT_ONCE):
+        yield from found.slice(start, FILES_AT_ONCE).to_pylist()
 
 
 @dataclass(frozen=True)
@@ -348,18 +349,19 @@ def _read(root: str, run: str, read: Callable[[pa.Table], Plan]) -> Plan:
 
 
 def _work(table: pa.Table, delimiter: str | None) -> RecordedWork:
-    rows, metadata = table.to_pylist(), table.schema.metadata or {}
+    metadata = table.schema.metadata or {}
+    rows = _values(table.select(_FILE))
     files = {row["file"]: replace(file_of(_entry_of(row)), delimiter=delimiter) for row in rows}
     spans: list[AnySpan] = []
     carried = []
-    for row in rows:
+    for row in _values(table.filter(table.column("name").is_valid())):
         file = files[row["file"]]
         if row["carried"]:
             carried.append(CarriedSpan(row["name"], file, row["was"]))
         elif row["members"] is not None:
             members = json.loads(row["members"])
             spans.append(GroupSpan(row["name"], tuple(_span_of(files[member["file"]], member) for member in members)))
-        elif row["name"] is not None:
+        else:
             spans.append(_span_of(file, row))
     buckets = Buckets(**json.loads(metadata[BUCKETS])) if BUCKETS in metadata else None
     return RecordedWork(spans, carried, buckets, UNCHANGED in metadata)
