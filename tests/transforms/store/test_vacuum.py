@@ -83,7 +83,7 @@ def test_hashes_of_ids_stay_as_long_as_their_shards(nights: Path) -> None:
     for shard in paths(nights, "embeddings"):
         assert list(id_hashes(str(nights), shard, 1))
     before = paths(nights, "ids")
-    vacuum(nights, keep=2)
+    vacuum(nights, keep=2, older_than=0)
     assert {Path(path).stem for path in paths(nights, "ids")} == {
         Path(path).stem for path in paths(nights, "embeddings")
     }
