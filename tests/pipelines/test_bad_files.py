@@ -71,13 +71,34 @@ def test_one_that_was_left_out_can_be_appended_once_it_is_mended(
 ) -> None:
     (inputs / "c.parquet").write_bytes(b"PAR1")
     embed(glob, *OPTIONS, "--max-bad-files", 1).ok()
-    embed(inputs / "c.parquet", *OPTIONS, "--append", "--max-bad-files", 1).ok()
-    assert ids(store) == {"0", "1"}
     write(inputs / "c.parquet", 2)
     embed(inputs / "c.parquet", *OPTIONS, "--append").ok()
     assert ids(store) == {"0", "1", "2"}
-    write(inputs / "c.parquet", 3)
-    embed(inputs / "c.parquet", *OPTIONS, "--append").failed(2, "c.parquet already", "with other content")
+
+
+def test_a_link_to_nothing_is_one_bad_file(embed: Run, glob: Path, inputs: Path, store: Path, tmp_path: Path) -> None:
+    (inputs / "b.parquet").rename(tmp_path / "b")
+    (inputs / "b.parquet").symlink_to(tmp_path / "b")
+    embed(glob, *OPTIONS).ok()
+    (tmp_path / "b").rename(tmp_path / "moved")
+    (inputs / "new.parquet").symlink_to(tmp_path / "nothing")
+    embed(glob, *OPTIONS).failed(1, "b.parquet is a link to a file that is not there")
+    for named in (glob, inputs):
+        outcome = embed(named, *OPTIONS, "--max-bad-files", 2).ok()
+        assert outcome.out.count("is a link to a file that is not there; mend the link or remove it") == 2
+        assert ids(store) == {"0", "1", "2"}
+    (inputs / "z").symlink_to(tmp_path / "nothing")
+    embed(inputs, *OPTIONS, "--max-bad-files", 3).failed(1, "in/z is a link")  # it may have been a folder
+
+
+@pytest.mark.slow
+def test_a_link_that_was_to_a_folder_is_no_bad_file(embed: Run, glob: Path, inputs: Path, store: Path) -> None:
+    write(inputs.parent / "parts" / "0.parquet", 7)
+    (inputs / "d.parquet").symlink_to(inputs.parent / "parts")
+    embed(inputs, *OPTIONS).ok()
+    assert ids(store) == {"0", "1", "2", "7"}
+    (inputs.parent / "parts").rename(inputs.parent / "gone")
+    embed(inputs, *OPTIONS, "--max-bad-files", 3).failed(1, "d.parquet is a link")
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import zstandard
 from transforms import storage
 from transforms.compact import by_values
 from transforms.corpus.lakes import WHOLE, TablePart, is_table, table_entries
-from transforms.errors import InputChangedError, OptionError
-from transforms.storage.base import BLOCK, Matched
+from transforms.errors import InputChangedError, OptionError, SentenceBeamError
+from transforms.storage.base import BLOCK
 from transforms.storage.globs import Glob, folder_of, literal_part
 
 FORMATS = {
@@ -44,6 +44,7 @@ BY_LINE = ("text", "jsonl")  # a row a line, so that any range of bytes can be r
 PLAIN = ("text", "file")  # text alone, without columns
 JSON = ("jsonl", "json")
 SEPARATED = ("csv", "tsv")
+BROKEN = "link to nothing"  # the version of a file that cannot be there
 PACKED = ("parquet", "arrow", "avro", "orc")  # compressed inside, if at all
 
 
@@ -113,34 +114,61 @@ def match_inputs(
 
 
 def find_inputs(
-    pattern: str, file_format: str, hidden: bool, delimiter: str | None = None, part: TablePart = WHOLE
+    pattern: str,
+    file_format: str,
+    hidden: bool,
+    delimiter: str | None = None,
+    part: TablePart = WHOLE,
+    broken_too: bool = False,
 ) -> Inputs:
-    """The same files, and what lies beside them; of a table a part."""
+    """The same files, and what lies beside them; of a table a part.
+
+    `broken_too` says that links to nothing are files too, as BROKEN; else they raise SentenceBeamError.
+    """
     if is_table(pattern):
         entries_below = list(table_entries(pattern, part))
         return Inputs([_input_file(entry, relative, file_format) for entry, relative in entries_below], [])
     pattern = storage.absolute(pattern)
     store = storage.storage_of(pattern)
-    (entries, beside), root = store.match(pattern, hidden), fixed_part(pattern)
+    (entries, beside), root = _matched(pattern, hidden, broken_too), fixed_part(pattern)
     literal = None if entries else store.stat(pattern)
     if literal is not None:  # a name that looks like a pattern
         entries, root = [literal], folder_of(pattern)
     if not entries and literal_part(pattern) == pattern:
-        (entries, beside), root = _of_folder(pattern, file_format, hidden), pattern + "/"
+        (entries, beside), root = _of_folder(pattern, file_format, hidden, broken_too), pattern + "/"
     if not entries:
         raise OptionError(_nothing_matches(pattern))
     files = [_input_file(entry, entry.path.removeprefix(root), file_format) for entry in entries]
     return Inputs([replace(file, delimiter=delimiter) for file in files] if delimiter else files, beside)
 
 
-def _of_folder(folder: str, file_format: str, hidden: bool) -> Matched:
+def _matched(pattern: str, hidden: bool, broken_too: bool) -> tuple[list[storage.Entry], list[str]]:
+    """The files that a pattern names, links to nothing among them if asked for, and what lies beside them.
+
+    Raises SentenceBeamError for another such link, and for one that may have been to a folder.
+    """
+    files, beside, broken = storage.storage_of(pattern).match(pattern, hidden)
+    glob = Glob(pattern, hidden) if broken else None
+    for path in broken:
+        if not broken_too or (glob and glob.enters(path + "/") and not format_of(path)):
+            raise broken_link(path)
+    links = [storage.Entry(path, 0, "", BROKEN) for path in broken]
+    return sorted([*files, *links], key=lambda entry: entry.path), beside
+
+
+def broken_link(path: str) -> SentenceBeamError:
+    """The error of a link to nothing."""
+    return SentenceBeamError(f"{path} is a link to a file that is not there; mend the link or remove it")
+
+
+def _of_folder(folder: str, file_format: str, hidden: bool, broken_too: bool) -> tuple[list[storage.Entry], list[str]]:
     """The files of one known format in a folder and below it, and what else lies there.
 
     With a format given: the files whose names say it (for `file`: of plain text), or all where none does. Without:
     Markdown beside files of another format describes them and is left out. Names that begin with `_`, of files and
     folders, are left to other tools, as `_SUCCESS` is. Raises OptionError for files of several formats.
     """
-    found, beside = storage.storage_of(folder).match(f"{folder}/**", hidden)
+    found, beside = _matched(f"{folder}/**", hidden, broken_too)
     named: dict[str, list[storage.Entry]] = {}
     for entry in found:
         below = entry.path.removeprefix(folder)
@@ -166,7 +194,7 @@ def _of_folder(folder: str, file_format: str, hidden: bool) -> Matched:
         )
     paths = {entry.path for entry in taken}
     others = [entry.path for entry in found if entry.path not in paths]
-    return Matched(sorted(taken, key=lambda entry: entry.path), sorted([*beside, *others]))
+    return sorted(taken, key=lambda entry: entry.path), sorted([*beside, *others])
 
 
 def _ending(path: str) -> str:

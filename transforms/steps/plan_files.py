@@ -9,7 +9,7 @@ from typing import Any
 from transforms import progress, storage
 from transforms.corpus import InputFile, limit_spans
 from transforms.corpus.beside import Beside, merged
-from transforms.corpus.files import check_distinct, find_inputs
+from transforms.corpus.files import BROKEN, broken_link, check_distinct, find_inputs
 from transforms.corpus.groups import AnySpan
 from transforms.errors import InputChangedError, OptionError, SentenceBeamError
 from transforms.steps import content
@@ -44,7 +44,8 @@ def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Pro
         return
     try:
         with kept_alive(job.root, job.run.id), progress.stage("listing the input"):
-            found = find_inputs(pattern, job.input_format, job.hidden, job.delimiter, job.table_part(pattern))
+            part, bad_too = job.table_part(pattern), job.max_bad_files > 0
+            found = find_inputs(pattern, job.input_format, job.hidden, job.delimiter, part, bad_too)
         yield from found.files
         if found.beside:
             yield Beside.of(found.beside, frozenset(job.run.globs), job.hidden)
@@ -102,7 +103,10 @@ class FilePlanner:
             return self._left_out(file, error)
 
     def _left_out(self, file: InputFile, error: SentenceBeamError) -> PlannedFile:
-        """A file that cannot be read, with the units that it had. Raises the error where these are damaged or mixed."""
+        """A file that cannot be read, with the units that it had.
+
+        Raises the error where these are damaged or mixed, and where it was no file but a folder with some.
+        """
         old, units = self._before(file)
         if old and old.size and self._job.by_content:
             raise SentenceBeamError(
@@ -110,7 +114,7 @@ class FilePlanner:
                 "are mixed with those of other files"
             ) from error
         checked = self._shards.check(units)
-        if checked.damaged:
+        if checked.damaged or (file.version == BROKEN and self._was_folder(file)):
             raise error
         kept = file_of(old) if old else replace(file, size=0, checksum="", version="")
         carried_over = tuple(map(self._shards.current, units))
@@ -138,6 +142,11 @@ class FilePlanner:
         old = last.files_by_path.get(file.relative) if last else None
         return old, last.units_by_file.get(file.relative, []) if last and old else []
 
+    def _was_folder(self, file: InputFile) -> bool:
+        """Whether the last snapshot has files below the path of this one."""
+        last = self._last_snapshot()
+        return last is not None and any(path.startswith(file.relative + "/") for path in last.files_by_path)
+
     def _last_snapshot(self) -> Manifest | None:
         if not self._is_known:
             self._known, self._is_known = last_snapshot(self._job.run), True
@@ -146,6 +155,8 @@ class FilePlanner:
 
 def checksum_of(file: InputFile) -> str:
     """The checksum of an input's content. Raises SentenceBeamError for a file that may not be read or is gone."""
+    if file.version == BROKEN:
+        raise broken_link(file.path)
     try:
         return storage.checksum_of(file.entry)
     except (FileNotFoundError, PermissionError) as error:

@@ -31,11 +31,12 @@ class Matched(NamedTuple):
     """The files that a glob names, sorted by path; and what lies beside them.
 
     `beside` are the paths of other files in the same folders, and of hidden folders there, with a final slash, that
-    were not entered.
+    were not entered. `broken` are links that the glob names and that lead to nothing.
     """
 
     files: list[Entry]
     beside: list[str]
+    broken: tuple[str, ...] = ()
 
 
 class Storage(Protocol):
@@ -52,8 +53,8 @@ class Storage(Protocol):
         """The files that a glob names (see globs), and what lies beside them.
 
         Linked folders are followed, but not back into a folder above. Raises SentenceBeamError for what would be left
-        out unnoticed: a link to nothing that a glob names, a folder that cannot be listed; OptionError for a pattern
-        that has no meaning.
+        out unnoticed: a link to nothing where there may have been a folder, a folder that cannot be listed; OptionError
+        for a pattern that has no meaning.
         """
 
     def below(self, folder: str) -> list[Entry]:

@@ -30,9 +30,12 @@ class LocalStorage:
             entry = self.stat(pattern)
             return Matched([entry] if entry else [], [])
         seen = {path: glob.takes(path) for path in sorted(_seen(glob))}
-        _check_links(glob, [path for path, taken in seen.items() if not taken])
-        files = [entry for path, taken in seen.items() if taken and (entry := _listed_file(path))]
-        return Matched(files, beside(glob, files, (path for path, taken in seen.items() if not taken)))
+        others = [path for path, taken in seen.items() if not taken]
+        _check_links(glob, others)
+        found = {path: _status(path) for path, taken in seen.items() if taken}
+        files = [_entry(path, s) for path, s in found.items() if s and stat.S_ISREG(s.st_mode)]
+        broken = tuple(path for path, s in found.items() if s is None and os.path.islink(path))
+        return Matched(files, beside(glob, files, others), broken)
 
     def below(self, folder: str) -> list[Entry]:
         entries = []
@@ -137,14 +140,6 @@ def _status(path: str) -> os.stat_result | None:
             if error.errno in ABSENT:
                 return None
             raise
-
-
-def _listed_file(path: str) -> Entry | None:
-    """The entry of a path that a listing had; None where it leads to a folder or is gone since."""
-    found = _status(path)
-    if found is None and os.path.islink(path):
-        raise SentenceBeamError(f"{path} is a link to a file that is not there; mend the link or remove it")
-    return _entry(path, found) if found and stat.S_ISREG(found.st_mode) else None
 
 
 def _check_links(glob: Glob, others: Iterable[str]) -> None:

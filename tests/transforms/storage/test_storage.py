@@ -13,6 +13,7 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from transforms import storage
+from transforms.corpus import match_inputs
 from transforms.errors import SentenceBeamError
 from transforms.storage.local import LocalStorage
 
@@ -209,8 +210,9 @@ def test_a_local_listing_says_when_a_file_was_written(tmp_path: Path) -> None:
 def test_a_link_to_nothing_is_named_where_a_pattern_names_it(tmp_path: Path, pattern: str) -> None:
     (tmp_path / "a.txt").write_text("x")
     (tmp_path / "b.txt").symlink_to(tmp_path / "gone")
+    assert LocalStorage().match(str(tmp_path / pattern)).broken == (str(tmp_path / "b.txt"),)
     with pytest.raises(SentenceBeamError, match=r"b\.txt is a link to a file that is not there"):
-        LocalStorage().match(str(tmp_path / pattern))
+        match_inputs(str(tmp_path / pattern))
     assert [Path(entry.path).name for entry in LocalStorage().match(str(tmp_path / "a*")).files] == ["a.txt"]
     assert LocalStorage().match(str(tmp_path / "b.txt")).files == []
 
