@@ -3,6 +3,7 @@
 import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from transforms.errors import OptionError
@@ -10,6 +11,21 @@ from transforms.errors import OptionError
 DTYPES = ("float32", "bfloat16", "float16")
 # Families whose masks, positions or transforms are float32 whatever their weights are.
 FLOAT32_ONLY = frozenset(("xlnet", "deberta", "mra", "fnet", "xlstm", "static-embedding"))
+_DRIVER = Path("/dev/nvidiactl")  # there where a process may use a GPU of NVIDIA
+# What nvidia-smi is asked for, where a container has the driver's library and not its tools; in a process of its own,
+# since nobody who has begun to use a driver may fork.
+_ASK_DRIVER = """
+import ctypes
+driver, count, device, part = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+assert not driver.cuInit(0) and not driver.cuDeviceGetCount(ctypes.byref(count))
+for number in range(count.value):
+    parts = []
+    for attribute in (75, 76):  # the major and minor compute capability
+        assert not driver.cuDeviceGet(ctypes.byref(device), number)
+        assert not driver.cuDeviceGetAttribute(ctypes.byref(part), attribute, device)
+        parts.append(str(part.value))
+    print(".".join(parts))
+"""
 _CPU_FLAGS = {"x86_64": ("avx512_bf16", "amx_bf16"), "AMD64": ("avx512_bf16", "amx_bf16"), "aarch64": ("bf16",)}
 
 
@@ -49,9 +65,11 @@ def _cpu_has_bfloat16() -> bool:
 
 def _gpu_has_bfloat16() -> bool:
     """Whether every visible GPU has compute capability 8 (Ampere) or later."""
-    if shutil.which("nvidia-smi") is None:
-        return False
     query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    if shutil.which("nvidia-smi") is None:
+        if not _DRIVER.exists():
+            return False
+        query = [sys.executable, "-I", "-S", "-c", _ASK_DRIVER]
     try:
         answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout.split()
         return bool(answer) and min(float(capability) for capability in answer) >= 8

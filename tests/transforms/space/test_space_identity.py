@@ -1,5 +1,6 @@
 """What a space's hashes depend on, and reading model directories."""
 
+import ctypes
 import dataclasses
 import hashlib
 import json
@@ -16,6 +17,7 @@ from transforms.errors import MissingExtraError, OptionError
 from transforms.space import (
     Space,
     canonical_json,
+    dtypes,
     native_dtype,
     resolve_model,
     resolve_space,
@@ -271,6 +273,40 @@ def test_native_dtype_is_bfloat16_only_with_hardware_for_it(monkeypatch):
     assert machine("amx_bf16", "7.5\n") == "bfloat16 bfloat16 float32"
     assert machine("avx2", "9.0\n8.0\n") == "bfloat16 float32 bfloat16"
     assert machine("avx2", "9.0\n7.5\n") == "float32 float32 float32"
+
+
+@pytest.mark.parametrize(("said", "dtype"), [("9.0", "bfloat16"), ("7.5\n9.0", "float32"), (None, "float32")])
+def test_without_nvidias_tools_the_driver_is_asked(said, dtype, tmp_path, monkeypatch):
+    monkeypatch.setattr("transforms.space.dtypes.shutil.which", lambda _: None)
+    monkeypatch.setattr("transforms.space.dtypes._DRIVER", tmp_path)  # a file that is there
+    if said is not None:  # else as it is here, without a driver
+        monkeypatch.setattr("transforms.space.dtypes._ASK_DRIVER", f"print({said!r})")
+    assert native_dtype("cuda") == dtype
+    monkeypatch.setattr("transforms.space.dtypes._DRIVER", tmp_path / "none")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("no process where there is no driver"))
+    assert native_dtype("cuda") == "float32"
+
+
+def test_what_the_driver_is_asked(monkeypatch, capsys):
+    class Driver:
+        def cuInit(self, flags):
+            return flags
+
+        def cuDeviceGetCount(self, count):
+            count._obj.value = 2
+            return 0
+
+        def cuDeviceGet(self, device, number):
+            device._obj.value = 40 + number
+            return 0
+
+        def cuDeviceGetAttribute(self, value, attribute, device):
+            value._obj.value = {(75, 40): 9, (76, 40): 0, (75, 41): 8, (76, 41): 6}[attribute, device.value]
+            return 0
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Driver())
+    exec(dtypes._ASK_DRIVER, {})
+    assert capsys.readouterr().out == "9.0\n8.6\n"
 
 
 def test_resolving_a_space_imports_nothing_heavy():
