@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -56,7 +57,7 @@ ADDED = ("number", "row_groups", "members", "was")
 _FILE = ("file", "path", "format", "size", "checksum", "version")
 _MEMBER = ("number", "start", "stop", "row_groups", "rows", "tokens")
 Plan = TypeVar("Plan")
-FILES_AT_ONCE = 20_000  # that are rows of Python's, when a plan is written or read
+ROWS_AT_ONCE = 20_000  # of a plan that are dicts, when it is written or read
 # in the file's metadata
 BUCKETS, CHECKED, BESIDE = b"buckets", b"checked", b"beside"
 MEASURES, WRITTEN, UNCHANGED, BAD = b"measures", b"written", b"unchanged", b"bad"
@@ -220,8 +221,8 @@ class RecordedPlan:
 
 def _values(found: pa.ChunkedArray | pa.Table) -> Iterator[Any]:
     """The values of a column, or the rows of a table, never all of them at once."""
-    for start in range(0, len(found), FILES_AT_ONCE):
-        yield from found.slice(start, FILES_AT_ONCE).to_pylist()
+    for start in range(0, len(found), ROWS_AT_ONCE):
+        yield from found.slice(start, ROWS_AT_ONCE).to_pylist()
 
 
 @dataclass(frozen=True)
@@ -279,12 +280,12 @@ def write_plan(
 
 
 def _plan_bytes(files: list[PlannedFile], metadata: dict[bytes, str]) -> bytes:
-    """The plan as a Parquet file, put together from some of the files at a time."""
+    """The plan as a Parquet file, put together from some of its rows at a time."""
     sink, schema = io.BytesIO(), SCHEMA.with_metadata(metadata)
+    rows = (row for file in files for row in _table_rows(file))
     with pq.ParquetWriter(sink, schema, write_page_checksum=True) as writer:
-        for start in range(0, len(files), FILES_AT_ONCE):
-            rows = [row for file in files[start : start + FILES_AT_ONCE] for row in _table_rows(file)]
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+            writer.write_table(pa.Table.from_pylist(some, schema=schema))
     return sink.getvalue()
 
 

@@ -262,7 +262,7 @@ def test_many_files_come_in_batches_and_the_plan_is_the_same(
     alone = sorted(span.name for element in planned(job)["spans"] for span in element)
     monkeypatch.setattr(elements, "SLOTS", 1)
     assert [len(item.files) for item in file_batches(str(files), job)] == [8] * 4
-    monkeypatch.setattr(plan_records, "FILES_AT_ONCE", 5)
+    monkeypatch.setattr(plan_records, "ROWS_AT_ONCE", 5)
     again = planned(embed_job(store, model, files, "run2", unit_tokens=80))
     assert sorted(span.name for element in again["spans"] for span in element) == alone
     first, second = (read_plan(job.root, run) for run in (job.run.id, "run2"))
