@@ -143,8 +143,9 @@ def resolve_devices(device: str) -> list[torch.device]:
 def _set_environment() -> None:
     """Say what torch and cuBLAS read when they first use a GPU, where nobody has said it.
 
-    Memory in segments that grow, since batches are of all sizes; and products that do not depend on what other streams
-    of the process compute. Convolutions and LSTMs in float32 are rounded as float32, which cuDNN does not do by itself;
+    Memory in segments that grow, since batches are of all sizes; products that do not depend on what other streams of
+    the process compute; cuDNN's attention after torch's own. Convolutions and LSTMs in float32 are rounded as float32,
+    which cuDNN does not do by itself;
     said here once, since it is for all threads.
     """
     allocator = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
@@ -153,6 +154,8 @@ def _set_environment() -> None:
         if tell := getattr(torch._C, "_accelerator_setAllocatorSettings", None):
             tell(_GROWING)  # also where the environment was read when torch was imported
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    # on Hopper torch would take it first, and it plans each new shape anew; padded batches are nearly all of new ones
+    os.environ.setdefault("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1")
     torch.backends.cudnn.allow_tf32 = False
 
 

@@ -115,6 +115,7 @@ def test_a_gpus_memory_is_in_segments_that_grow_unless_the_user_says_otherwise(m
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG")
+    names += ("TORCH_CUDNN_SDPA_DEPRIORITIZED",)
     for name in names:
         monkeypatch.setenv(name, "")  # so that it is as it was afterwards
         monkeypatch.delenv(name)
@@ -128,6 +129,7 @@ def test_a_gpus_memory_is_in_segments_that_grow_unless_the_user_says_otherwise(m
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
     assert told == ["expandable_segments:True"], "the environment may have been read before"
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert os.environ["TORCH_CUDNN_SDPA_DEPRIORITIZED"] == "1", "every new shape would be planned"
     assert not torch.backends.cudnn.allow_tf32, "float32 is float32, also in convolutions"
     monkeypatch.delenv("PYTORCH_ALLOC_CONF")
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:512")
