@@ -72,7 +72,7 @@ class FilePlanner:
 
     def in_short(self, planned: Sequence[PlannedFile]) -> PlannedFiles:
         """Planned files as they travel: what the last snapshot has of them need not."""
-        last = self._last_snapshot()
+        last = self._last_snapshot() if planned else None  # else it may be what cannot be read
         short = [by_name(item, last, self._job.delimiter) if last else None for item in planned]
         in_full = tuple(item for item, named in zip(planned, short, strict=True) if named is None)
         return PlannedFiles(in_full, tuple(filter(None, short)))

@@ -252,6 +252,20 @@ def test_a_process_reads_the_last_snapshot_and_lists_the_store_once(
     assert asked.count(str(store / "embeddings")) == 1
 
 
+def test_a_last_snapshot_that_cannot_be_read_is_a_problem_and_raises_in_no_worker(
+    store: Path, model: Path, files: Path
+) -> None:
+    committed(embed_job(store, model, files))
+    job = embed_job(store, model, files, "run2")
+    for path in (store / "manifests" / "run1.json", store / "manifest.json"):
+        path.write_text("{}")
+    step = PlanFilesFn(job)
+    step.setup()
+    found = list(step.process(ListedFiles(tuple(find_inputs(str(files), "auto", False).files))))
+    assert [type(item) for item in found] == [Problem, Problem, PlannedFiles]
+    assert "run1" in found[0].message
+
+
 def test_many_files_come_in_batches_and_the_plan_is_the_same(
     store: Path, model: Path, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
