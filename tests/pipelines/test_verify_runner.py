@@ -118,3 +118,13 @@ def test_a_commit_meanwhile_is_no_fault(nights: Nights, monkeypatch: pytest.Monk
     sound = faults(before)
     nights.commit({**CORPUS, "g": [("g", "more")]})
     assert both(before, Extent()) == sound
+
+
+def test_a_sample_and_a_snapshot_that_there_cannot_be(nights: Nights, run: Run) -> None:
+    for flags, said in (
+        (("--sample", 1.5), "1.5 is not a number from 0 to 1"),
+        (("--sample", "nan"), "nan is not a number from 0 to 1"),
+        (("--since", "nope"), "has no snapshot nope"),
+        (("--since", "nope", "--runner", "FnApiRunner"), "has no snapshot nope"),
+    ):
+        run("verify", "--store", nights.root, *flags).failed(2, said)
