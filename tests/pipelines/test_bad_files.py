@@ -1,7 +1,9 @@
 """Input files that cannot be read: left out and named where a run may do that, and read as soon as they can be."""
 
+import errno
 import gzip
 import json
+import os
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 from helpers.jobs import embed_job
 
+from transforms import storage
 from transforms.corpus import InputFile
 from transforms.errors import SentenceBeamError
 from transforms.steps.plan_files import check_bad
@@ -89,6 +92,21 @@ def test_a_link_to_nothing_is_one_bad_file(embed: Run, glob: Path, inputs: Path,
         assert ids(store) == {"0", "1", "2"}
     (inputs / "z").symlink_to(tmp_path / "nothing")
     embed(inputs, *OPTIONS, "--max-bad-files", 3).failed(1, "in/z is a link")  # it may have been a folder
+
+
+def test_a_file_on_a_damaged_part_of_the_disk_is_bad(
+    embed: Run, glob: Path, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(entry: storage.Entry) -> str:
+        if entry.path.endswith("b.parquet"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return checksum_of(entry)
+
+    checksum_of = storage.checksum_of
+    monkeypatch.setattr(storage, "checksum_of", failing)
+    outcome = embed(glob, *OPTIONS, "--max-bad-files", 1).ok()
+    assert f"bad file    {inputs / 'b.parquet'} cannot be read (Input/output error)" in outcome.out
+    assert ids(store) == {"0", "2"}
 
 
 @pytest.mark.slow

@@ -159,9 +159,11 @@ def checksum_of(file: InputFile) -> str:
         raise broken_link(file.path)
     try:
         return storage.checksum_of(file.entry)
-    except (FileNotFoundError, PermissionError) as error:
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError | PermissionError) and not storage.is_local(file.path):
+            raise  # a connection that broke: an engine tries again
         raise SentenceBeamError(
-            f"{file.path} cannot be read ({error.strerror}); mend that or leave it out of --input"
+            f"{file.path} cannot be read ({error.strerror or error}); mend that or leave it out of --input"
         ) from error
 
 
