@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import html
 import json
 import os
 from contextlib import nullcontext
@@ -48,7 +49,9 @@ def test_a_bad_file_keeps_its_rows_and_is_read_once_it_is_mended(
     (inputs / "new.parquet").write_bytes(b"PAR1")
     write(inputs / "c.parquet", 3)
     embed(glob, *OPTIONS).failed(1, "is not a readable Parquet file")
-    embed(glob, *OPTIONS, "--max-bad-files", 1).failed(1, "2 of 4 files, more than --max-bad-files 1: ")
+    embed(glob, *OPTIONS, "--max-bad-files", 1).failed(
+        1, "2 of 4 files cannot be read, more than --max-bad-files 1 allows: "
+    )
     outcome = embed(glob, *OPTIONS, "--max-bad-files", 2).ok()
     assert ids(store) == {"0", "1", "3"}
     assert "2 taken" in outcome.out
@@ -56,7 +59,9 @@ def test_a_bad_file_keeps_its_rows_and_is_read_once_it_is_mended(
     manifest = open_store(str(store)).manifest
     result = json.loads((store / "runs" / manifest.run / "result.json").read_text())
     assert sorted(result["input"]["bad"]) == ["b.parquet", "new.parquet"]
-    assert "2 files were left out: " in (store / "report.json").read_text()
+    for report in ("report.json", "report.html"):
+        text = html.unescape((store / report).read_text())
+        assert f"2 files were left out: {inputs / 'b.parquet'} is not a readable" in text
     run("verify", "--store", store).ok()
 
     embed(glob, *OPTIONS, "--max-bad-files", "0.5").ok()  # still bad, still there
@@ -130,7 +135,8 @@ def test_a_limit_is_a_number_or_below_one_a_part_of_all(
     tmp_path: Path, model: Path, limit: float, bad: int, files: int, passes: bool
 ) -> None:
     found = [PlannedFile(InputFile(f"/in/{n}", f"{n}", "text", "", 0, "", ""), bad=f"{n} is bad") for n in range(bad)]
-    outcome = nullcontext() if passes else pytest.raises(SentenceBeamError, match=f"^{bad} of {files} files.*: 0 is")
+    said = f"^{bad} of {files} files cannot be read, .*: 0 is"
+    outcome = nullcontext() if passes else pytest.raises(SentenceBeamError, match=said)
     with outcome:
         check_bad(found, files, embed_job(tmp_path, model, "in/*", max_bad_files=limit))
 

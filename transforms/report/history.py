@@ -148,7 +148,9 @@ def _message(result: Result) -> str:
     """What is to be said of a run beside its figures: why it failed, or which files were left out and why."""
     bad = list(((result.input or {}).get("bad") or {}).values())
     said = [] if result.message == COMMITTED else [result.message]
-    said += [f"{len(bad)} files were left out: {'; '.join(bad[:REASONS])}"] if bad else []
+    said += (
+        [f"{len(bad)} file{'s were' if len(bad) > 1 else ' was'} left out: {'; '.join(bad[:REASONS])}"] if bad else []
+    )
     return "; ".join(said)
 
 

@@ -101,6 +101,8 @@ def alerts(manifest: Manifest | None, summaries: Sequence[RunSummary]) -> list[s
             f"The rows lie {last.moved['distance']:.2f} deviations from those that the calibration was fitted on; told "
             f"above {last.moved['far']:g}: fit it anew, then recalibrate."
         )
+    read = next((summary for summary in reversed(committed) if summary.command in ("embed", "")), last)
+    found += [f"{read.message}."] if read.message else []  # files that were left out
     if last.damaged:
         found.append(f"{last.damaged:,} shards of the snapshot before were damaged or gone; told above none.")
     return [*found, *_recall(manifest, last, before)]

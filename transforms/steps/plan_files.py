@@ -300,7 +300,8 @@ def check_bad(bad: list[PlannedFile], files: int, job: EmbedJob) -> None:
     if len(bad) > most + ROUNDING:
         first = min(bad, key=lambda item: item.file.relative).bad
         raise SentenceBeamError(
-            f"{len(bad)} of {files} files, more than --max-bad-files {job.max_bad_files:g}: {first}"
+            f"{len(bad)} of {files} files cannot be read, more than --max-bad-files {job.max_bad_files:g} allows: "
+            f"{first}"
         )
 
 
