@@ -145,8 +145,7 @@ def _set_environment() -> None:
 
     Memory in segments that grow, since batches are of all sizes; products that do not depend on what other streams of
     the process compute; cuDNN's attention after torch's own. Convolutions and LSTMs in float32 are rounded as float32,
-    which cuDNN does not do by itself;
-    said here once, since it is for all threads.
+    which cuDNN does not do by itself; said here once, since it is for all threads.
     """
     allocator = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
     if not any(name in os.environ for name in allocator):
