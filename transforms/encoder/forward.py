@@ -107,6 +107,8 @@ def _make_runner(
     if unpadded is not None:
         objection = probe.objection(unpadded, many=isinstance(unpadded, OneRowRunner))
         if not objection:
+            if isinstance(unpadded, OneRowRunner):
+                unpadded.fuse_norms()
             return unpadded, BatchSharing.PACKED, ""
     if objection:
         _LOGGER.warning("%s: %s: texts of a batch are padded: %s", files.folder, files.family, objection)

@@ -44,7 +44,6 @@ class OneRowRunner:
         self._types = gives_types and "token_type_ids" in takes
         self._padding_id = _padding_id(model)
         self._model = _twin(model)
-        _fuse_norms(self._model)
         self._prepare(files)
         with row_of_texts(kernel, None, 0), quiet_transformers():
             self._hooks = LayerHooks([self._model], needs, files.layers)
@@ -56,6 +55,17 @@ class OneRowRunner:
             found = self._hooks.run(self._model, self._inputs(batch))
         layers = {layer: state.squeeze(0) for layer, state in found.layers.items()}
         return LayerStates(layers, {head: own.squeeze(0) for head, own in found.heads.items()})
+
+    @torch.inference_mode()
+    def fuse_norms(self) -> None:
+        """Let norms by the mean square be one kernel each; spelt out, they read and write states many times.
+
+        Once the pass has been compared with the model's own: in 16 bits the two round differently.
+        """
+        for norm in self._model.modules():
+            fused = _fused(norm) if type(norm).__name__.endswith("RMSNorm") else None
+            if fused is not None:
+                norm.forward = fused
 
     @torch.inference_mode()
     def _prepare(self, files: ModelFiles) -> None:
@@ -80,15 +90,6 @@ def _twin(model: nn.Module) -> Any:
     """The same model with a config of its own; they share their weights and tables."""
     shared: dict[int, Any] = {id(part): part for part in chain(model.parameters(), model.buffers())}
     return copy.deepcopy(model, shared)
-
-
-@torch.inference_mode()
-def _fuse_norms(model: nn.Module) -> None:
-    """Let a model's norms by the mean square be one kernel each; spelt out, they read and write states many times."""
-    for norm in model.modules():
-        fused = _fused(norm) if type(norm).__name__.endswith("RMSNorm") else None
-        if fused is not None:
-            norm.forward = fused
 
 
 def _fused(norm: Any) -> Callable[[Tensor], Tensor] | None:
