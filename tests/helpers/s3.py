@@ -45,7 +45,10 @@ def disturbed(**faults: float) -> Iterator[Gcs]:
 
     service = Gcs(0, faults=Faults(**faults))  # type: ignore[arg-type]
     behind = int(os.environ["AWS_ENDPOINT_URL"].rpartition(":")[2])
-    with proxy(service, behind) as port, environment(AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}"):
+    with (
+        proxy(service, behind) as port,
+        environment(AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}", AWS_MAX_ATTEMPTS="6", AWS_RETRY_MODE="standard"),
+    ):
         s3._shared.cache_clear()
         try:
             yield service

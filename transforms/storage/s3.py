@@ -20,10 +20,13 @@ from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     CredentialRetrievalError,
+    IncompleteReadError,
     NoCredentialsError,
     ParamValidationError,
     PartialCredentialsError,
     ProfileNotFound,
+    ReadTimeoutError,
+    ResponseStreamingError,
     SSOError,
     TokenRetrievalError,
 )
@@ -42,6 +45,7 @@ CONFLICT = 409  # two writes on condition at once, of which neither may have bee
 CHANGED = 412
 NOT_IMPLEMENTED = 501
 TRIES = 5
+BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError)
 CREDENTIALS_MISSING = (
     CredentialRetrievalError, NoCredentialsError, PartialCredentialsError, ProfileNotFound, SSOError,
     TokenRetrievalError,
@@ -91,14 +95,13 @@ class S3Storage:
         with _refusals_explained(path):
             client = _client().client
             try:
-                found = client.get_object(Bucket=bucket, Key=key)
+                return _object(client, bucket, key)
             except client.exceptions.NoSuchKey:
                 return None
             except ClientError as error:
                 if error.response["Error"]["Code"] == str(MISSING):  # the answer's body, which says what, was lost
                     return None
                 raise
-            return found["Body"].read(), found["ETag"]
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         return self.stat(path) is None and self._put(path, data, IfNoneMatch="*")
@@ -155,9 +158,24 @@ class S3Storage:
 
 
 def _part(path: str, client: Any, start: int, stop: int) -> bytes:
-    """The bytes [start, stop) of an object."""
+    """The bytes [start, stop) of an object; the client gives those that came where a connection breaks off."""
+    data = b""
     with _refusals_explained(path):
-        return client.get_range(GetRequest(*bucket_and_name(path)), start, stop)
+        for _ in range(TRIES):
+            data += client.get_range(GetRequest(*bucket_and_name(path)), start + len(data), stop)
+            if len(data) == stop - start:
+                break
+    return data
+
+
+def _object(client: Any, bucket: str, key: str) -> tuple[bytes, str]:
+    """An object's bytes and ETag; asked for again where the bytes break off, which the client leaves to its callers."""
+    for _ in range(TRIES - 1):
+        found = client.get_object(Bucket=bucket, Key=key)
+        with contextlib.suppress(*BROKEN_OFF):
+            return found["Body"].read(), found["ETag"]
+    found = client.get_object(Bucket=bucket, Key=key)
+    return found["Body"].read(), found["ETag"]
 
 
 def _listed(prefix: str) -> list[Entry]:

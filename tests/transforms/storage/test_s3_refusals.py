@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("boto3", reason="the extra aws is not installed")
 
 from botocore.awsrequest import AWSResponse
-from botocore.exceptions import EndpointConnectionError, NoCredentialsError, TokenRetrievalError
+from botocore.exceptions import EndpointConnectionError, IncompleteReadError, NoCredentialsError, TokenRetrievalError
 
 from transforms import storage
 from transforms.errors import SentenceBeamError
@@ -51,7 +51,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
                 raise said
             head = request.method == "HEAD"  # type: ignore[attr-defined]
             text = "" if head else f"<Error><Code>{said}</Code><Message>no</Message></Error>"
-            return AWSResponse(URL, status, {}, Body(text.encode()))
+            return AWSResponse(URL, status, {"ETag": '"tag"'}, Body(text.encode()))
 
         s3._client().client.meta.events.register("before-send.s3", respond)
 
@@ -104,3 +104,37 @@ def test_a_refusal_that_cannot_say_why(answer: Callable[..., None]) -> None:
 def test_a_name_that_no_bucket_has() -> None:
     with pytest.raises(SentenceBeamError, match="that can be no bucket's name; write s3://bucket/folder"):
         storage.storage_of("s3:///a").read_versioned("s3:///a")
+
+
+@pytest.mark.parametrize(("times", "whole"), [(4, True), (5, False)])
+def test_bytes_that_break_off_are_asked_for_again(
+    answer: Callable[..., None], monkeypatch: pytest.MonkeyPatch, times: int, whole: bool
+) -> None:
+    left = [times]
+
+    def read(_: object) -> bytes:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise IncompleteReadError(actual_bytes=2, expected_bytes=5)
+        return b"whole"
+
+    monkeypatch.setattr("botocore.response.StreamingBody.read", read)
+    answer("", 200)
+    if whole:
+        assert storage.storage_of(URL).read_versioned(URL) == (b"whole", '"tag"')
+    else:
+        with pytest.raises(SentenceBeamError, match="2 read, but total bytes expected is 5"):
+            storage.storage_of(URL).read_versioned(URL)
+
+
+def test_a_part_that_breaks_off_is_completed(answer: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = bytes(range(100))
+
+    def get_range(_: object, request: object, start: int, stop: int) -> bytes:
+        return whole[start : start + 30]
+
+    answer("", 200)
+    monkeypatch.setattr(type(s3._client()), "get_range", get_range)
+    with storage.storage_of(URL).open(URL, storage.Entry(URL, 100, "", "", 0)) as file:
+        assert file.fetched(20, 100) == whole[20:]  # type: ignore[attr-defined]
+        assert file.read() == whole
