@@ -5,8 +5,14 @@ import re
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple, Protocol
 
+from transforms.errors import SentenceBeamError
+
 BLOCK = 1 << 20
 SCHEME = re.compile(r"([a-zA-Z][-a-zA-Z0-9+.]*)://")
+
+
+class FolderError(SentenceBeamError):
+    """A folder has the name of a file that is to be read; that stays so however often it is tried."""
 
 
 class UnsyncedError(OSError):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from transforms.errors import SentenceBeamError
-from transforms.storage.base import Entry, Matched, UnsyncedError
+from transforms.storage.base import Entry, FolderError, Matched, UnsyncedError
 from transforms.storage.globs import Glob, beside
 
 ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}  # all others leave open whether there is a file
@@ -226,12 +226,12 @@ def _named(path: str) -> Iterator[None]:
 def _with_path(path: str) -> Iterator[None]:
     """Errors of reading or writing with the path of the file, which the system leaves out once it is open.
 
-    Raises SentenceBeamError where a folder has the file's name: that stays so however often it is tried.
+    Raises FolderError where a folder has the file's name.
     """
     try:
         yield
     except IsADirectoryError as error:
-        raise SentenceBeamError(f"{path} is a folder where a file should be; move it away") from error
+        raise FolderError(f"{path} is a folder where a file should be; move it away") from error
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from error
 

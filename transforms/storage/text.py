@@ -1,7 +1,7 @@
 """Text files that options name."""
 
 from transforms.errors import OptionError
-from transforms.storage.base import absolute
+from transforms.storage.base import FolderError, absolute
 from transforms.storage.dispatch import read_bytes
 
 
@@ -16,6 +16,8 @@ def read_named(path: str, option: str) -> bytes:
         return read_bytes(absolute(path))
     except FileNotFoundError as error:
         raise OptionError(f"{option} {path}: there is no such file; check the path") from error
+    except FolderError as error:
+        raise OptionError(f"{option} {path} is a folder; name a file") from error
     except OSError as error:
         raise OptionError(f"{option} {path} cannot be read ({error}); check the path") from error
 
