@@ -5,7 +5,7 @@ import contextlib
 import gzip
 import json
 import lzma
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from transforms.store.manifest import sealed, to_bytes
 from transforms.store.verify import faults
 
 COMPRESSORS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, **COMPRESSORS}  # by a name's last ending
 
 
 def sentences(n: int, start: int = 0) -> list[str]:

@@ -74,8 +74,8 @@ class FilePlanner:
         """Planned files as they travel: what the last snapshot has of them need not."""
         last = self._last_snapshot() if planned else None  # else it may be what cannot be read
         short = [by_name(item, last, self._job.delimiter) if last else None for item in planned]
-        in_full = tuple(item for item, named in zip(planned, short, strict=True) if named is None)
-        return PlannedFiles(in_full, tuple(filter(None, short)))
+        others = tuple(item for item, named in zip(planned, short, strict=True) if named is None)
+        return PlannedFiles(others, tuple(filter(None, short)))
 
     def _plan(self, file: InputFile) -> PlannedFile | Problem:
         started = perf_counter()
@@ -267,8 +267,10 @@ def _whole_plan(found: list[Any], job: EmbedJob, last: Manifest | None) -> tuple
 def _in_full(planned: list[PlannedFiles], last: Manifest | None, delimiter: str | None) -> list[PlannedFile]:
     """All files of the plan; those that travelled by name with what the last snapshot has of them."""
     files = [file for item in planned for file in item.files]
-    named = (file for item in planned for file in item.unchanged)
-    return files + [in_full(file, last, delimiter) for file in named] if last else files
+    for file in (file for item in planned for file in item.unchanged):
+        assert last is not None, "files travel by name where there is a last snapshot alone"
+        files.append(in_full(file, last, delimiter))
+    return files
 
 
 def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:

@@ -182,11 +182,7 @@ def _listed_faults(manifest: Manifest, read: set[str | None]) -> Iterator[str]:
 def _manifest_faults(manifest: Manifest) -> Iterator[str]:
     """What is wrong with the manifest of the run, or of `manifest.json` where that is to be the same."""
     path = storage.join(manifest.root, layout.snapshot(manifest.run))
-    try:
-        own, current = read_manifest(manifest.root, manifest.run), read_manifest(manifest.root)
-    except SentenceBeamError as error:
-        yield str(error)
-        return
+    own, current = read_manifest(manifest.root, manifest.run), read_manifest(manifest.root)
     if own is None:
         yield f"{path}: the snapshot's own manifest is missing; copy manifest.json there, or run embed again"
     elif current is not None and current.run == manifest.run and current.digest != own.digest:

@@ -1,17 +1,14 @@
 """Reading: every row exactly once, whatever the file, the format and the unit size."""
 
-import bz2
 import gzip
 import json
-import lzma
-from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
+from helpers.corpora import PACK
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -22,13 +19,6 @@ from transforms.corpus.spans import estimated_tokens
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.store.ledger import span_name
 
-PACK: dict[str, Callable[[bytes], bytes]] = {
-    "": lambda data: data,
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-    ".zst": zstandard.ZstdCompressor().compress,
-}
 LINE = st.one_of(
     st.text(st.characters(exclude_characters="\n\r", codec="utf-8"), max_size=40).map(str.encode),
     st.binary(max_size=20).map(lambda b: b.replace(b"\n", b"")),

@@ -1,29 +1,17 @@
 """How many rows a span is said to have before it is read."""
 
-import bz2
-import gzip
 import json
-import lzma
 import random
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import zstandard
-from helpers.corpora import sentences
+from helpers.corpora import PACK, sentences
 
 from transforms.corpus import limit_spans, match_inputs, plan_file
 from transforms.corpus.counting import count_rows, rows_about
 
 TEXTS = [text if number % 7 else f"{text}\n" * 5 for number, text in enumerate(sentences(3000))]
-PACK: dict[str, Callable[[bytes], bytes]] = {
-    "": lambda data: data,
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-    ".zst": zstandard.ZstdCompressor().compress,
-}
 LINES = {
     ".txt": [" ".join(text.split()) for text in TEXTS],
     ".jsonl": [json.dumps({"url": "https://example.org/" + 40 * "a", "text": text}) for text in TEXTS],
