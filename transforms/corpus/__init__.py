@@ -6,9 +6,10 @@ What cuts documents is loaded when it is first used: it takes as long to import 
 from typing import TYPE_CHECKING
 
 from transforms.corpus.counting import limit_spans
-from transforms.corpus.files import InputFile, match_inputs
+from transforms.corpus.files import InputFile
+from transforms.corpus.find import match_inputs
 from transforms.corpus.row_blocks import Columns
-from transforms.corpus.rows import Rejected, UnitRows, read_span
+from transforms.corpus.rows import Rejected, UnitRows, blank_lines, read_span
 from transforms.corpus.spans import Span, plan_file
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = [
     "Rejected",
     "Span",
     "UnitRows",
+    "blank_lines",
     "chunk",
     "limit_spans",
     "match_inputs",

@@ -2,11 +2,14 @@
 
 import functools
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
 from transforms.arrow import parquet_bytes, without_views
+from transforms.corpus.column_types import STR, ColumnType, can_read, word_for_values
 from transforms.corpus.csv_rows import dialect_of
 from transforms.corpus.files import JSON, PLAIN, SEPARATED, InputFile
 from transforms.corpus.json_values import read_json
@@ -17,30 +20,51 @@ from transforms.corpus.tables import table_schema
 from transforms.errors import OptionError
 
 TEXT = "text"  # the column that plain text has
+Kinds = Mapping[str, ColumnType]
+NO_KINDS: Kinds = MappingProxyType({})
 
 
 def kept_types(
-    file: InputFile, text: str | None, id_column: str | None, keep: tuple[str, ...]
+    file: InputFile, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds = NO_KINDS
 ) -> tuple[tuple[str, str], ...]:
-    """Name and type of each kept column; `text` is None where a template makes the text, which asks for no column.
+    """Name and Arrow type of each kept column; those of JSON and CSV that are not among `types` have `open_types`.
 
-    Raises OptionError where the file lacks a named column or has it in a wrong type. A kept key of JSON may come later
-    in a file than its first rows, or never: see `keys_found`.
+    `text` is None where a template makes the text, which asks for no column. Raises OptionError where the file lacks a
+    named column or has it in a wrong type. A kept key of JSON may come later in a file than its first rows, or never:
+    see `keys_found`.
     """
     if file.format in JSON:
         _check_keys(file, text, id_column)
     elif file.format in SEPARATED:
         _check_header(file, text, id_column, keep)
     elif file.format not in PLAIN:
-        schema = check_columns(file, text, id_column, keep)
-        return tuple((name, str(type_at(schema, name))) for name in keep)
+        schema = check_columns(file, text, id_column, keep, types)
+        return tuple((name, str(types[name].arrow if name in types else type_at(schema, name))) for name in keep)
     elif set(keep) - {text or TEXT} or id_column:
         option, name = ("--id-column", id_column) if id_column else ("--keep-columns", ",".join(keep))
         raise OptionError(f"{file.path} is plain text and has no column {name} ({option}); leave the option out")
-    return tuple((name, "string") for name in keep)
+    else:
+        return tuple((name, str(STR.arrow)) for name in keep)
+    return tuple((name, str(types[name].arrow)) for name in keep if name in types)
 
 
-def check_columns(file: InputFile, text: str | None, id_column: str | None, keep: tuple[str, ...]) -> pa.Schema:
+def open_types(file: InputFile, keep: tuple[str, ...], types: Kinds) -> tuple[tuple[str, str], ...]:
+    """Name of each kept column of JSON and CSV whose type is open, with the word for the values in its first rows.
+
+    That is "" where JSON has no value there, and for CSV, whose values can be read as any type.
+    """
+    names = [name for name in keep if name not in types]
+    if file.format in SEPARATED:
+        return tuple((name, "") for name in names)
+    if file.format not in JSON or not names:
+        return ()
+    rows = first_json_rows(file)
+    return tuple((name, word_for_values(value_at(row, name) for row in rows)) for name in names)
+
+
+def check_columns(
+    file: InputFile, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds = NO_KINDS
+) -> pa.Schema:
     """The schema of Parquet and of other tables, once the named columns are in it with types that can be used.
 
     Raises OptionError naming the file, the column, what was found and the option that mends it.
@@ -58,7 +82,13 @@ def check_columns(file: InputFile, text: str | None, id_column: str | None, keep
             "number (--id-column)"
         )
     for name in keep:
-        if not can_be_kept(found := type_at(schema, name)):
+        found = type_at(schema, name)
+        if name in types and not can_read(found, types[name]):
+            raise OptionError(
+                f"{file.path}: column {name} is {found}, which is not read as {types[name].word} (--keep-columns); "
+                "name another type, or cast it"
+            )
+        if name not in types and not can_be_kept(found):
             raise OptionError(
                 f"{file.path}: column {name} is {found}, which a Parquet file cannot hold (--keep-columns); cast it or "
                 "leave it out"

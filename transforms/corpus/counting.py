@@ -5,6 +5,7 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import BinaryIO
 
 from transforms.corpus.csv_rows import dialect_of, read_csv
@@ -24,6 +25,13 @@ def count_rows(span: Span) -> int:
     if span.file.format in BY_LINE:
         return sum(len(block) for block in read_lines(span.file, span.start, span.stop))
     return sum(1 for _ in _row_starts(span))
+
+
+def count_up_to(span: Span, most: int) -> int:
+    """The number of rows in a span, or `most` if it has more, which are not read. Raises as `count_rows` does."""
+    if span.rows is not None:
+        return min(span.rows, most)
+    return sum(1 for _ in islice(_row_starts(span), most))
 
 
 def rows_about(span: Span) -> float | None:

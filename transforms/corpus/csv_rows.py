@@ -3,7 +3,7 @@
 The first row is the header. Delimiter: the one that the file was given, else a tab for TSV, else whichever of comma,
 semicolon, tab and bar the header has most of. Values may stand in double quotes and then hold delimiters, line ends and
 doubled quotes; where the head of a file makes no sense so and does without, its quotes are plain characters. The
-encoding is UTF-8, or UTF-16 by its byte order mark.
+encoding is UTF-8, or UTF-16 by its byte order mark. A row that is too long is passed over, and a CutRow stands for it.
 """
 
 import csv
@@ -15,15 +15,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from transforms.corpus.files import InputFile, decompressed, open_unchanged
-from transforms.corpus.lines import encoding_of, whole
+from transforms.corpus.lines import BEGINNING, MOST_BYTES, encoding_of, whole
 from transforms.errors import SentenceBeamError
 from transforms.storage.base import BLOCK
 
 DELIMITERS = ",;\t|"
 HEAD = 1 << 18  # bytes by which a dialect is told
-MOST_CHARACTERS = 1 << 30  # in one value
+MOST_CHARACTERS = MOST_BYTES  # of a row
+PIECE = 1 << 20  # characters of a line that are read at once
 ROWS = 8192
+NEWLINES = ("\n", "\r")
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
+UNQUOTED = re.compile(r'[^"]*(?:""[^"]*)*')
+
+
+class CutRow(list[str]):
+    """Stands for a row of more than MOST_CHARACTERS characters; its one value is the beginning of the row."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class Dialect:
 
     def rows(self, text: Any) -> Any:
         """The reader of the rows in lines of text."""
-        csv.field_size_limit(MOST_CHARACTERS)
+        csv.field_size_limit(MOST_CHARACTERS + PIECE)
         if not self.quoting:
             return csv.reader(text, delimiter=self.delimiter, quoting=csv.QUOTE_NONE, strict=True)
         return csv.reader(text, delimiter=self.delimiter, strict=True)
@@ -58,10 +65,13 @@ def read_csv(file: InputFile, dialect: Dialect | None = None) -> Iterator[list[l
 
 
 def _blocks(file: InputFile, dialect: Dialect, lines: io.TextIOWrapper) -> Iterator[list[list[str]]]:
-    reader, block, size = dialect.rows(lines), [], 0
+    bounded = _BoundedRows(lines, dialect)
+    reader, block, size = dialect.rows(bounded), [], 0
     try:
         next(reader, None)
-        for row in reader:
+        bounded.end()
+        for found in reader:
+            row = bounded.end() or found
             if not row and len(dialect.header) > 1:
                 continue
             block.append(row or [""])
@@ -76,6 +86,100 @@ def _blocks(file: InputFile, dialect: Dialect, lines: io.TextIOWrapper) -> Itera
         ) from error
     if block:
         yield block
+
+
+class _BoundedRows:
+    """Lines for `csv.reader`, which holds a whole row at a time: of a row that is too long, lines that end it.
+
+    `end` is called after each row. Memory holds a row of MOST_CHARACTERS at most.
+    """
+
+    def __init__(self, text: io.TextIOWrapper, dialect: Dialect):
+        self._dialect = dialect
+        self._pieces = _pieces(text)
+        self._size = 0  # of the row so far
+        self._cut: CutRow | None = None
+
+    def end(self) -> CutRow | None:
+        """Begin another row; what stands for the last one if it was too long."""
+        cut, self._cut, self._size = self._cut, None, 0
+        return cut
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._pieces:
+            before = self._size
+            self._size += len(line)
+            if len(line) < PIECE and self._size <= MOST_CHARACTERS:
+                yield line
+            else:
+                yield self._long(line, before > 0)
+
+    def _long(self, piece: str, within: bool) -> str:
+        """The line of which a piece was read; if its row is too long, a line that ends the row, with all of it read.
+
+        `within` says that the line begins within quotes.
+        """
+        pieces = [piece]
+        while self._size <= MOST_CHARACTERS and not piece.endswith(NEWLINES) and (piece := next(self._pieces, "")):
+            pieces.append(piece)
+            self._size += len(piece)
+        if self._size <= MOST_CHARACTERS:
+            return "".join(pieces)
+        self._cut = CutRow([pieces[0][:BEGINNING]])
+        quotes = Quotes(self._dialect, within)
+        for held in pieces:
+            quotes.read(held)
+        while not (quotes.are_closed and piece.endswith(NEWLINES)) and (piece := next(self._pieces, "")):
+            quotes.read(piece)
+        if not quotes.are_closed:
+            raise csv.Error("unexpected end of data")
+        return '"\n' if within else "cut\n"
+
+
+def _pieces(text: io.TextIOWrapper) -> Iterator[str]:
+    """The lines of text, a long one in pieces of PIECE characters or one more; CRLF is in one piece."""
+    piece = text.readline(PIECE)
+    while piece:
+        after = ""
+        if piece.endswith("\r") and (len(piece) >= PIECE or piece == "\r"):
+            after = text.read(1)
+            if after == "\n":
+                piece, after = piece + after, ""
+        yield piece
+        piece = after if after == "\r" else after + text.readline(PIECE)
+
+
+class Quotes:
+    """Whether a place in CSV lies within quotes, by what was read up to there."""
+
+    def __init__(self, dialect: Dialect, within: bool = False):
+        self._quoting, self._opening = dialect.quoting, f'{dialect.delimiter}"'
+        self._state = "quoted" if within else "field"
+
+    @property
+    def are_closed(self) -> bool:
+        """Whether a line that ends here ends its row."""
+        return self._state != "quoted"
+
+    def read(self, piece: str) -> None:
+        """Read on."""
+        at = 0
+        while self._quoting and at < len(piece):
+            if self._state == "quoted":
+                at = UNQUOTED.match(piece, at).end()  # type: ignore[union-attr]
+                if at < len(piece):
+                    at, self._state = at + 1, "quote"
+            elif self._state == "quote":  # which closes the quotes, or is the first of two
+                self._state = "quoted" if piece[at] == '"' else "plain"
+                at += self._state == "quoted"
+            elif self._state == "field":
+                self._state = "quoted" if piece[at] == '"' else "plain"
+                at += self._state == "quoted"
+            else:
+                found = piece.find(self._opening, at)
+                is_open = piece.endswith((self._opening[0], *NEWLINES))
+                self._state = "quoted" if found >= 0 else ("field" if is_open else "plain")
+                at = found + 2 if found >= 0 else len(piece)
 
 
 @functools.lru_cache(16)

@@ -5,6 +5,7 @@ table has deleted apart from its files, and columns that files have under other 
 """
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,11 +17,16 @@ import pyarrow.parquet as pq
 
 from transforms import storage
 from transforms.errors import MissingExtraError, OptionError, SentenceBeamError, first_line
+from transforms.extras import pip_line
 from transforms.storage.base import Entry
 from transforms.where import Words, checked, evaluated
 
 ICEBERG, DELTA = "iceberg:", "delta:"
 METADATA = ".metadata.json"
+DELTA_LOG, FOLDER = "_delta_log", "metadata"  # folders of a table that say which files it has
+DATA_FORMATS = ("parquet", "orc", "avro")
+_LOG_FILE = re.compile(r"[0-9]{20}\.(?:.*\.)?(?:json|parquet)")
+_METADATA_FILE = re.compile(r"(?:v([0-9]+)|([0-9]+)-[0-9a-f-]{36})(?:\.gz)?\.metadata\.json")
 FIELD_ID = b"PARQUET:field_id"
 NAMED = 5  # versions of a table that a message names
 
@@ -42,6 +48,21 @@ WHOLE = TablePart()
 def is_table(pattern: str) -> bool:
     """Whether an `--input` names a table and no files."""
     return pattern.startswith((ICEBERG, DELTA))
+
+
+def input_of_table(folder: str) -> str | None:
+    """The `--input` that reads a folder as the table of Delta Lake or Iceberg that it is; None for another folder."""
+    if any(_LOG_FILE.fullmatch(name) for name in _names_in(f"{folder}/{DELTA_LOG}")):
+        return f"{DELTA}{folder}"
+    numbers = {name: found for name in _names_in(f"{folder}/{FOLDER}") if (found := _METADATA_FILE.fullmatch(name))}
+    if not numbers:
+        return None
+    latest = max(numbers, key=lambda name: int(numbers[name][1] or numbers[name][2]))
+    return f"{ICEBERG}{folder}/{FOLDER}/{latest}"
+
+
+def _names_in(folder: str) -> list[str]:
+    return [entry.path.removeprefix(f"{folder}/") for entry in storage.storage_of(folder).below(folder)]
 
 
 def absolute_input(pattern: str) -> str:
@@ -95,7 +116,7 @@ def _installed(pattern: str) -> Iterator[None]:
     except ImportError as error:
         module = (error.name or "a package").partition(".")[0]
         raise MissingExtraError(
-            f"--input {pattern} needs {module}, which is not installed; pip install 'sentence-beam[iceberg]'"
+            f"--input {pattern} needs {module}, which is not installed; {pip_line('iceberg')}"
         ) from error
 
 
@@ -128,16 +149,23 @@ def _delta_files(pattern: str, part: TablePart) -> tuple[str, list[str]]:
             f"--input {pattern}: its files have its columns under other names (delta.columnMapping.mode); copy it into "
             "a table without"
         )
-    paths = [_path(uri) for uri in table.file_uris()]
+    files = pa.table(table.get_add_actions(flatten=True))
+    paths = [_path_in(root, path) for path in files.column("path").to_pylist()]
     if part.filter is not None:
-        files = pa.table(table.get_add_actions(flatten=True))
         values = {name: files.column(f"partition.{name}") for name in metadata.partition_columns}
-        named = [unquote(path) for path in files.column("path").to_pylist()]  # relative, or whole URLs of a clone's
-        named = [_path(path) if "://" in path else f"{root}/{path}" for path in named]
-        paths = _wanted(pattern, named, pa.table(values), part.filter)
+        paths = _wanted(pattern, paths, pa.table(values), part.filter)
     if "deletionVectors" in (table.protocol().reader_features or []):
         _check_vectors(pattern, table, paths)
     return root, paths
+
+
+def _path_in(root: str, path: str) -> str:
+    """The path or URL of a data file of the Delta table in a folder, by its path as the table's log has it.
+
+    The log's paths are encoded once as in a URL, and relative to the table, or whole URLs of the files of a clone.
+    """
+    decoded = unquote(path)
+    return _path(decoded) if "://" in decoded else f"{root}/{decoded}"
 
 
 def _check_vectors(pattern: str, table: Any, paths: list[str]) -> None:

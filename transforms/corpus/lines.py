@@ -1,7 +1,8 @@
 """Lines of text files, plain or compressed, by uncompressed byte offset.
 
 A line belongs to the range that holds its first byte, so ranges that tile a file give every line exactly once.
-A line ends with LF or CRLF; the empty end after a final newline is no line.
+A line ends with LF or CRLF; the empty end after a final newline is no line. Of a line that is too long for a row only
+the beginning is held, as a CutLine.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,14 @@ from transforms.storage.base import BLOCK
 
 BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+MOST_BYTES = 1 << 28  # of a row: what one of more would take, several times over, few machines have
+TOO_LONG = f"longer than {MOST_BYTES / 1e6:,.0f} MB"
+BEGINNING = 1 << 10  # bytes of a longer one that are held
 T = TypeVar("T")
+
+
+class CutLine(bytes):
+    """The beginning of a line of more than MOST_BYTES bytes."""
 
 
 def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[tuple[int, bytes]]]:
@@ -83,22 +91,51 @@ def _first_line_start(raw: BinaryIO, start: int, stop: int | None) -> int:
 
 def _blocks_of_lines(reader: BinaryIO, offset: int, stop: int | None) -> Iterator[list[tuple[int, bytes]]]:
     """Cut what the reader still holds, which begins a line at `offset`, into lines; a long one comes in parts."""
-    parts: list[bytes] = []
+    begun = _BegunLine()
     while stop is None or offset < stop:
-        block = reader.read(_read_size(offset + sum(map(len, parts)), stop))
+        block = reader.read(_read_size(offset + begun.size, stop))
         if not block:
             break
-        end = block.rfind(b"\n")
-        if end < 0:
-            parts.append(block)
+        first = block.find(b"\n")
+        if first < 0:
+            begun.add(block)
             continue
-        whole = b"".join([*parts, block[:end]])
-        parts = [block[end + 1 :]] if end + 1 < len(block) else []
-        yield _within(whole, offset, stop)
-        offset += len(whole) + 1
-    last = b"".join(parts)
-    if last and (stop is None or offset < stop):
-        yield _within(last, offset, stop)
+        if begun.is_long:
+            yield [(offset, begun.line())]
+            offset, begun, block = offset + begun.size + first + 1, _BegunLine(), block[first + 1 :]
+        end = block.rfind(b"\n")
+        if end >= 0:
+            lines = begun.line() + block[:end]
+            yield _within(lines, offset, stop)
+            offset, begun = offset + len(lines) + 1, _BegunLine()
+        begun.add(block[end + 1 :])
+    if begun.size and (stop is None or offset < stop):
+        yield [(offset, begun.line())] if begun.is_long else _within(begun.line(), offset, stop)
+
+
+class _BegunLine:
+    """What was read of a line that goes on: all of it, or the beginning if it is too long for a row already."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._parts: list[bytes] = []
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the line has more bytes than a row may have."""
+        return self.size > MOST_BYTES
+
+    def add(self, part: bytes) -> None:
+        """Take what follows."""
+        self.size += len(part)
+        self._parts.append(part)
+        if self.is_long:
+            self._parts = [self._parts[0][:BEGINNING]]
+
+    def line(self) -> bytes:
+        """What was read, as a CutLine if that is not all."""
+        data = b"".join(self._parts)
+        return CutLine(data) if self.is_long else data
 
 
 def _read_size(position: int, stop: int | None) -> int:
@@ -115,4 +152,6 @@ def _within(text: bytes, offset: int, stop: int | None) -> list[tuple[int, bytes
         if start == 0:
             line = line.removeprefix(BOM)
         lines.append((start, line.removesuffix(b"\r")))
-    return lines
+    if len(text) <= MOST_BYTES:
+        return lines
+    return [(start, line if len(line) <= MOST_BYTES else CutLine(line[:BEGINNING])) for start, line in lines]

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from transforms.corpus.columns import kept_types
-from transforms.corpus.files import PLAIN, InputFile, check_distinct, match_inputs
+from transforms.corpus.files import PLAIN, InputFile, check_distinct
+from transforms.corpus.find import match_inputs
 from transforms.corpus.row_blocks import Columns
 from transforms.corpus.rows import UnitRows, read_span
 from transforms.corpus.spans import UNIT_TOKENS, plan_file

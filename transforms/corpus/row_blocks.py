@@ -1,9 +1,9 @@
 """Blocks of rows as each input format gives them, each row with the reason against it, if there is one."""
 
 import json
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -13,10 +13,23 @@ import pyarrow.compute as pc
 
 from transforms import storage
 from transforms.arrow import without_views
-from transforms.corpus.csv_rows import dialect_of, read_csv
+from transforms.corpus.column_types import STR, TYPES, ColumnType, as_type, not_of_type
+from transforms.corpus.column_values import (
+    EXCERPT,
+    KEPT_NOT_UTF8,
+    NOT_UTF8,
+    Reasons,
+    as_strings,
+    decode,
+    decoded,
+    first_reasons,
+    kept_faults,
+    named_values,
+)
+from transforms.corpus.csv_rows import CutRow, dialect_of, read_csv
 from transforms.corpus.files import BY_LINE, SEPARATED, InputFile, check_unchanged, is_utf8
 from transforms.corpus.json_values import read_json
-from transforms.corpus.lines import read_lines
+from transforms.corpus.lines import TOO_LONG, CutLine, read_lines
 from transforms.corpus.nested import column_at, roots, type_at, value_as_text, value_at
 from transforms.corpus.spans import Span, parquet_file
 from transforms.corpus.tables import read_table, table_schema
@@ -25,14 +38,11 @@ from transforms.corpus.whole_files import read_file
 from transforms.errors import SentenceBeamError, first_line
 
 READ_ROWS = 8192
-EXCERPT = 80
 
 NULL_TEXT = "null text"
 EMPTY_TEXT = "empty text"
+BLANK_LINE = "blank line"  # of a text file
 NULL_ID = "null id"
-NOT_UTF8 = "not UTF-8"
-KEPT_NOT_UTF8 = "kept column not UTF-8"
-KEPT_NULL_LIST = "kept column null, which lists of a fixed number cannot be in Parquet"
 NOT_JSON = "not a JSON object"
 TEXT_NOT_STRING = "text is not a string"
 ID_NOT_STRING = "id is neither string nor integer"
@@ -44,7 +54,8 @@ class Columns:
     """The columns of the input with text and id (None: made from path and position), and those carried along.
 
     Where a `template` is given, the text is made of the columns that it names, which a file or a row may lack. `prefix`
-    is one for what stands before every piece of a document, "" for nothing.
+    is one for what stands before every piece of a document, "" for nothing. `types` are the words for the types that
+    kept columns are read as, by name; of others tables keep their own types, and other files give strings.
     """
 
     text: str = "text"
@@ -52,6 +63,16 @@ class Columns:
     keep: tuple[str, ...] = ()
     template: str | None = None
     prefix: str = ""
+    types: tuple[tuple[str, str], ...] = ()
+
+    def reading(self, file: InputFile) -> "Columns":
+        """The columns as they are to be read from a file."""
+        return replace(self, types=(*self.types, *file.types)) if file.types else self
+
+    @cached_property
+    def kinds(self) -> dict[str, ColumnType]:
+        """The types that kept columns are read as, by name."""
+        return {name: TYPES[word] for name, word in self.types}
 
     @property
     def before_pieces(self) -> Template | None:
@@ -110,6 +131,7 @@ Block = tuple[Rows, np.ndarray]  # rows and their sizes in bytes
 
 def blocks_of(span: Span, columns: Columns) -> Iterator[Block]:
     """The rows of a span in order. Raises SentenceBeamError naming a file that cannot be read."""
+    columns = columns.reading(span.file)
     if span.file.format == "parquet":
         return _parquet_blocks(span, columns)
     if span.file.format in BY_LINE:
@@ -157,30 +179,41 @@ def _batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, positi
     positions = list(range(position, position + n))
     texts, reasons, sizes = _texts(batch, columns)
     prefixes, others = _prefixes(batch, columns)
-    reasons = _first(reasons, others)
+    reasons = first_reasons(reasons, others)
     if columns.id:
-        ids, id_reasons = _decoded(_as_strings(column_at(batch, columns.id)))
-        reasons = _first(reasons, id_reasons)
+        ids, id_reasons = decoded(as_strings(column_at(batch, columns.id)))
+        reasons = first_reasons(reasons, id_reasons)
     else:
         ids = [f"{file.relative}#{p}" for p in positions]
-    carried = [column_at(batch, name) for name in columns.keep]
-    for column in carried:
-        reasons = _first(reasons, _kept_faults(column))
+    carried = []
+    for name in columns.keep:
+        column, others = _kept_column(batch, columns, name)
+        reasons = first_reasons(reasons, others)
+        carried.append(column)
     kept = [without_views(pa.RecordBatch.from_arrays(carried, list(columns.keep)))] if columns.keep else []
     return Rows(list(positions), texts, ids, reasons or [None] * n, kept, prefixes), sizes
 
 
-def _texts(batch: pa.RecordBatch, columns: Columns) -> tuple[list[str | None], "_Reasons", np.ndarray]:
+def _kept_column(batch: pa.RecordBatch, columns: Columns, name: str) -> tuple[pa.Array, Reasons]:
+    """A kept column, and reasons against its values."""
+    column, kind = column_at(batch, name), columns.kinds.get(name)
+    if kind is None:
+        return column, kept_faults(column)
+    column, reasons = as_type(column, name, kind)
+    return column, first_reasons(reasons, kept_faults(column))
+
+
+def _texts(batch: pa.RecordBatch, columns: Columns) -> tuple[list[str | None], Reasons, np.ndarray]:
     """Texts, reasons against them, and sizes in bytes."""
     if columns.of_text is None:
         text = _large(column_at(batch, columns.text))
-        return *_decoded(text), pc.fill_null(pc.binary_length(text), 0).to_numpy(zero_copy_only=False)
+        return *decoded(text), pc.fill_null(pc.binary_length(text), 0).to_numpy(zero_copy_only=False)
     rows, reasons = named_values(batch, columns.of_text.names)
     texts = [columns.of_text.fill(row.get) for row in rows]
     return list(texts), reasons, np.array([len(text.encode()) for text in texts], np.int64)
 
 
-def _prefixes(batch: pa.RecordBatch, columns: Columns) -> tuple[list[tuple[str, ...]], "_Reasons"]:
+def _prefixes(batch: pa.RecordBatch, columns: Columns) -> tuple[list[tuple[str, ...]], Reasons]:
     """What stands before the pieces of each row, and reasons against it."""
     if columns.before_pieces is None:
         return [], None
@@ -188,40 +221,8 @@ def _prefixes(batch: pa.RecordBatch, columns: Columns) -> tuple[list[tuple[str, 
     return [columns.before_pieces.around_headings(row.get) for row in rows], reasons
 
 
-def named_values(batch: pa.RecordBatch, names: tuple[str, ...]) -> tuple[list[dict[str, str | None]], "_Reasons"]:
-    """The values of those columns that are there as text, row by row, and reasons against them."""
-    values: dict[str, list[str | None]] = {}
-    reasons: _Reasons = None
-    for name in names:
-        if type_at(batch.schema, name) is not None:
-            values[name], others = _values_as_text(column_at(batch, name))
-            reasons = _first(reasons, others)
-    return [{name: column[row] for name, column in values.items()} for row in range(batch.num_rows)], reasons
-
-
 def _large(text: pa.Array) -> pa.Array:
     return text if pa.types.is_large_string(text.type) else text.cast(pa.large_string())
-
-
-def _values_as_text(column: pa.Array) -> tuple[list[str | None], "_Reasons"]:
-    """Values for a template, and reasons against them: lists and structs as JSON, all else as ids are."""
-    if not pa.types.is_nested(column.type):
-        return _decoded(_as_strings(column))
-    faults = _kept_faults(column)
-    bad = faults or [None] * len(column)
-    texts = [None if fault else value_as_text(value.as_py()) for value, fault in zip(column, bad, strict=True)]
-    return texts, [fault and NOT_UTF8 for fault in bad] if faults else None
-
-
-def _as_strings(ids: pa.Array) -> pa.Array:
-    """Ids as text: integers in decimal, UUIDs as 8-4-4-4-12 hex digits, other bytes of a fixed number in hex."""
-    if isinstance(ids.type, pa.UuidType):
-        values = ids.storage.to_pylist()
-        return pa.array([None if value is None else str(uuid.UUID(bytes=value)) for value in values], pa.large_string())
-    if pa.types.is_fixed_size_binary(ids.type):
-        values = ids.to_pylist()
-        return pa.array([None if value is None else value.hex() for value in values], pa.large_string())
-    return ids.cast(pa.large_string())
 
 
 def _table_blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
@@ -232,51 +233,6 @@ def _table_blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
         if batch.num_rows:
             yield _batch_rows(file, columns, batch, position)
             position += batch.num_rows
-
-
-_Reasons = list[str | None] | None  # None: nothing against any row
-
-
-def _first(reasons: _Reasons, others: _Reasons) -> _Reasons:
-    """The first reason against each row."""
-    if reasons is None or others is None:
-        return reasons or others
-    return [a or b for a, b in zip(reasons, others, strict=True)]
-
-
-def _kept_faults(column: pa.Array) -> _Reasons:
-    """Reasons against kept values that no reader of the shard could decode."""
-    if pa.types.is_fixed_size_list(column.type) and column.null_count:
-        return [KEPT_NULL_LIST if null else None for null in column.is_null().to_pylist()]
-    try:
-        column.validate(full=True)
-        return None
-    except pa.ArrowInvalid:
-        return [None if _decodes(value) else KEPT_NOT_UTF8 for value in column]
-
-
-def _decodes(value: pa.Scalar) -> bool:
-    try:
-        value.as_py()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _decoded(text: pa.Array) -> tuple[list[str | None], _Reasons]:
-    """Texts and reasons; files written by careless tools hold strings that are not UTF-8."""
-    try:
-        return text.to_pylist(), None
-    except UnicodeDecodeError:
-        pairs = [(None, None) if b is None else _decode(b) for b in text.cast(pa.large_binary()).to_pylist()]
-        return [text for text, _ in pairs], [reason for _, reason in pairs]
-
-
-def _decode(line: bytes) -> tuple[str, str | None]:
-    try:
-        return line.decode("utf8"), None
-    except UnicodeDecodeError:
-        return line[: 4 * EXCERPT].decode("utf8", errors="replace"), NOT_UTF8
 
 
 def _line_blocks(span: Span, columns: Columns) -> Iterator[Block]:
@@ -302,7 +258,9 @@ def _csv_blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
         parsed = []
         for number, row in enumerate(rows, position):
             default = _row_id(file, columns, number)
-            if len(row) == len(dialect.header):
+            if isinstance(row, CutRow):
+                parsed.append(_Parsed(_readable(row[0][:EXCERPT]), default, TOO_LONG))
+            elif len(row) == len(dialect.header):
                 parsed.append(_csv_row(columns, places, row, default))
             else:
                 parsed.append(_Parsed(_readable(dialect.delimiter.join(row)[:EXCERPT]), default, OTHER_WIDTH))
@@ -322,7 +280,7 @@ class _Parsed(NamedTuple):
 
 def _parsed_rows(columns: Columns, positions: Iterable[int], parsed: list[_Parsed]) -> Rows:
     texts, ids, reasons, kept, prefixes = map(list, zip(*parsed, strict=True)) if parsed else ([], [], [], [], [])
-    tables = [_string_table(columns.keep, kept)] if columns.keep and kept else []
+    tables = [_kept_table(columns, kept)] if columns.keep and kept else []
     return Rows(list(positions), texts, ids, reasons, tables, prefixes if columns.before_pieces else [])
 
 
@@ -340,8 +298,23 @@ def _row_id(file: InputFile, columns: Columns, number: int) -> str | None:
     return None if columns.id else f"{file.relative}#{number}"
 
 
-def _string_table(names: tuple[str, ...], rows: list[Mapping[str, Any]]) -> pa.Table:
-    return pa.table({name: pa.array([row.get(name) for row in rows], pa.string()) for name in names})
+def _kept_table(columns: Columns, rows: list[Mapping[str, Any]]) -> pa.Table:
+    kinds = {name: columns.kinds.get(name, STR) for name in columns.keep}
+    return pa.table({name: pa.array([row.get(name) for row in rows], kind.arrow) for name, kind in kinds.items()})
+
+
+def _kept_values(columns: Columns, texts: Mapping[str, str | None]) -> tuple[Mapping[str, Any], str | None]:
+    """The kept values of a row, read from their texts, and the reason against the row where one is not of its type."""
+    if not columns.kinds:
+        return texts, None
+    values: dict[str, Any] = {}
+    for name, text in texts.items():
+        kind = columns.kinds.get(name, STR)
+        try:
+            values[name] = None if text is None else kind.read(text)
+        except (ValueError, OverflowError):
+            return {}, not_of_type(name, kind)
+    return values, None
 
 
 def _whole_file(file: InputFile, columns: Columns) -> Block:
@@ -350,19 +323,27 @@ def _whole_file(file: InputFile, columns: Columns) -> Block:
 
 
 def _text_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _Parsed:
+    if isinstance(line, CutLine):
+        return _cut_row(line, f"{file.relative}@{offset}")
     return _plain_row(columns, f"{file.relative}@{offset}", line)
 
 
 def _plain_row(columns: Columns, row_id: str, data: bytes) -> _Parsed:
-    plain, reason = _decode(data)
+    plain, reason = decode(data)
     text = plain if columns.of_text is None else columns.of_text.fill({columns.text: plain}.get)
     values = {columns.text: plain}
     return _Parsed(text, row_id, reason, values, _prefix(columns, values.get))
 
 
+def _cut_row(line: CutLine, row_id: str | None) -> _Parsed:
+    return _Parsed(line[:EXCERPT].decode(errors="replace"), row_id, TOO_LONG)
+
+
 def _jsonl_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _Parsed:
-    source, reason = _decode(line)
     default = None if columns.id else f"{file.relative}@{offset}"
+    if isinstance(line, CutLine):
+        return _cut_row(line, default)
+    source, reason = decode(line)
     if reason or not source.strip():
         return _Parsed(source, default, reason or EMPTY_TEXT)
     try:
@@ -389,10 +370,13 @@ def _object_row(columns: Columns, row: Any, default: str | None, source: str | N
     kept = {name: value_as_text(value_at(row, name)) for name in columns.keep}
     if not all(map(is_utf8, kept.values())):
         return rejected(row_id, KEPT_NOT_UTF8)
+    values, unread = _kept_values(columns, kept)
+    if unread is not None:
+        return rejected(row_id, unread)
     prefix = _prefix(columns, lambda name: value_as_text(value_at(row, name)))
     if not all(map(is_utf8, prefix)):
         return rejected(row_id, NOT_UTF8)
-    return _Parsed(text, row_id, reason, kept, prefix)
+    return _Parsed(text, row_id, reason, values, prefix)
 
 
 def _object_text(columns: Columns, row: dict[str, Any]) -> Any:
@@ -404,7 +388,7 @@ def _object_text(columns: Columns, row: dict[str, Any]) -> Any:
 
 def _csv_row(columns: Columns, places: dict[str, int], row: list[str], default: str | None) -> _Parsed:
     """The row of CSV values; an empty one is null."""
-    kept = {name: row[places[name]] or None for name in columns.keep}
+    kept = {name: _csv_kept(columns, name, row[places[name]]) for name in columns.keep}
     if columns.of_text is None:
         text = row[places[columns.text]] or None
     else:
@@ -415,7 +399,15 @@ def _csv_row(columns: Columns, places: dict[str, int], row: list[str], default: 
         return _Parsed(_readable((text or "")[:EXCERPT]), default, NOT_UTF8)
     if not all(map(is_utf8, kept.values())):
         return _Parsed(text, row_id, KEPT_NOT_UTF8)
-    return _Parsed(text, row_id, None, kept, prefix)
+    values, unread = _kept_values(columns, kept)
+    return _Parsed(text, row_id, unread, values, prefix)
+
+
+def _csv_kept(columns: Columns, name: str, value: str) -> str | None:
+    """A kept value of CSV; an empty one is null, and so is a blank one of a column that is not text."""
+    if columns.kinds.get(name, STR) is STR:
+        return value or None
+    return value.strip() or None
 
 
 def _readable(text: str) -> str:

@@ -1,14 +1,24 @@
 """Rows: a span read, checked and cut into units. Bad rows are set aside with a reason, never dropped."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
+from transforms.corpus.column_values import EXCERPT
 from transforms.corpus.files import InputFile
-from transforms.corpus.row_blocks import EMPTY_TEXT, EXCERPT, NULL_ID, NULL_TEXT, Block, Columns, Rows, blocks_of
+from transforms.corpus.row_blocks import (
+    BLANK_LINE,
+    EMPTY_TEXT,
+    NULL_ID,
+    NULL_TEXT,
+    Block,
+    Columns,
+    Rows,
+    blocks_of,
+)
 from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, Span
 
 MOST = 1.25  # times a unit's tokens: two neighbours of that together are one unit, and what is left makes no tiny shard
@@ -26,6 +36,11 @@ class Rejected:
     reason: str
     excerpt: str
     file: str
+
+
+def blank_lines(rejects: Iterable[Rejected]) -> int:
+    """The number of rejected rows that are blank lines of text files."""
+    return sum(reject.reason == BLANK_LINE for reject in rejects)
 
 
 @dataclass(frozen=True)
@@ -121,7 +136,7 @@ def _cut(blocks: Iterator[Block], unit_tokens: int) -> Iterator[tuple[Rows, floa
 
 
 def _unit(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -> UnitRows:
-    faults = _faults(rows)
+    faults = _faults(rows, BLANK_LINE if span.file.format == "text" else EMPTY_TEXT)
     if not faults:
         kept = pa.concat_tables(rows.kept) if rows.kept else None
         ids, texts, positions = cast(_Good, (rows.ids, rows.texts, rows.positions))
@@ -138,14 +153,14 @@ def _unit(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -> 
     return UnitRows(name, span.file, *bounds, ids, texts, positions, kept, rejects, prefixes=prefixes)
 
 
-def _faults(rows: Rows) -> dict[int, str]:
-    """What is wrong with the rows that are not good, in their order."""
+def _faults(rows: Rows, empty: str) -> dict[int, str]:
+    """The reason against each row that is not good, by its place; `empty` is the one against a text that is blank."""
     columns = zip(rows.reasons, rows.texts, rows.ids, strict=True)
     found = [i for i, (why, text, id_) in enumerate(columns) if why or id_ is None or not text or text.isspace()]
-    return {i: rows.reasons[i] or _fault(rows.texts[i], rows.ids[i]) for i in found}
+    return {i: rows.reasons[i] or _fault(rows.texts[i], rows.ids[i], empty) for i in found}
 
 
-def _fault(text: str | None, row_id: str | None) -> str:
+def _fault(text: str | None, row_id: str | None, empty: str) -> str:
     if text is None:
         return NULL_TEXT
-    return NULL_ID if row_id is None else EMPTY_TEXT
+    return NULL_ID if row_id is None else empty

@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from transforms.corpus.files import InputFile, decompressed, open_unchanged
-from transforms.corpus.lines import BOM, refuse_utf16, whole
+from transforms.corpus.lines import BOM, MOST_BYTES, refuse_utf16, whole
 from transforms.errors import OptionError
 from transforms.storage.base import BLOCK
-
-MOST_BYTES = 1 << 28  # what a row of more would take, several times over, few machines have
 
 
 def check_size(file: InputFile, size: int) -> None:

@@ -8,6 +8,7 @@ from transforms.storage.base import Entry, Storage, UnsyncedError, absolute, is_
 from transforms.storage.dispatch import (
     checksum_of,
     ensure,
+    names_below,
     on_local_disk,
     overwrite,
     read_bytes,
@@ -19,17 +20,22 @@ from transforms.storage.dispatch import (
     threads_may_read,
     time_of_storage,
 )
+from transforms.storage.rows import ROWS, folder_of_rows, is_rows
 from transforms.storage.text import read_named, read_text, text_of
 
 __all__ = [
+    "ROWS",
     "Entry",
     "Storage",
     "UnsyncedError",
     "absolute",
     "checksum_of",
     "ensure",
+    "folder_of_rows",
     "is_local",
+    "is_rows",
     "join",
+    "names_below",
     "on_local_disk",
     "overwrite",
     "read_bytes",

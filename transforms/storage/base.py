@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple, Protocol
 
 from transforms.errors import SentenceBeamError
+from transforms.values import StrPath, as_text
 
 BLOCK = 1 << 20
 SCHEME = re.compile(r"([a-zA-Z][-a-zA-Z0-9+.]*)://")
@@ -37,12 +38,15 @@ class Matched(NamedTuple):
     """The files that a glob names, sorted by path; and what lies beside them.
 
     `beside` are the paths of other files in the same folders, and of hidden folders there, with a final slash, that
-    were not entered. `broken` are links that the glob names and that lead to nothing.
+    were not entered. `broken` are links that the glob names and that lead to nothing, `special` are the pipes, sockets
+    and devices that it names. `folders` are the folders below its fixed part that were seen, whatever it names, sorted.
     """
 
     files: list[Entry]
     beside: list[str]
     broken: tuple[str, ...] = ()
+    special: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 class Storage(Protocol):
@@ -120,8 +124,9 @@ def bucket_and_name(url: str) -> tuple[str, str]:
     return bucket, name
 
 
-def absolute(path: str) -> str:
+def absolute(path: StrPath) -> str:
     """The path as workers see it: absolute where it is local, as given (without a final slash) elsewhere."""
+    path = as_text(path)
     return os.path.abspath(os.path.expanduser(path)) if is_local(path) else path.rstrip("/")
 
 

@@ -14,11 +14,15 @@ import uuid
 from collections.abc import Iterator
 
 from transforms.errors import MissingExtraError
+from transforms.extras import pip_line
 from transforms.imports import uncollected
+from transforms.logs import keep_root_logger
 from transforms.storage.base import BLOCK, Entry, Storage, is_local
-from transforms.storage.local import LocalStorage
+from transforms.storage.local import LEFT, LocalStorage
 from transforms.storage.ranged import RangedReader
+from transforms.storage.rows import RowsStorage, is_rows
 
+EXTRAS = {"gs": "gcp", "s3": "aws"}  # of schemes
 TRIES = 5  # to write a file that others write too
 
 
@@ -34,8 +38,10 @@ def storage_of(path: str) -> Storage:
     """The storage that holds a path. Raises MissingExtraError where no filesystem is installed for its scheme."""
     if is_local(path):
         return LocalStorage()
+    if is_rows(path):
+        return RowsStorage()
     try:
-        with uncollected():
+        with uncollected(), keep_root_logger():
             return _remote(path)
     except (ImportError, ValueError) as error:
         raise _no_filesystem(path) from error
@@ -57,8 +63,10 @@ def _remote(path: str) -> Storage:
 
 def _no_filesystem(path: str) -> MissingExtraError:
     scheme = path.split("://")[0]
-    extra = {"gs": "sentence-beam[gcp]", "s3": "sentence-beam[aws]", "azfs": "apache-beam[azure]"}.get(scheme)
-    mend = f"pip install '{extra}'" if extra else "give a local path, gs:// or s3://"
+    if scheme in EXTRAS:
+        mend = pip_line(EXTRAS[scheme])
+    else:
+        mend = "pip install 'apache-beam[azure]'" if scheme == "azfs" else "give a local path, gs:// or s3://"
     return MissingExtraError(f"{path}: no filesystem for {scheme}:// here; {mend}")
 
 
@@ -115,6 +123,12 @@ def remove_empty(folder: str) -> None:
     if is_local(folder):
         with contextlib.suppress(OSError):
             os.rmdir(folder)
+
+
+def names_below(folder: str) -> list[str]:
+    """The files below a folder, relative to it, sorted; without what a write that was killed leaves there."""
+    names = (entry.path.removeprefix(f"{folder}/") for entry in storage_of(folder).below(folder))
+    return [name for name in names if not LEFT.fullmatch(name)]
 
 
 def time_of_storage(path: str) -> float:

@@ -25,6 +25,7 @@ from google.cloud.storage import Client
 from google.cloud.storage.retry import DEFAULT_RETRY
 
 from transforms.errors import InputChangedError, SentenceBeamError, first_line
+from transforms.logs import keep_root_logger
 from transforms.storage.base import Entry, Matched, bucket_and_name
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched
@@ -182,6 +183,7 @@ def _client() -> Any:
 
 
 @functools.lru_cache(1)
+@keep_root_logger()
 def _new_client(process: int, emulator: str | None) -> Any:
     options = filesystem_options() or PipelineOptions([])
     try:

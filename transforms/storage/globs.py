@@ -7,7 +7,7 @@ only a pattern that writes the `.` itself, or `hidden`, names it.
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from transforms.errors import OptionError
 from transforms.storage.base import Entry, Matched, is_local
@@ -56,7 +56,7 @@ class Glob:
         return path
 
 
-def matched(glob: Glob, listed: Iterable[Entry]) -> Matched:
+def matched(glob: Glob, listed: Collection[Entry]) -> Matched:
     """The files of a listing that a glob names, and what lies beside them."""
     files: list[Entry] = []
     others: list[str] = []
@@ -65,7 +65,19 @@ def matched(glob: Glob, listed: Iterable[Entry]) -> Matched:
             files.append(entry)
         else:
             others.append(entry.path)
-    return Matched(files, beside(glob, files, others))
+    folders = _folders_of((entry.path for entry in listed), glob.literal.rfind("/") + 1)
+    return Matched(files, beside(glob, files, others), folders=folders)
+
+
+def _folders_of(paths: Iterable[str], above: int) -> tuple[str, ...]:
+    """The folders that files are in, sorted, whose paths have more than so many characters."""
+    found: set[str] = set()
+    for path in paths:
+        folder = folder_of(path)
+        while len(folder) > above and folder not in found:
+            found.add(folder)
+            folder = folder_of(folder)
+    return tuple(sorted(folder.rstrip("/") for folder in found))
 
 
 def beside(glob: Glob, files: list[Entry], others: Iterable[str]) -> list[str]:

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import stat
 import uuid
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,7 @@ from transforms.storage.base import Entry, FolderError, Matched, UnsyncedError
 from transforms.storage.globs import Glob, beside
 
 ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}  # all others leave open whether there is a file
+LEFT = re.compile(r"(?:.*/)?(?:\..+\.lock|.+\.tmp-[0-9a-f]{32})")  # files that a write makes beside its own
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
 
 
@@ -27,15 +29,15 @@ class LocalStorage:
     def match(self, pattern: str, hidden: bool = False) -> Matched:
         glob = Glob(pattern, hidden)
         if glob.is_literal:
-            entry = self.stat(pattern)
-            return Matched([entry] if entry else [], [])
-        seen = {path: glob.takes(path) for path in sorted(_seen(glob))}
-        others = [path for path, taken in seen.items() if not taken]
+            status = _status(pattern)
+            return _matched(glob, {pattern: status} if status else {}, [], [])
+        seen = sorted(_seen(glob))
+        folders = [path for path in seen if path.endswith("/")]
+        taken = {path: glob.takes(path) for path in seen if not path.endswith("/")}
+        others = [path for path, is_taken in taken.items() if not is_taken]
         _check_links(glob, others)
-        found = {path: _status(path) for path, taken in seen.items() if taken}
-        files = [_entry(path, s) for path, s in found.items() if s and stat.S_ISREG(s.st_mode)]
-        broken = tuple(path for path, s in found.items() if s is None and os.path.islink(path))
-        return Matched(files, beside(glob, files, others), broken)
+        found = {path: _status(path) for path, is_taken in taken.items() if is_taken}
+        return _matched(glob, found, others, folders)
 
     def below(self, folder: str) -> list[Entry]:
         entries = []
@@ -126,6 +128,21 @@ class LocalStorage:
             yield
 
 
+def _matched(glob: Glob, found: dict[str, os.stat_result | None], others: list[str], folders: list[str]) -> Matched:
+    """What a glob names of `found`, files and links with what they lead to, among other files and folders."""
+    there = {path: s for path, s in found.items() if s is not None}
+    files = [_entry(path, s) for path, s in there.items() if stat.S_ISREG(s.st_mode)]
+    special = [path for path, s in there.items() if not stat.S_ISREG(s.st_mode) and not stat.S_ISDIR(s.st_mode)]
+    broken = [path for path, s in found.items() if s is None and os.path.islink(path)]
+    hidden = [path for path in folders if _is_hidden(path) and not glob.enters(path)]
+    names = sorted(path.rstrip("/") for path in folders)
+    return Matched(files, beside(glob, files, [*others, *hidden]), tuple(broken), tuple(special), tuple(names))
+
+
+def _is_hidden(folder: str) -> bool:
+    return os.path.basename(folder.rstrip("/")).startswith(".")
+
+
 def _entry(path: str, s: os.stat_result) -> Entry:
     """The file's entry; its version is size, times and inode. Only a hash of the bytes would prove more."""
     return Entry(path, s.st_size, "", f"{s.st_size}-{s.st_mtime_ns}-{s.st_ctime_ns}-{s.st_ino}", s.st_mtime)
@@ -153,7 +170,7 @@ def _check_links(glob: Glob, others: Iterable[str]) -> None:
 
 
 def _seen(glob: Glob) -> Iterator[str]:
-    """Paths of files and links in the folders that a glob enters, and of hidden folders there, with a final slash."""
+    """Paths of files and links in the folders that a glob enters, and of all folders there, with a final slash."""
     folders = [(os.path.dirname(glob.literal), frozenset[tuple[int, int]]())]
     while folders:
         folder, above = folders.pop()
@@ -162,9 +179,9 @@ def _seen(glob: Glob) -> Iterator[str]:
             path = os.path.join(folder, entry.name)
             if not _is_folder(entry):
                 yield path
-            elif not glob.enters(path + "/"):
-                yield from [path + "/"] if entry.name.startswith(".") else []
-            elif not (entry.is_symlink() and _identity(path) <= above):
+                continue
+            yield path + "/"
+            if glob.enters(path + "/") and not (entry.is_symlink() and _identity(path) <= above):
                 folders.append((path, above))
 
 

@@ -32,6 +32,7 @@ from botocore.exceptions import (
 )
 
 from transforms.errors import SentenceBeamError, first_line
+from transforms.logs import keep_root_logger
 from transforms.storage.base import Entry, Matched, bucket_and_name
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched
@@ -218,6 +219,7 @@ def _client() -> Any:
 
 
 @functools.lru_cache(1)
+@keep_root_logger()
 def _shared(process: int) -> Any:
     return Client(filesystem_options() or PipelineOptions([]))
 

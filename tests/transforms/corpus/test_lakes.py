@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.lakes import (
     deletion_vector,
+    delta_as_spark_names_it,
     delta_with_vector,
     equality_deletes,
     iceberg_catalog,
@@ -172,6 +173,38 @@ def test_partitions(make: Callable[..., str], tmp_path: Path, monkeypatch: pytes
     refused(table, "--input-filter: day is date32[day], which 3 is not", there, filter="day > 3")
     refused(table, "--input-filter: no data file", filter="lang = 'no'")
     refused(table, "--input-filter cannot be read at its end", filter="lang =")
+
+
+BLANKS = ("d e/%", "wüst", "a%20b", "x+y", "=?#")  # values of a column by which a table is partitioned
+
+
+def rows_by_language(*languages: str) -> pa.Table:
+    """A row for each language."""
+    return rows(*"abcde"[: len(languages)]).append_column("lang", pa.array(languages))
+
+
+@pytest.mark.parametrize("folder", ["delta", "a lake", "wüst/délta", "a#b?c"])
+def test_names_that_no_url_has_as_they_are(tmp_path: Path, folder: str) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    place = tmp_path / folder
+    place.parent.mkdir(exist_ok=True)
+    deltalake.write_deltalake(place, rows_by_language(*BLANKS), partition_by=["lang"])
+    assert ids_in(f"delta:{place}") == ["a", "b", "c", "d", "e"]
+    assert ids_in(f"delta:{place}", filter="lang IN ('wüst', 'a%20b')") == ["b", "c"]
+    delta_as_spark_names_it(place)
+    assert [path.name for path in sorted(place.glob("lang=d e*"))] == ["lang=d e%2F%25"]
+    assert ids_in(f"delta:{place}") == ["a", "b", "c", "d", "e"]
+    assert ids_in(f"delta:{place}", filter="lang = 'd e/%'") == ["a"]
+
+
+def test_an_iceberg_table_in_a_folder_that_no_url_has_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "a lake, wüst"
+    folder.mkdir()
+    table = iceberg_catalog(folder, monkeypatch).create_table("shop.docs", schema=rows_by_language("d").schema)
+    with table.update_spec() as change:
+        change.add_identity("lang")
+    table.append(rows_by_language(*BLANKS))
+    assert ids_in(TABLE) == ["a", "b", "c", "d", "e"]
 
 
 def test_a_table_without_partitions(tmp_path: Path) -> None:

@@ -204,5 +204,5 @@ def test_a_cached_file_is_fetched_once_and_only_if_it_is_the_right_one(
 
 def test_without_the_extra_the_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "transforms.storage.gcs", None)
-    with pytest.raises(MissingExtraError, match=r"no filesystem for gs://.*pip install 'sentence-beam\[gcp\]'"):
+    with pytest.raises(MissingExtraError, match=r"no filesystem for gs://.*pip install -c .*\[gcp\]"):
         storage.storage_of("gs://bucket/a")

@@ -74,10 +74,13 @@ def test_folders_on_the_way_to_a_name_are_entered(tree: Path, names: list[str], 
     every = [entry.path for entry in LocalStorage().below(str(tree))]
     named = Glob(f"{tree}/{pattern}", hidden)
     assume(not named.is_literal)
-    mine = [entry.path for entry in LocalStorage().match(f"{tree}/{pattern}", hidden).files]
+    found = LocalStorage().match(f"{tree}/{pattern}", hidden)
+    mine = [entry.path for entry in found.files]
     assert mine == [path for path in every if named.takes(path)]
-    listed = matched(named, [Entry(path, 0, "", "") for path in every])
+    listed = matched(named, [Entry(path, 0, "", "") for path in every if path.startswith(named.literal)])
     assert [entry.path for entry in listed.files] == mine
+    with_files = [path for path in found.folders if any(one.startswith(path + "/") for one in every)]
+    assert [path for path in listed.folders if named.takes(path)] == [path for path in with_files if named.takes(path)]
 
 
 @pytest.mark.parametrize(
