@@ -12,6 +12,7 @@ from transforms.errors import OptionError
 from transforms.space.chunks import ChunksSpec
 from transforms.space.model_files import DEFAULT_MODEL
 from transforms.space.recipe import Recipe
+from transforms.values import StrPath, as_text
 
 if TYPE_CHECKING:
     from transforms.corpus import Cutter
@@ -39,12 +40,12 @@ class Chunks(beam.PTransform):
     has no piece. Raises `OptionError` for a SPEC that is none, or that cuts nothing.
     """
 
-    def __init__(self, spec: str = "budget", *, model: str = DEFAULT_MODEL, text: str = "text"):
+    def __init__(self, spec: str = "budget", *, model: StrPath = DEFAULT_MODEL, text: str = "text"):
         super().__init__()
         self._chunks = ChunksSpec.parse(spec)
         if not self._chunks.cuts:
             raise OptionError(f"chunks {spec!r} cuts nothing; say budget or sentences")
-        self._model, self._text = model, text
+        self._model, self._text = as_text(model), text
 
     def expand(self, documents: beam.PCollection) -> beam.PCollection:
         fields = fields_of(documents.element_type)

@@ -18,6 +18,7 @@ from transforms.space import Machine, Recipe, Space
 from transforms.space.model_files import DEFAULT_MODEL
 from transforms.steps.embed_rows import EmbeddedElement, RowEmbedder, RowsJob
 from transforms.steps.row_shapes import REASON
+from transforms.values import StrPath
 
 if TYPE_CHECKING:
     from transforms.encoder import Encoder
@@ -61,12 +62,12 @@ class EmbedRows(beam.PTransform):
 
     def __init__(
         self,
-        model: str = DEFAULT_MODEL,
+        model: StrPath = DEFAULT_MODEL,
         *,
         text: str = "text",
         pooler: str = "auto",
         dtype: str = "auto",
-        calibration: str | None = None,
+        calibration: StrPath | None = None,
         prompt: str | None = None,
         prompt_name: str | None = None,
         max_tokens: int | None = None,
@@ -80,9 +81,9 @@ class EmbedRows(beam.PTransform):
         deterministic: bool = False,
     ):
         super().__init__()
-        said: dict[str, Any] = {"pooler": pooler, "dtype": dtype, "calibration": calibration, "prompt": prompt}
-        said |= {"prompt_name": prompt_name, "max_tokens": max_tokens, "normalize": normalize}
-        recipe = Recipe(model, revision, **said, truncate_dim=truncate_dim, chunks=chunks)
+        said: dict[str, Any] = {"model": model, "revision": revision, "pooler": pooler, "dtype": dtype}
+        said |= {"calibration": calibration, "prompt": prompt, "prompt_name": prompt_name, "max_tokens": max_tokens}
+        recipe = Recipe.of({**said, "normalize": normalize, "truncate_dim": truncate_dim, "chunks": chunks})
         self._job = RowsJob.of(recipe, Machine(device, tokens_per_batch, deterministic), text, chunk_prefix)
 
     @property

@@ -15,6 +15,7 @@ from transforms.encoder import Encoder
 from transforms.space import Machine, Recipe, Space
 from transforms.space.model_files import DEFAULT_MODEL
 from transforms.steps.embed_rows import RowsJob
+from transforms.values import StrPath
 
 
 class EncoderOptions(TypedDict, total=False):
@@ -22,7 +23,7 @@ class EncoderOptions(TypedDict, total=False):
 
     pooler: str
     dtype: str
-    calibration: str | None
+    calibration: StrPath | None
     prompt: str | None
     prompt_name: str | None
     max_tokens: int | None
@@ -41,7 +42,7 @@ class EncoderModelHandler(ModelHandler[str, PredictionResult, Encoder]):
 
     def __init__(
         self,
-        model: str = DEFAULT_MODEL,
+        model: StrPath = DEFAULT_MODEL,
         *,
         min_batch_size: int | None = None,
         max_batch_size: int | None = None,
@@ -49,7 +50,7 @@ class EncoderModelHandler(ModelHandler[str, PredictionResult, Encoder]):
         **said: Unpack[EncoderOptions],
     ):
         super().__init__(min_batch_size=min_batch_size, max_batch_size=max_batch_size)
-        job = RowsJob.of(Recipe(model, **said), Machine(device), "")
+        job = RowsJob.of(Recipe.of({"model": model, **said}), Machine(device), "")
         # Plain values: MLTransform keeps handlers as JSON.
         self._recipe, self._device, self._space = vars(job.recipe), device, job.space.to_json()
 
@@ -93,7 +94,7 @@ class TextEmbeddings(EmbeddingsManager):
 
     def __init__(
         self,
-        model: str = DEFAULT_MODEL,
+        model: StrPath = DEFAULT_MODEL,
         *,
         columns: list[str] | None = None,
         type_adapter: EmbeddingTypeAdapter | None = None,

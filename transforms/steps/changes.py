@@ -1,4 +1,7 @@
-"""Rows added, changed and deleted since the last snapshot, and ids that occur twice, counted by buckets of hashes."""
+"""Rows added, changed and deleted since the last snapshot, also as the gate counts them, and ids that occur twice.
+
+All are counted by buckets of hashes.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -6,15 +9,25 @@ from typing import Any
 
 from transforms import storage
 from transforms.errors import SentenceBeamError
-from transforms.store.changes import Changes, ShardSide, buckets_for, count_changes, differing, read_side, repeated
+from transforms.store.changes import (
+    Changes,
+    ShardSide,
+    buckets_for,
+    count_changes,
+    differing,
+    read_side,
+    repeated,
+)
 from transforms.store.commit import Run, last_snapshot
+from transforms.store.deletes import KeyedRows, RowKeys, row_keys, rows_gone
 from transforms.store.id_hashes import id_hashes
 from transforms.store.manifest import Manifest
+from transforms.store.plan import file_of, shared_plan
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs import read_result
 from transforms.store.settled import Settled
 
-KNOWN, CHANGES, IDS = "known", "changes", "ids"
+KNOWN, CHANGES, DELETES, IDS = "known", "changes", "deletes", "ids"
 
 
 @dataclass(frozen=True)
@@ -42,19 +55,35 @@ class IdShard:
 
 
 @dataclass(frozen=True)
+class ShardOfGate:
+    """A changed shard to read for the gate of deleted rows, and what its rows are known by."""
+
+    shard: ChangedShard
+    keys: RowKeys
+
+
+@dataclass(frozen=True)
+class Deletes:
+    """The number of rows of the last snapshot that the coming one lacks, as the gate counts them."""
+
+    rows: int
+
+
+@dataclass(frozen=True)
 class DuplicateIds:
     """The number of rows whose id an earlier row of the snapshot has."""
 
     rows: int
 
 
-Known = Settled | Problem | Changes | UnknownChanges | DuplicateIds
-Hashes = ShardSide | UnknownChanges | bytes
-CountKey = tuple[str, int]  # what is known, or a bucket of changes or of ids, and its number
+Known = Settled | Problem | Changes | UnknownChanges | Deletes | DuplicateIds
+ToRead = ChangedShard | ShardOfGate | IdShard
+Hashes = ShardSide | UnknownChanges | KeyedRows | bytes
+CountKey = tuple[str, int]  # what is known, or a bucket of what is counted, and its number
 
 
-def rows_to_count(settled: Settled | Problem, run: Run, ids: bool) -> Iterator[Known | ChangedShard | IdShard]:
-    """What is given, and the shards to read for changes and, if these are to be counted, for ids.
+def rows_to_count(settled: Settled | Problem, run: Run, ids: bool) -> Iterator[Known | ToRead]:
+    """What is given, and the shards to read for changes, for the gate and, if these are to be counted, for ids.
 
     Where the run is to fail, none.
     """
@@ -62,6 +91,7 @@ def rows_to_count(settled: Settled | Problem, run: Run, ids: bool) -> Iterator[K
     if isinstance(settled, Settled):
         differ = differing_units(settled, run)
         yield from shards_of_changes(settled, run, differ)
+        yield from shards_of_gate(run, differ)
         if ids:
             yield from shards_of_ids(settled, run, differ)
 
@@ -98,14 +128,35 @@ def shards_of_changes(
     if differ is None:
         yield UnknownChanges()
         return
+    yield from changed_shards(run.root, differ)
+
+
+def shards_of_gate(run: Run, differ: Differing | None) -> Iterator[ShardOfGate]:
+    """The changed shards, if they have rows enough for the gate to refuse the run."""
+    if differ is None or not run.has_delete_gate:
+        return
+    if sum(unit.written for unit in differ.old) <= run.max_deletes * run.previous_rows:
+        return
+    last = last_snapshot(run)
+    files = [file_of(entry) for entry in shared_plan(run.root, run.id).files]
+    keys = row_keys(run.options, last, files) if last is not None else None
+    if keys is not None:
+        yield from (ShardOfGate(shard, keys) for shard in changed_shards(run.root, differ))
+
+
+def changed_shards(root: str, differ: Differing) -> Iterator[ChangedShard]:
+    """The shards that only one of two snapshots has."""
     buckets = buckets_for(sum(unit.rows for unit in (*differ.old, *differ.new)))
     for shards, is_new in ((differ.old, False), (differ.new, True)):
         for unit in shards:
-            yield ChangedShard(storage.join(run.root, unit.path or ""), unit.bytes, is_new, buckets)
+            yield ChangedShard(storage.join(root, unit.path or ""), unit.bytes, is_new, buckets)
 
 
-def hashes_of(shard: Known | ChangedShard | IdShard) -> Iterator[tuple[CountKey, Known | Hashes]]:
+def hashes_of(shard: Known | ToRead) -> Iterator[tuple[CountKey, Known | Hashes]]:
     """The hashes of a shard's rows, or of its ids, by bucket; what is known already by a key of its own."""
+    if isinstance(shard, ShardOfGate):
+        yield from _of_gate(shard)
+        return
     if not isinstance(shard, ChangedShard | IdShard):
         yield (KNOWN, 0), shard
         return
@@ -123,6 +174,17 @@ def hashes_of(shard: Known | ChangedShard | IdShard) -> Iterator[tuple[CountKey,
         yield (CHANGES, 0), UnknownChanges()
 
 
+def _of_gate(item: ShardOfGate) -> Iterator[tuple[CountKey, KeyedRows | Problem]]:
+    """The keys of a shard's rows by bucket. Rows of an old shard that is damaged count as rows that stay."""
+    shard = item.shard
+    try:
+        for number, rows in item.keys.read(shard.path, shard.size, shard.is_new, shard.buckets):
+            yield (DELETES, number), rows
+    except SentenceBeamError as error:
+        if shard.is_new:
+            yield (KNOWN, 0), Problem.of(error)
+
+
 def count_bucket(bucket: tuple[CountKey, Iterable[Any]]) -> list[Known]:
     """The changes, or the ids that occur twice, among the rows of one bucket; or what was known."""
     (what, _), found = bucket
@@ -131,6 +193,8 @@ def count_bucket(bucket: tuple[CountKey, Iterable[Any]]) -> list[Known]:
         return parts
     if what == IDS:
         return [DuplicateIds(repeated(parts))]
+    if what == DELETES:
+        return [Deletes(rows_gone(parts))]
     known = [part for part in parts if isinstance(part, ShardSide)]
     return [count_changes(known) if len(known) == len(parts) else UnknownChanges()]
 
@@ -144,18 +208,22 @@ def total(found: Iterable[Any]) -> Changes | None:
 
 def shards_of_ids(settled: Settled, run: Run, differ: Differing | None) -> Iterator[IdShard | DuplicateIds]:
     """The shards whose ids are to be counted; DuplicateIds where nothing has to be read."""
-    if differ is not None and not differ.old and not differ.new:
-        yield DuplicateIds(previous_duplicate_ids(run))
+    unchanged = differ is not None and not differ.old and not differ.new
+    known = previous_duplicate_ids(run) if unchanged else None
+    if known is not None:
+        yield DuplicateIds(known)
         return
     yield DuplicateIds(0)
     buckets = buckets_for(settled.tally.stored)
     yield from (IdShard(run.root, unit.path, buckets) for unit in settled.units(run.root) if unit.path)
 
 
-def previous_duplicate_ids(run: Run) -> int:
-    """The duplicate ids that the last run counted."""
-    last = read_result(run.root, run.previous) if run.previous else None
-    return last.duplicate_ids if last else 0
+def previous_duplicate_ids(run: Run) -> int | None:
+    """The duplicate ids that the last run counted, None if its result is missing or damaged."""
+    if run.previous is None:
+        return 0
+    last = read_result(run.root, run.previous)
+    return last.duplicate_ids if last else None
 
 
 def _previous(run: Run) -> Manifest | None:

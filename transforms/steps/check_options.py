@@ -1,7 +1,7 @@
 """What options must not ask of a store, each with the line that says so."""
 
 from transforms.calibration import check_space
-from transforms.corpus.files import overlaps
+from transforms.corpus.find import overlaps
 from transforms.corpus.lakes import is_table
 from transforms.errors import OptionError, SpaceMismatchError
 from transforms.index.budgets import check_row_bytes
@@ -88,7 +88,7 @@ def _check_limit(asked: EmbedOptions, previous: Manifest | None) -> None:
 
 
 def _check_required(asked: EmbedOptions, choice: Choice) -> None:
-    if asked.require_space not in (None, choice.space.id):
+    if asked.require_space is not None and not choice.space.id.startswith(asked.require_space.lower()):
         raise OptionError(
             f"--require-space {asked.require_space}: these options and the model's files make the space "
             f"{choice.space.id}; mend them, or require that one"

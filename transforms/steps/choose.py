@@ -10,26 +10,25 @@ from transforms.index.choose import check_request
 from transforms.space import ModelFiles, Recipe, Space, parse_pooler, resolve_model
 from transforms.space.chunks import ChunksSpec
 from transforms.steps.auto import Case, decide
+from transforms.steps.gates import gates_of
 from transforms.steps.options import EmbedOptions
 from transforms.store.calibrations import kept_calibration, read_calibration
 from transforms.store.entries import IndexRequest, Options
 from transforms.store.manifest import Manifest
 
 CONTENT = (
-    ("format", "delimiter", "text_column", "text_template", "id_column", "keep_columns", "keep_text", "model")
-    + ("revision", "pooler", "prompt", "max_tokens", "chunks", "chunk_prefix", "normalize", "truncate_dim")
+    ("format", "delimiter", "text_column", "text_template", "id_column", "keep_columns", "keep_types", "keep_text")
+    + ("model", "revision", "pooler", "prompt", "max_tokens", "chunks", "chunk_prefix", "normalize", "truncate_dim")
     + ("precision", "limit")
 )  # fmt: skip
+KEPT = ("keep_columns", "keep_types")  # of which one option speaks
 # Remembered too, but units that are carried over are the same whatever they say.
-GATES = (
-    "max_rejects", "max_deletes", "check_carried", "price_per_hour", "currency", "deterministic", "query_prompt",
-    "hidden",
-)  # fmt: skip
+REMEMBERED = ("check_carried", "price_per_hour", "currency", "deterministic", "query_prompt", "hidden")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a run's options come to. `options` are those that the store will remember."""
+    """What a run's options come to. `options` are those that the store will remember, `gates` those of this run."""
 
     options: Options
     recipe: Recipe
@@ -38,13 +37,14 @@ class Choice:
     index: IndexRequest | None
     partition: str
     unit_tokens: int
+    gates: dict[str, float]
 
 
 def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:
     """What the options come to, beside a store's last snapshot; `local` says that this process does the work."""
     asked, remembered = _as_exported(asked), previous.options if previous else Options.of_a_new_store()
-    chosen = {name: _chosen(asked, remembered, name) for name in (*CONTENT, *GATES)}
-    chosen["keep_columns"] = tuple(chosen["keep_columns"])
+    chosen = {name: _chosen(asked, remembered, name) for name in (*CONTENT, *REMEMBERED) if name not in KEPT}
+    chosen["keep_columns"], chosen["keep_types"] = _kept(asked, remembered)
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
     chosen["chunks"] = str(ChunksSpec.parse(chosen["chunks"]))
     chosen["model"] = _full_path(chosen["model"])
@@ -61,6 +61,8 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
     recipe = _recipe(asked, chosen, calibration)
     space = recipe.space(files, *((calibration.digest, calibration.dim) if calibration else ()))
     chosen |= {"prompt": space.prompt, "truncate_dim": recipe.truncate_dim}
+    gates = gates_of(asked, remembered, space.dtype)
+    chosen |= gates.remembered
     return Choice(
         options=Options(**chosen),
         recipe=replace(recipe, prompt=space.prompt, prompt_name=None),
@@ -69,6 +71,7 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
         index=index,
         partition=decided("--partition", asked.partition, previous.partition if previous else None),
         unit_tokens=decided("--unit-tokens", asked.unit_tokens, previous.unit_tokens if previous else None),
+        gates=gates.used,
     )
 
 
@@ -98,8 +101,6 @@ def _chosen(asked: EmbedOptions, remembered: Options, name: str) -> Any:
     given = getattr(asked, name)
     if given is not None:
         return given
-    if name == "max_deletes":
-        return remembered_deletes(None, remembered.max_deletes)
     if name == "limit":
         return None  # a trial run must not shrink every later one
     if name == "prompt" and asked.prompt_name is not None:
@@ -113,10 +114,12 @@ def _chosen(asked: EmbedOptions, remembered: Options, name: str) -> Any:
     return getattr(remembered, name)
 
 
-def remembered_deletes(used: float | None, before: float) -> float:
-    """The fraction that the store remembers: the one used, but none above the default, which is for one run."""
-    default = Options.max_deletes
-    return next(fraction for fraction in (used, before, default) if fraction is not None and fraction <= default)
+def _kept(asked: EmbedOptions, remembered: Options) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The columns to keep, and the types of those that have been given one, now or before."""
+    if asked.kept is None:
+        return tuple(remembered.keep_columns), remembered.keep_types
+    types = {column.name: column.kind or remembered.keep_types.get(column.name) for column in asked.kept}
+    return tuple(types), {name: kind for name, kind in types.items() if kind is not None}
 
 
 def _with_full_paths(pooler: str) -> str:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from transforms import progress
 from transforms.arrow import fixed_size
 from transforms.errors import MissingExtraError, OptionError
+from transforms.extras import pip_line
 from transforms.index.by_lists import coarse_search
 from transforms.index.choose import plan_for
 from transforms.index.near_pairs import BLOCK
@@ -74,7 +75,7 @@ def _agglomerated(vectors: np.ndarray, threshold: float) -> np.ndarray:
     try:
         from sklearn.cluster import AgglomerativeClustering
     except ImportError as error:
-        raise MissingExtraError("--threshold needs scikit-learn: pip install 'sentence-beam[evaluate]'") from error
+        raise MissingExtraError(f"--threshold needs scikit-learn: {pip_line('evaluate')}") from error
     if len(vectors) == 1:
         return np.zeros(1, np.int64)
     how = {"metric": "cosine", "linkage": "average", "distance_threshold": 1 - threshold + 1e-7}

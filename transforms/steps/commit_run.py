@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from transforms import progress, storage
+from transforms.errors import SentenceBeamError
 from transforms.report import report
-from transforms.steps.changes import DuplicateIds, previous_duplicate_ids, total
+from transforms.steps.changes import Deletes, DuplicateIds, previous_duplicate_ids, total
 from transforms.steps.index_files import IndexRecord
 from transforms.steps.quantize import RangesRecord
-from transforms.store.commit import Run, finish
+from transforms.store.commit import Run, check_deletes, finish
 from transforms.store.records import Problem
 from transforms.store.runs import COMMITTED, Result
 from transforms.store.settled import Settled
@@ -29,7 +30,7 @@ def _committed(found: list[Any], run: Run) -> Result:
     for item in found:
         if isinstance(item, RangesRecord):
             run = replace(run, ranges=item.entry)
-    problems = [item for item in found if isinstance(item, Problem)]
+    problems = [*(item for item in found if isinstance(item, Problem)), *_gate_problems(found, run)]
     result = finish(
         run,
         min(problems, key=lambda p: (p.exit_code, p.message)) if problems else _settled(found),
@@ -46,12 +47,21 @@ def _committed(found: list[Any], run: Run) -> Result:
     return result
 
 
+def _gate_problems(found: list[Any], run: Run) -> list[Problem]:
+    """Why the rows that the run deletes end it; nothing if they do not."""
+    try:
+        check_deletes(run, sum(item.rows for item in found if isinstance(item, Deletes)))
+    except SentenceBeamError as error:
+        return [Problem.of(error)]
+    return []
+
+
 def _settled(found: list[Any]) -> Settled:
     return next(item for item in found if isinstance(item, Settled))
 
 
-def _duplicate_ids(counted: list[int], run: Run) -> int:
-    """Their sum; those of the last snapshot where the run left the ids as they were, and so counted none."""
+def _duplicate_ids(counted: list[int], run: Run) -> int | None:
+    """Their sum; those of the last snapshot if the run left the ids as they were, and so counted none."""
     return sum(counted) if counted or not run.options.id_column else previous_duplicate_ids(run)
 
 

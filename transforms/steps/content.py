@@ -22,14 +22,15 @@ from transforms.errors import OptionError, SentenceBeamError
 from transforms.measures import with_waits
 from transforms.steps.cutting import pieces_of
 from transforms.steps.elements import PlannedFiles, in_batches
-from transforms.steps.footers import check_types
 from transforms.steps.job import EmbedJob
+from transforms.steps.kept_types import with_types
 from transforms.steps.plan_rows import check_rows
 from transforms.store.carried import CarriedShards, Checked
 from transforms.store.carry import content_of
 from transforms.store.commit import carried_shards, last_snapshot
 from transforms.store.manifest import Manifest
-from transforms.store.plan import PlannedFile, Standing, read_work, rows_at_most, write_plan
+from transforms.store.plan import PlannedFile, Standing, rows_at_most, write_plan
+from transforms.store.plan_work import read_work
 from transforms.store.records import Problem, UnitRecord, carried
 
 READ_TOKENS = 16_000_000  # in one element at most, so that blocks become large
@@ -99,7 +100,7 @@ def to_count(found: list[PlannedFiles | Passing], job: EmbedJob) -> Iterator[Pla
     planned = [item for some in found if isinstance(some, PlannedFiles) for item in some.files]
     planned.sort(key=lambda item: item.file.relative)
     try:
-        check_opened(planned, job)
+        planned = checked_opened(planned, job)
     except SentenceBeamError as error:
         yield Problem.of(error)
         return
@@ -111,13 +112,13 @@ def to_count(found: list[PlannedFiles | Passing], job: EmbedJob) -> Iterator[Pla
         yield from (ToCount(span, exact) for span in item.spans)
 
 
-def check_opened(planned: list[PlannedFile], job: EmbedJob) -> None:
-    """Raise what there is against reading all of these files, which were opened.
+def checked_opened(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+    """The files, which were opened, with the types that their kept columns are read as.
 
-    OptionError where kept columns differ, their text is more than this process may group in memory or their rows are
-    too few for the index asked for, DataGateError where these are too few after the last snapshot.
+    Raises OptionError where kept columns differ, their text is more than this process may group in memory or their
+    rows are too few for the index asked for, DataGateError where these are too few after the last snapshot.
     """
-    check_types([item for item in planned if not item.bad], job)
+    planned = with_types(planned, job, last_snapshot(job.run))
     if (rows := rows_at_most(planned)) is not None:
         check_rows(job, rows)
     text = BYTES_PER_TOKEN * sum(span.tokens for item in planned for span in item.spans)
@@ -126,6 +127,7 @@ def check_opened(planned: list[PlannedFile], job: EmbedJob) -> None:
             f"--partition content groups the text in memory here: about {text / 1e9:,.1f} GB, more than a quarter of "
             "this machine's; say --partition file, or run it on a cluster (--runner)"
         )
+    return planned
 
 
 def with_checked(files: list[PlannedFile], checked: Checked) -> list[PlannedFile]:

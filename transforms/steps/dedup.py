@@ -12,15 +12,18 @@ from transforms.index import TrainedIndex
 from transforms.index.choose import FLAT_BELOW, automatic_index, plan_for
 from transforms.index.near_pairs import Components, cosines, lists_for, lists_near, near_pairs, share_found
 from transforms.search import Searcher
-from transforms.steps.store_vectors import StoreVectors
+from transforms.steps.store_vectors import TEXT, StoreVectors
 from transforms.store.manifest import Manifest
+
+SHOWN_GROUPS, SHOWN_ROWS = 5, 3
 
 
 @dataclass(frozen=True)
 class Deduplicated:
     """All rows (id, component, keep, score to the keeper; of pieces, piece), and what there is to say of them.
 
-    `groups` are components of several rows. Of `sampled` pairs of some rows with any other, `found` is the share that
+    `groups` are components of several rows; `largest` has some rows of the largest ones, the keeper first, with the
+    first 200 characters of their texts. Of `sampled` pairs of some rows with any other, `found` is the share that
     the comparison saw.
     """
 
@@ -29,6 +32,7 @@ class Deduplicated:
     duplicates: int
     found: float
     sampled: int
+    largest: pa.Table
 
 
 def deduplicate(manifest: Manifest, threshold: float, folder: Path) -> Deduplicated:
@@ -51,7 +55,21 @@ def deduplicate(manifest: Manifest, threshold: float, folder: Path) -> Deduplica
     numbers, component = np.unique(components.first, return_inverse=True)
     rows = _with_keepers(stored, component.astype(np.int64))
     groups = int((np.bincount(component) > 1).sum())
-    return Deduplicated(rows, groups, len(stored) - len(numbers), found, sampled)
+    largest = _largest(stored, rows, component)
+    return Deduplicated(rows, groups, len(stored) - len(numbers), found, sampled, largest)
+
+
+def _largest(stored: StoreVectors, rows: pa.Table, component: np.ndarray) -> pa.Table:
+    """Some rows of the largest components of several rows, as `Deduplicated` has them."""
+    sizes = np.bincount(component)
+    groups = np.argsort(-sizes, kind="stable")[:SHOWN_GROUPS]
+    keep = rows.column("keep").to_numpy()
+    chosen = []
+    for group in groups[sizes[groups] > 1]:
+        members = np.flatnonzero(component == group)
+        chosen.append(members[np.argsort(~keep[members], kind="stable")][:SHOWN_ROWS])
+    places = np.concatenate([np.empty(0, np.int64), *chosen])
+    return rows.take(pa.array(places)).append_column(TEXT, pa.array(stored.names(places), pa.string()))
 
 
 def _lists(stored: StoreVectors, threshold: float) -> np.ndarray:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transforms.corpus import UnitRows
+from transforms.corpus.column_values import NOT_UTF8
 from transforms.corpus.pieces import cut_where_possible, own_texts, taken
-from transforms.corpus.row_blocks import EMPTY_TEXT, NOT_UTF8, NULL_TEXT, TEXT_NOT_STRING
+from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
 from transforms.corpus.spans import UNIT_TOKENS
 from transforms.corpus.template import Template, parse
 from transforms.errors import OptionError
 from transforms.measures import Stopwatch, tokens_a_second
+from transforms.python_names import parameters_of, python_names
 from transforms.space import Machine, Recipe, Space, resolve_dtype
 from transforms.space.chunks import ChunksSpec
 from transforms.steps.cutting import cutter_with, tokenizer_with, with_inputs
@@ -59,6 +61,7 @@ class RowsJob:
     prefix: str = ""
 
     @classmethod
+    @python_names({**parameters_of(Recipe, Machine), "chunk_prefix": False})
     def of(cls, recipe: Recipe, machine: Machine, text: str, prefix: str = "") -> "RowsJob":
         """The job of a recipe, whose model has to be here too. Raises OptionError for what does not work."""
         ChunksSpec.parse(recipe.chunks).check_prefix(prefix)

@@ -12,14 +12,15 @@ import numpy as np
 
 from transforms.calibration import Calibration
 from transforms.corpus import Rejected, UnitRows
+from transforms.corpus.column_values import EXCERPT
 from transforms.corpus.pieces import taken as taken_rows
-from transforms.corpus.row_blocks import EXCERPT
 from transforms.errors import DataGateError
 from transforms.measures import Stopwatch, with_waits
 from transforms.steps.finish import Finisher
 from transforms.steps.inputs import Inputs, hashes_of, inputs_of
 from transforms.steps.job import EmbedJob
 from transforms.store.calibrations import read_calibration
+from transforms.store.forms import run_form
 from transforms.store.precision import kept_ranges
 from transforms.store.records import UnitRecord, reused
 from transforms.store.reuse import Found, LastSnapshot
@@ -39,7 +40,8 @@ class UnitWork:
     """A unit ready for the forward pass.
 
     `inverse` says where every row's text is among the distinct ones; `found` has the vectors of some of these, `inputs`
-    is what goes into the model for the others (None where there are none); `watch` has measured the stages so far.
+    is what goes into the model for the others (None where there are none), of whose tokens so many are `known` and
+    `unknown`; `watch` has measured the stages so far.
     """
 
     unit: PreparedUnit
@@ -47,6 +49,8 @@ class UnitWork:
     found: Found
     inputs: Inputs | None
     watch: Stopwatch
+    known: int = 0
+    unknown: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class UnitEmbedder:
         """The embedder of a run."""
         run, space = job.run, job.run.first_space
         ranges = kept_ranges(job.root, run.ranges) if run.ranges else None
-        store = UnitStore(job.root, space, ranges, run.id)
+        store = UnitStore(job.root, space, ranges, run.id, run_form(space, run.generation, run.options))
         last = LastSnapshot(job.root, run.previous if job.reuse else None, space, run.previous_digest)
         finisher = Finisher(space, partial(calibration_of, job))
         return cls(run.generation, store, encoder, on_batch, last, finisher, job.keep_text)
@@ -117,7 +121,11 @@ class UnitEmbedder:
             found = self._found(rows, taken(hashes, first))
         new = np.delete(np.arange(len(first)), found.places)
         inputs = self._inputs(rows, taken(first, new.tolist()), watch) if len(new) else None
-        return UnitWork(replace(unit, rows=replace(rows, parts=None, windows=None)), inverse, found, inputs, watch)
+        unit = replace(unit, rows=replace(rows, parts=None, windows=None))
+        if inputs is None:
+            return UnitWork(unit, inverse, found, None, watch)
+        words = self.encoder().words(inputs.tokenized)
+        return UnitWork(unit, inverse, found, inputs, watch, int(words.known.sum()), int(words.unknown.sum()))
 
     def _inputs(self, rows: UnitRows, places: list[int], watch: Stopwatch) -> Inputs:
         with watch.time("load_ms"):
@@ -154,7 +162,8 @@ class UnitEmbedder:
         if late:
             unit = replace(unit, rows=taken_rows(unit.rows, good), hashes=[unit.hashes[i] for i in good])
             vectors, inverse = vectors.take(good), inverse[good]
-        counts = replace(count(inverse, item.found, status, embedded), moved=self.finisher.moved(vectors))
+        counts = count(inverse, item.found, status, embedded)
+        counts = replace(counts, known=item.known, unknown=item.unknown, moved=self.finisher.moved(vectors))
         return self.store.write(unit, vectors, late, counts, item.watch)
 
 

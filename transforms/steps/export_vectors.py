@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from transforms import progress, storage
 from transforms.arrow import as_matrix, fixed_size
 from transforms.errors import MissingExtraError
+from transforms.extras import pip_line
 from transforms.index import TrainedIndex
 from transforms.index.faiss_module import use_threads
 from transforms.index.vectors import faiss_metric, prepared, scored_by
@@ -111,7 +112,7 @@ def _write_lance(store: Store, folder: Path) -> dict[str, Any]:
         import lancedb
     except ImportError as error:
         raise MissingExtraError(
-            "--vectors lance needs lancedb, which is not installed: pip install 'sentence-beam[lance]'"
+            f"--vectors lance needs lancedb, which is not installed: {pip_line('lance')}"
         ) from error
     found = _columns(store)
     places = PLACE if store.manifest.rows.pieces is not None else ()

@@ -7,7 +7,7 @@ from typing import Any
 
 from transforms import storage
 from transforms.calibration.calibration import INFO
-from transforms.errors import OptionError
+from transforms.errors import OptionError, refuse_damage
 from transforms.space.token_table import TABLE
 
 RESULT = "fit.json"
@@ -28,7 +28,7 @@ def check_output(folder: str) -> None:
     place = storage.storage_of(folder)
     if storage.is_local(folder) and place.stat(folder) is not None:
         raise OptionError(f"--output {folder} is a file; name a folder")
-    there = [entry.path.removeprefix(f"{folder}/") for entry in place.below(folder)]
+    there = storage.names_below(folder)
     if there and not {RESULT, INFO, TABLE} & set(there):
         raise OptionError(f"--output {folder} holds {there[0]} and was not made by fit; name a new folder")
 
@@ -40,9 +40,11 @@ def write_result(output: str, result: FitResult) -> None:
 
 
 def read_result(output: str) -> FitResult | None:
-    """How the last fit into a folder ended; None where there was none."""
-    found = storage.storage_of(output).read_versioned(storage.join(output, RESULT))
+    """How the last fit into a folder ended; None if there was none. Raises SentenceBeamError if its file is damaged."""
+    path = storage.join(output, RESULT)
+    found = storage.storage_of(output).read_versioned(path)
     if found is None:
         return None
-    said = json.loads(found[0])
-    return FitResult(said.pop("run"), said.pop("exit_code"), said.pop("message"), said)
+    with refuse_damage(f"{path} is not what the fit wrote", "fit again"):
+        said = json.loads(found[0])
+        return FitResult(said.pop("run"), said.pop("exit_code"), said.pop("message"), said)

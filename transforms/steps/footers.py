@@ -1,14 +1,15 @@
 """What a plan needs to know from inside of input files; files that have not changed are not opened."""
 
 from collections import deque
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from transforms import storage
 from transforms.corpus import InputFile, plan_file
 from transforms.corpus import columns as corpus_columns
+from transforms.corpus.files import BROKEN, broken_link
 from transforms.corpus.row_blocks import blocks_of
-from transforms.errors import OptionError
+from transforms.errors import SentenceBeamError
 from transforms.steps.job import EmbedJob
 from transforms.store.plan import PlannedFile
 
@@ -26,7 +27,7 @@ def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
     """Type of each kept column; raises OptionError where the file lacks a named column or has it in a wrong type."""
     columns = job.columns
     text = columns.text if columns.of_text is None else None
-    return corpus_columns.kept_types(file, text, columns.id, columns.keep)
+    return corpus_columns.kept_types(file, text, columns.id, columns.keep, columns.kinds)
 
 
 def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
@@ -38,7 +39,9 @@ def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
     for names, option in templates(job):
         named = corpus_columns.template_names_found(item.file, names, option)
         keys = None if named is None or keys is None else (*keys, *named)
-    return replace(item, carried=(), spans=tuple(spans), kept=kept, keys=keys)
+    open_types = corpus_columns.open_types(item.file, columns.keep, columns.kinds)
+    found = replace(item, carried=(), spans=tuple(spans), kept=kept, keys=keys, open_types=open_types)
+    return replace(found, is_rowless=not spans)
 
 
 def check_readable(item: PlannedFile, job: EmbedJob) -> None:
@@ -55,37 +58,15 @@ def read_footers(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
         return list(executor.map(lambda item: read_footer(item, job) if item.is_unopened else item, planned))
 
 
-def check_types(planned: Iterable[PlannedFile], job: EmbedJob) -> None:
-    """Raise OptionError where kept columns differ, or no file has them or those of a template.
-
-    Of the files not opened, which agree, one is.
-    """
-    if not job.columns.keep and not templates(job):
-        return
-    items = list(planned)
-    known = [item for item in items if item.kept is not None]
-    other = next((item for item in items if item.kept is None), None)
-    if not any(item.carried or item.kept is None for item in items):  # files that stay as they are have had them
-        _check_keys(known, job)
-    if known and other is not None:
-        known.insert(0, replace(other, kept=kept_types(other.file, job)))
-    for item in known[1:]:
-        if item.kept != known[0].kept:
-            raise OptionError(
-                f"--keep-columns: {known[0].file.path} has {_types(known[0])}, {item.file.path} has {_types(item)}; "
-                "cast them to one type"
-            )
-
-
-def _check_keys(opened: list[PlannedFile], job: EmbedJob) -> None:
-    """Raise OptionError for a kept column, or one of a template, that no file has, as far as its first rows tell."""
-    told = [item for item in opened if item.keys is not None]
-    named = [(name, "--keep-columns") for name in job.columns.keep]
-    named += [(name, option) for names, option in templates(job) for name in names]
-    for name, option in named if told else ():
-        if not any(name in (item.keys or ()) for item in told):
-            raise corpus_columns.no_column(told[0].file, name, option)
-
-
-def _types(item: PlannedFile) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in item.kept or ())
+def checksum_of(file: InputFile) -> str:
+    """The checksum of an input's content. Raises SentenceBeamError for a file that may not be read or is gone."""
+    if file.version == BROKEN:
+        raise broken_link(file.path)
+    try:
+        return storage.checksum_of(file.entry)
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError | PermissionError) and not storage.is_local(file.path):
+            raise  # a connection that broke: an engine tries again
+        raise SentenceBeamError(
+            f"{file.path} cannot be read ({error.strerror or error}); mend that or leave it out of --input"
+        ) from error

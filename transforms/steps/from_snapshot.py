@@ -1,8 +1,9 @@
 """Runs over a store as it is, which read no input: their plan, and the units of the snapshot before."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from transforms.steps.group_files import Groups
+from transforms.store.carried import NOTHING, Checked
 from transforms.store.commit import Run
 from transforms.store.manifest import Manifest, read_resolved
 from transforms.store.plan import PlannedFile, file_of, write_plan
@@ -37,15 +38,23 @@ def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
     )
 
 
-def record_plan(manifest: Manifest, run_id: str) -> None:
-    """Write the plan of a run that carries every unit of the snapshot over."""
-    groups = Groups.of(manifest)
+def record_plan(manifest: Manifest, run_id: str, checked: Checked = NOTHING) -> None:
+    """Write the plan of a run that carries every unit of the snapshot over; `checked` came of looking at its shards."""
     # As in a run that reads the input, the units of a group are the first one's of its files.
-    units = {min(file.path for file in some): groups.units.get(name, []) for name, some in groups.files.items()}
+    units = {
+        min(file.path for file in some): manifest.units_by_group[name] for name, some in manifest.files_by_group.items()
+    }
     units |= manifest.units_by_file
     planned = [
-        PlannedFile(file_of(file), carried=tuple(map(carried, units.get(file.path, ())))) for file in manifest.files
+        PlannedFile(
+            file_of(file),
+            carried=tuple(map(carried, units.get(file.path, ()))),
+            in_group=manifest.group_of(file),
+            is_rowless=not manifest.counts(file.path),
+        )
+        for file in manifest.files
     ]
+    planned[:1] = [replace(file, checked=checked) for file in planned[:1]]
     write_plan(manifest.root, run_id, planned, manifest.buckets)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from transforms import progress, storage
 from transforms.arrow import as_hashes
 from transforms.calibration.moments import Moments
-from transforms.errors import SentenceBeamError
+from transforms.errors import SentenceBeamError, refuse_damage
 from transforms.index.sample import sample_keys, sample_threshold, select
 from transforms.store.records import Problem
 from transforms.store.shards import read_pooled
@@ -104,9 +104,15 @@ def _blocks(shards: tuple[str, ...], job: GatherJob) -> Iterator[tuple[np.ndarra
             start += len(rows)
 
 
+def _arrays_of(path: str) -> dict[str, np.ndarray]:
+    data = storage.read_bytes(path)
+    with refuse_damage(f"{path} is not what the run wrote", "run again"):
+        return dict(np.load(io.BytesIO(data), allow_pickle=False))
+
+
 def take_sample(gathered: Gathered, want: int) -> np.ndarray:
     """The sample, float32 [n, p], by ascending key: an order that means nothing and never changes."""
-    found = [np.load(io.BytesIO(storage.read_bytes(path)), allow_pickle=False) for path in sorted(gathered.samples)]
+    found = [_arrays_of(path) for path in sorted(gathered.samples)]
     keys = np.concatenate([np.empty(0, np.uint64), *(arrays["keys"] for arrays in found)])
     rows = np.concatenate([arrays["rows"] for arrays in found]) if found else np.empty((0, 0), np.float32)
     return rows[np.argsort(keys, kind="stable")[:want]]

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.arrow import as_hashes, as_keys, hash_column, parquet_bytes, table_of
+from transforms.errors import DamagedIndexError, refuse_damage
 from transforms.index import held_out_keys, sample_threshold, select
 
 HELD_OUT = 1000
@@ -85,15 +86,16 @@ class KnownQueries:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "KnownQueries":
-        """The queries that a file from `to_bytes` holds."""
-        table = table_of(data)
-        depth = int(table.schema.metadata[b"depth"])
-        hashes = as_hashes(table.column("row_hash").combine_chunks())
-        known = table.column("bound").is_valid().to_numpy()
-        rows = table.filter(pa.array(known))
-        lists = (rows.column(name).combine_chunks() for name in ("gains", "positions"))
-        gains, positions = (column.flatten().to_numpy().reshape(-1, depth) for column in lists)
-        return cls(hashes[known], gains, positions, rows.column("bound").to_numpy(), hashes[~known])
+        """The queries that a file from `to_bytes` holds. Raises DamagedIndexError for other bytes."""
+        with refuse_damage("the queries of the index are not what was written", kind=DamagedIndexError):
+            table = table_of(data)
+            depth = int(table.schema.metadata[b"depth"])
+            hashes = as_hashes(table.column("row_hash").combine_chunks())
+            known = table.column("bound").is_valid().to_numpy()
+            rows = table.filter(pa.array(known))
+            lists = (rows.column(name).combine_chunks() for name in ("gains", "positions"))
+            gains, positions = (column.flatten().to_numpy().reshape(-1, depth) for column in lists)
+            return cls(hashes[known], gains, positions, rows.column("bound").to_numpy(), hashes[~known])
 
 
 def _lists(values: np.ndarray, nulls: int) -> pa.Array:

@@ -30,6 +30,7 @@ from transforms.steps.index_files import (
     K,
     closeness_of,
     leave_recall,
+    lines_of,
     locate,
     most_rows,
     packed,
@@ -256,7 +257,7 @@ def tuned_recall(
 
 def scratch_files(job: IndexJob, found: list[ShardGroup]) -> list[str]:
     """The files that the steps left for each other, to be removed when none of them can be tried again."""
-    names = ["queries.npy", "texts.npy", "crowded.npy", *job.folder.read(LEFT).decode().splitlines()]
+    names = ["queries.npy", "texts.npy", "crowded.npy", *job.folder.parsed(LEFT, lines_of)]
     for group in found:
         names += [f"{stem}-{group.number}" for stem in RECALL_FILES]
     earlier = scratch_of_update(job.update) if job.update else []

@@ -72,7 +72,9 @@ def compared(
             f"{does}; ask for less, or allow more"
         )
     kinds_told = "the only kind" if len(tried) == 1 else f"of {len(tried)} kinds"
-    why = f"{kinds_told} for {budgets}{'' if len(tried) == 1 else ', the one that reads least for a query'}"
+    why = f"{kinds_told} for {budgets}{'' if len(tried) == 1 else ', the one that finds most'}"
+    if kind.plan.factory == "Flat":
+        why = f"exact, for {budgets}"
     if not reached:
         why = f"{kinds_told} within its bytes, none reaching {budgets}; it {does}"
     return kind, ChoiceEntry(why, kind.row_bytes, kind.query_bytes, tuple(map(_entry, tried)))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from transforms import storage
 from transforms.arrow import as_hashes, as_matrix
-from transforms.errors import SentenceBeamError
+from transforms.errors import SentenceBeamError, refuse_damage
 from transforms.index import (
     Candidates,
     ExactNeighbours,
@@ -68,6 +68,17 @@ class RowBlock:
     hash_column: pa.Array
 
 
+def array_of(data: bytes) -> np.ndarray:
+    """The array of a .npy file's bytes."""
+    array: np.ndarray = np.load(io.BytesIO(data), allow_pickle=False)
+    return array
+
+
+def lines_of(data: bytes) -> list[str]:
+    """The lines of a text file's bytes."""
+    return data.decode().splitlines()
+
+
 @dataclass(frozen=True)
 class Folder:
     """The store and the run's folder in it, where files of one purpose share a prefix; `metric` is the index's."""
@@ -94,15 +105,34 @@ class Folder:
 
     def take(self, name: str) -> np.ndarray:
         """The array that an earlier step left under a name."""
-        return np.load(io.BytesIO(self.read(name)), allow_pickle=False)
+        return self.parsed(name, array_of)
 
-    def read(self, name: str) -> bytes:
-        """The bytes that an earlier step left under a name."""
-        return storage.read_bytes(self.scratch(name))
+    def parsed(self, name: str, parse: Callable[[bytes], Item]) -> Item:
+        """What `parse` makes of the bytes that an earlier step left under a name.
+
+        Raises SentenceBeamError if it can make nothing of them.
+        """
+        data = storage.read_bytes(self.scratch(name))
+        with self._refuse_damage(name):
+            return parse(data)
+
+    def _refuse_damage(self, name: str) -> AbstractContextManager[None]:
+        return refuse_damage(f"{self.scratch(name)} is not what the run wrote", "run again")
+
+    def part(self, name: str, start: int, stop: int) -> bytes:
+        """The bytes from `start` up to `stop` of what an earlier step left under a name.
+
+        Raises SentenceBeamError if it is shorter.
+        """
+        data = storage.read_range(self.scratch(name), start, stop)
+        with self._refuse_damage(name):
+            if len(data) != stop - start:
+                raise EOFError("it is cut short")
+        return data
 
     def tables(self, name: str, schema: pa.Schema, first: int, count: int = 1) -> list[pa.Table]:
         """Some consecutive tables of those that an earlier step left under a name, and nothing of the others."""
-        return matching.read(functools.partial(storage.read_range, self.scratch(name)), schema, first, count)
+        return matching.read(functools.partial(self.part, name), schema, first, count)
 
     def stored(self, path: str) -> str:
         """Full path of a file of the store."""
@@ -231,8 +261,9 @@ def take_recall(
     """What all segments say of the queries, and the length of each list over all of them."""
     exact, found, sizes = ExactNeighbours(queries, DEEP, metric), None, np.zeros(0, np.int64)
     for segment in segments:
-        exact = exact.merge(ExactNeighbours.from_bytes(folder.read(f"exact-{segment.number}"), queries))
-        part = Candidates.from_bytes(folder.read(f"found-{segment.number}"))
+        exact_of = functools.partial(ExactNeighbours.from_bytes, queries=queries)
+        exact = exact.merge(folder.parsed(f"exact-{segment.number}", exact_of))
+        part = folder.parsed(f"found-{segment.number}", Candidates.from_bytes)
         found = part if found is None else found.merge(part)
         length = folder.take(f"lists-{segment.number}")
         sizes = length if not len(sizes) else sizes + length

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from transforms import progress, storage
+from transforms import progress
 from transforms.arrow import as_hashes, as_keys
 from transforms.errors import SentenceBeamError
 from transforms.index import SegmentChecks, WrittenSegment, cells, flat_segment, held_out_keys, sample_keys, select
@@ -30,7 +30,7 @@ from transforms.index.kmeans import kmeans
 from transforms.index.train import CODEC_ROWS, assembled
 from transforms.steps import held_out, index_choice
 from transforms.steps.index_build import LEFT, BuildWork, IndexJob, ShardGroup, Trained, TrainingGroup
-from transforms.steps.index_files import Folder, locate, stack
+from transforms.steps.index_files import Folder, lines_of, locate, stack
 from transforms.store import locators
 from transforms.store.records import Problem
 from transforms.store.shards import check_shard
@@ -250,7 +250,7 @@ def rows_of_cell(work: CellWork, turn: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows float32 [n, dim] of a cell in all parts, and the numbers that were found for them, int32 [n]."""
     folder, parts = work.job.folder, known_parts(work.job.folder)
     size = 2 * 8 * len(parts)
-    places = storage.read_range(folder.scratch(places_name(turn)), work.number * size, (work.number + 1) * size)
+    places = folder.part(places_name(turn), work.number * size, (work.number + 1) * size)
     starts, ends = np.frombuffer(places, "<i8").reshape(2, -1).tolist()
     names = [sorted_name(turn, part) for part in parts]
     marked = read_rows(folder, list(zip(names, starts, ends, strict=True)), work.job.plan.dim + 1)
@@ -335,7 +335,8 @@ def _held_out(job: IndexJob, sampled: list[SampledGroup]) -> tuple[np.ndarray, p
     vectors = read_rows(
         job.folder, [(f"held-out-{item.group.number}", 0, item.held_out) for item in sampled], job.plan.dim
     )
-    tables = [locators.from_bytes(job.folder.read(f"held-out-{item.group.number}.parquet")) for item in sampled]
+    names = [f"held-out-{item.group.number}.parquet" for item in sampled]
+    tables = [job.folder.parsed(name, locators.from_bytes) for name in names]
     locator = locators.concat(tables)
     hashes = as_hashes(locator.column("row_hash").combine_chunks())
     _, first, place, copies = np.unique(as_keys(hashes), return_index=True, return_inverse=True, return_counts=True)
@@ -370,7 +371,7 @@ def read_pieces(folder: Folder, wanted: list[tuple[str, int, int]], width: int) 
     size, most = 4 * width, max(1, PIECE_BYTES // (4 * width))
     for name, start, last in wanted:
         for first in range(start, last, most):
-            data = storage.read_range(folder.scratch(name), first * size, min(first + most, last) * size)
+            data = folder.part(name, first * size, min(first + most, last) * size)
             yield np.frombuffer(data, "<f4").reshape(-1, width)
 
 
@@ -383,7 +384,11 @@ def any_rows(job: IndexJob, parts: list[SamplePart], most: int) -> Iterator[np.n
 
 def known_parts(folder: Folder) -> list[SamplePart]:
     """The parts of the sample, in order."""
-    lines = (line.split() for line in folder.read(PARTS).decode().splitlines())
+    return folder.parsed(PARTS, _parts_of)
+
+
+def _parts_of(data: bytes) -> list[SamplePart]:
+    lines = (line.split() for line in lines_of(data))
     return [SamplePart(name, int(rows)) for name, rows in lines]
 
 

@@ -131,7 +131,7 @@ class IndexUpdateJob:
 
 @functools.lru_cache(1)
 def _on_record(job: IndexUpdateJob) -> IndexUpdate:
-    return IndexUpdate.from_json(json.loads(job.folder.read(PLAN)))
+    return job.folder.parsed(PLAN, lambda data: IndexUpdate.from_json(json.loads(data)))
 
 
 def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
@@ -197,6 +197,7 @@ def scratch_files(job: IndexUpdateJob) -> list[str]:
     names += [f"removed-{number}.arrow" for number in update.segments]
     names += [f"{kind}-{bucket}.arrow" for kind in ("moved", "new", "held") for bucket in range(update.buckets)]
     if storage.storage_of(job.root).stat(job.folder.scratch("decision.json")):
-        numbers = [target["number"] for target in json.loads(job.folder.read("decision.json"))["targets"]]
+        decision = job.folder.parsed("decision.json", json.loads)
+        numbers = [target["number"] for target in decision["targets"]]
         names += [f"{stem}-{n}" for n in numbers for stem in RECALL_FILES]
     return [job.folder.scratch(name) for name in names]

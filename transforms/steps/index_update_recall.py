@@ -177,7 +177,7 @@ def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry,
         recall=recall,
         recall_changed=changed,
         recall_100=deep,
-        change=ChangeEntry.from_json(json.loads(folder.read("decision.json"))["change"]),
+        change=folder.parsed("decision.json", lambda data: ChangeEntry.from_json(json.loads(data)["change"])),
     )
     then, high = update.current.trained, recall.high if recall else None
     before = Fit(then.imbalance, then.closeness, then.recall)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transforms.corpus import UnitRows
-from transforms.space import row_hashes
+from transforms.space import pieces_hashes, row_hashes
 from transforms.store.shards import Vectors
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 Finish = Callable[[], "Embedded"]  # waits until the model is through, and makes the final vectors
-BETWEEN = "\x1e"  # between the pieces of a document in what its hash covers
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,13 @@ class Late:
     wanted: np.ndarray
     planned: "PiecesUnit"
 
+    @property
+    def tokenized(self) -> "Tokenized":
+        """The windows that the pieces are in."""
+        return self.windows.tokenized.take(
+            np.unique([part.window for place in self.wanted for part in self.windows.pieces[place]])
+        )
+
     def start(self, encoder: "Encoder", progress: Progress) -> Finish:
         """Hand the windows to the model, without waiting for it; each piece has a vector."""
         return partial(encoder.finish, encoder.start_pieces(self.planned))
@@ -90,7 +96,8 @@ class Parts:
 def hashes_of(rows: UnitRows) -> list[bytes]:
     """The hash of what goes into the model for each row: rows of equal hashes have equal vectors."""
     if rows.parts is not None:
-        return row_hashes(BETWEEN.join(texts) for texts in rows.parts.texts)
+        parts = zip(rows.parts.texts, rows.parts.tokens, strict=True)
+        return pieces_hashes(zip(texts, tokens, strict=True) for texts, tokens in parts)
     return rows.windows.keys if rows.windows is not None else row_hashes(rows.texts)
 
 

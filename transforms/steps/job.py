@@ -16,7 +16,8 @@ class EmbedJob:
     `keep_text` says that shards have the text in a column of its own, which no kept one is. `recipe` names the model
     where workers have it, `machine` says how they run it. `carry` says that unchanged files
     are taken over unread from the last snapshot, `append` that its other files are taken over too, `reuse` that texts
-    which it holds take their vectors from it. `calibration` is the folder of the one to apply, `max_drift` the cosine
+    which it holds take their vectors from it. `read_again` names what keeps the run from taking anything over: options
+    and fields of the space that would change. `calibration` is the folder of the one to apply, `max_drift` the cosine
     distance by which the canary's vectors may have moved. `buckets` are the last snapshot's where they are to be kept,
     `text_limit` the bytes of text that may be grouped in memory. `hidden` says that files and folders whose names begin
     with a dot are input too. `index_asked` is the index asked for now, not remembered. `retried` says that an engine
@@ -34,6 +35,7 @@ class EmbedJob:
     delimiter: str | None = None
     limit: int | None = None
     carry: bool = False
+    read_again: tuple[str, ...] = ()
     append: bool = False
     reuse: bool = False
     calibration: str | None = None

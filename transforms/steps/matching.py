@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from transforms.arrow import as_hashes, hash_prefixes
 from transforms.corpus.buckets import in_buckets
+from transforms.errors import SentenceBeamError, refuse_damage
 
 BUCKET_ROWS = 2_000_000
 ADDED = pa.schema([("row_hash", pa.binary(16)), ("id", pa.string()), ("shard", pa.int32()), ("row", pa.int64())])
@@ -52,11 +53,18 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def read(fetch: Callable[[int, int], bytes], schema: pa.Schema, first: int, count: int = 1) -> list[pa.Table]:
-    """Some consecutive tables of a file that `to_bytes` gave, of which `fetch(start, stop)` gives bytes."""
+    """Some consecutive tables of a file that `to_bytes` gave, of which `fetch(start, stop)` gives bytes.
+
+    Raises SentenceBeamError for bytes that it did not give.
+    """
+    damaged = "what a step of the run left for another is not what it wrote"
     ends = np.frombuffer(fetch(_OFFSET * first, _OFFSET * (first + count + 1)), "<i8")
+    if ends[0] < 0 or (np.diff(ends) < 0).any():
+        raise SentenceBeamError(f"{damaged}; run again")
     data = fetch(int(ends[0]), int(ends[-1])) if ends[-1] > ends[0] else b""
     parts = [data[start:stop] for start, stop in pairwise((ends - ends[0]).tolist())]
-    return [_table(part, schema) for part in parts]
+    with refuse_damage(damaged, "run again"):
+        return [_table(part, schema) for part in parts]
 
 
 def _table(part: bytes, schema: pa.Schema) -> pa.Table:

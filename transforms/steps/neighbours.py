@@ -7,18 +7,18 @@ descriptions travel. A block's result is one file, named by the block and writte
 import io
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from transforms import progress, storage
-from transforms.arrow import as_matrix, parquet_bytes
+from transforms.arrow import as_matrix, parquet_bytes, table_of
 from transforms.corpus import Columns, Span, UnitRows, read_span
 from transforms.corpus.spans import UNIT_TOKENS
-from transforms.errors import DamagedIndexError, SentenceBeamError
+from transforms.errors import DamagedIndexError, SentenceBeamError, refuse_damage
 from transforms.index.exact import best_first
 from transforms.index.parts import Coarse, Found
 from transforms.index.vectors import prepared
@@ -41,6 +41,8 @@ class NeighboursJob:
 
     `itself` says that the queries are the snapshot's own rows, none of which is a neighbour of its own. `columns` are
     those of files of queries, `model` and `query_prompt` what these are embedded by, where not as the store remembers.
+    With `texts` a block's file has the texts of rows and queries too, as far as they are known; `query_text` is the
+    column with those of queries that are a store's rows.
     """
 
     store: str
@@ -53,6 +55,8 @@ class NeighboursJob:
     columns: Columns = field(default_factory=Columns)
     model: str | None = None
     query_prompt: str | None = None
+    texts: bool = False
+    query_text: str | None = None
 
     def path(self, block: str) -> str:
         """The file with the neighbours of a block's queries."""
@@ -99,7 +103,7 @@ class BlockRecord:
 class Queries:
     """Queries by name, their vectors float32 [q, dim]; of stored rows, number of the shard and row in it, int64 [q].
 
-    `piece` int32 [q] are their numbers where they are pieces of documents.
+    `piece` int32 [q] are their numbers where they are pieces of documents; `texts` are None if unknown.
     """
 
     names: list[str]
@@ -107,6 +111,7 @@ class Queries:
     shard: np.ndarray
     row: np.ndarray
     piece: np.ndarray | None = None
+    texts: list[str | None] | None = None
 
 
 def blocks_of(manifest: Manifest) -> list[StoredBlock]:
@@ -127,22 +132,28 @@ def blocks_of(manifest: Manifest) -> list[StoredBlock]:
     return [StoredBlock(f"{number:06d}", tuple(block)) for number, block in enumerate(parts) if block]
 
 
-def _stored_queries(parts: Sequence[StoredRows]) -> Queries:
-    """Rows of a store as queries."""
+def _stored_queries(parts: Sequence[StoredRows], text: str | None) -> Queries:
+    """Rows of a store as queries, with the texts that a column has."""
     names: list[str] = []
+    texts: list[str | None] = []
+    columns = ["id", "embedding"]
+    if text is not None:
+        columns.append(text)
     vectors, shards, places, numbers = [], [], [], []
     for number, path, rows in progress.over(parts, "reading the queries", "parts of shards"):
         with open_shard(path) as parquet:
             pieces = [name for name in ("piece",) if name in parquet.schema_arrow.names]
         here = np.asarray(rows)
-        table = take_rows(path, here, ["id", *pieces, "embedding"])
+        table = take_rows(path, here, [*columns, *pieces])
         names += table.column("id").to_pylist()
+        if text is not None:
+            texts += table.column(text).to_pylist()
         vectors.append(as_matrix(table.column("embedding").combine_chunks()))
         shards.append(np.full(len(here), number))
         places.append(here)
         numbers += [table.column(name).to_numpy() for name in pieces]
     piece = np.concatenate(numbers) if numbers else None
-    return Queries(names, np.concatenate(vectors), np.concatenate(shards), np.concatenate(places), piece)
+    return Queries(names, np.concatenate(vectors), np.concatenate(shards), np.concatenate(places), piece, texts or None)
 
 
 class NeighbourSearch:
@@ -166,7 +177,9 @@ class NeighbourSearch:
         """The comparisons that the queries of a source need, or the record of a block whose file is there."""
         try:
             if isinstance(source, StoredBlock):
-                yield self._known(source.name) or self._prepared(source.name, _stored_queries(source.rows))
+                yield self._known(source.name) or self._prepared(
+                    source.name, _stored_queries(source.rows, self._job.query_text)
+                )
                 return
             for unit in read_span(source, self._job.columns, UNIT_TOKENS):
                 known = self._known(unit.name)
@@ -175,21 +188,26 @@ class NeighbourSearch:
             yield Problem.of(_mended(error))
 
     def _known(self, block: str) -> BlockRecord | None:
-        """The record of a block whose file is there."""
+        """The record of a block whose file is there and whole; another file is made in place of a damaged one."""
         path = self._job.path(block)
-        place = storage.storage_of(path)
-        if place.stat(path) is None:
+        found = storage.storage_of(path).read_versioned(path)
+        if found is None:
             return None
-        with place.open(path) as file, pq.ParquetFile(pa.PythonFile(file)) as parquet:
-            counts = json.loads((parquet.schema_arrow.metadata or {})[COUNTS])
-            return BlockRecord(path, counts["queries"], parquet.metadata.num_rows, counts["rejected"])
+        try:
+            with refuse_damage(f"{path} is not what was written"):
+                table = table_of(found[0])
+                counts = json.loads(table.schema.metadata[COUNTS])
+                return BlockRecord(path, counts["queries"], len(table), counts["rejected"])
+        except SentenceBeamError:
+            return None
 
     def _texts(self, unit: UnitRows) -> Queries:
         names = unit.ids if self._job.columns.id else unit.texts
         _, searcher, _ = self._open()
         vectors = searcher.queries.vectors(unit.texts) if names else np.empty((0, 1), np.float32)
         none = np.full(len(names), -1)
-        return Queries(names, vectors, none, none)
+        texts = list[str | None](unit.texts) if self._job.texts and self._job.columns.id else None
+        return Queries(names, vectors, none, none, texts=texts)
 
     def _prepared(self, block: str, queries: Queries, rejected: int = 0) -> Comparison:
         manifest, _, rows = self._open()
@@ -203,6 +221,8 @@ class NeighbourSearch:
         own = {"names": names, "vectors": vectors, "shard": queries.shard, "row": queries.row}
         if queries.piece is not None:
             own["piece"] = queries.piece
+        if queries.texts is not None:
+            own["texts"] = np.frombuffer(json.dumps(queries.texts).encode(), np.uint8)
         _leave(self._job.work(f"{block}.npz"), **own, **arrays)
         return Comparison(block, tuple(rows.groups), rejected)
 
@@ -221,12 +241,15 @@ class NeighbourSearch:
         return self._job.work(f"{block}-{group[0]}-{group[1]}.npz")
 
     def _taken(self, block: str) -> tuple[Queries, Coarse | None]:
-        arrays = _take(self._job.work(f"{block}.npz"))
-        names = json.loads(arrays["names"].tobytes())
-        queries = Queries(names, arrays["vectors"], arrays["shard"], arrays["row"], arrays.get("piece"))
-        if "lists" not in arrays:
-            return queries, None
-        return queries, Coarse(arrays["scores"], np.ascontiguousarray(arrays["lists"], np.int64))
+        path = self._job.work(f"{block}.npz")
+        arrays = _take(path)
+        with _refuse_damage(path):
+            names = json.loads(arrays["names"].tobytes())
+            texts = json.loads(arrays["texts"].tobytes()) if "texts" in arrays else None
+            queries = Queries(names, arrays["vectors"], arrays["shard"], arrays["row"], arrays.get("piece"), texts)
+            if "lists" not in arrays:
+                return queries, None
+            return queries, Coarse(arrays["scores"], np.ascontiguousarray(arrays["lists"], np.int64))
 
     def finish(self, work: Comparison) -> BlockRecord | Problem:
         """Write the file of a block that was compared with all groups; what was left for that is removed."""
@@ -247,12 +270,12 @@ class NeighbourSearch:
             hits = _without_itself(hits, queries) if self._job.itself else hits
         table = _table(queries, hits, self._job, manifest)
         counts = {"queries": len(queries.names), "rejected": work.rejected}
-        data = parquet_bytes(table.replace_schema_metadata({COUNTS: json.dumps(counts)}), compression="zstd")
+        counted = table.replace_schema_metadata({COUNTS: json.dumps(counts)})
         path = self._job.path(work.block)
-        place = storage.storage_of(path)
-        place.put_if_absent(path, data)
+        storage.ensure(path, parquet_bytes(counted, compression="zstd", write_page_checksum=True))
         left = [self._found(work.block, group) for group in work.groups]
-        place.delete(*left, *([self._job.work(f"{work.block}.npz")] if left else []))
+        if left:
+            storage.storage_of(path).delete(*left, self._job.work(f"{work.block}.npz"))
         return BlockRecord(path, len(queries.names), len(table), work.rejected)
 
 
@@ -261,14 +284,21 @@ def _mended(error: SentenceBeamError) -> SentenceBeamError:
 
 
 def _leave(path: str, **arrays: Any) -> None:
+    """Write a file of the work, in place of what a run before this one left there."""
     sink = io.BytesIO()
     np.savez(sink, **arrays)
-    storage.storage_of(path).put_if_absent(path, sink.getvalue())
+    storage.ensure(path, sink.getvalue())
 
 
 def _take(path: str) -> dict[str, np.ndarray]:
-    with np.load(io.BytesIO(storage.read_bytes(path)), allow_pickle=False) as arrays:
+    """The arrays of a file of the work. Raises SentenceBeamError if it is damaged."""
+    data = storage.read_bytes(path)
+    with _refuse_damage(path), np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return dict(arrays)
+
+
+def _refuse_damage(path: str) -> AbstractContextManager[None]:
+    return refuse_damage(f"{path} is not what the job wrote", "run again to go on")
 
 
 def _best(paths: Iterator[str]) -> Found:
@@ -290,7 +320,10 @@ def _without_itself(hits: Hits, queries: Queries) -> Hits:
 
 
 def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest) -> pa.Table:
-    """The rows of a file, query by query, best first; `query_piece` and `piece` where these are pieces."""
+    """The rows of a file, query by query, best first; `query_piece` and `piece` where these are pieces.
+
+    The texts of queries and rows, `query_text` and `text`, are there where the job wants and knows them.
+    """
     there = hits.shard >= 0
     if job.min_score is not None:
         there &= hits.scores >= job.min_score
@@ -298,17 +331,27 @@ def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest)
     there &= rank <= job.k
     query, place = np.nonzero(there)
     columns = {"query": pa.array(queries.names, pa.string()).take(pa.array(query))}
+    if queries.texts is not None:
+        columns["query_text"] = pa.array(queries.texts, pa.large_string()).take(pa.array(query))
     if queries.piece is not None:
         columns["query_piece"] = pa.array(queries.piece[query], pa.int32())
     columns["rank"] = pa.array(rank[query, place].astype(np.int32))
-    found = _columns_of(hits.shard[there], hits.row[there], manifest)
-    score = pa.array(hits.scores[there], pa.float32())
-    return pa.table({**columns, **dict(zip(found.column_names, found.columns, strict=True)), "score": score})
+    kinds = {"id": pa.string()}
+    if manifest.rows.pieces is not None:
+        kinds["piece"] = pa.int32()
+    text = manifest.options.kept_text if job.texts else None
+    if text is not None:
+        kinds[text] = pa.large_string()
+    found = _columns_of(hits.shard[there], hits.row[there], manifest, kinds)
+    columns |= {name: found.column(name) for name in found.column_names if name != text}
+    columns["score"] = pa.array(hits.scores[there], pa.float32())
+    if text is not None:
+        columns["text"] = found.column(text)
+    return pa.table(columns)
 
 
-def _columns_of(shard: np.ndarray, row: np.ndarray, manifest: Manifest) -> pa.Table:
-    """The ids of rows, and their numbers where they are pieces, shard by shard read."""
-    kinds = {"id": pa.string(), **({"piece": pa.int32()} if manifest.rows.pieces is not None else {})}
+def _columns_of(shard: np.ndarray, row: np.ndarray, manifest: Manifest, kinds: dict[str, pa.DataType]) -> pa.Table:
+    """Some columns of rows, in these types, shard by shard read."""
     schema = pa.schema(kinds.items())
     found, order = [schema.empty_table()], np.lexsort((row, shard))
     for number in np.unique(shard).tolist():

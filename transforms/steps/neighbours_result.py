@@ -1,14 +1,21 @@
 """The file beside the neighbours that says what was asked, and how it ended: what a second run into a folder reads."""
 
 import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from transforms import storage
-from transforms.errors import OptionError
+from transforms.entries import record
+from transforms.errors import OptionError, SentenceBeamError, refuse_damage
 from transforms.steps.neighbours import WORK, BlockRecord
 from transforms.store.records import Problem
 
+ROWS_AT_ONCE = 10_000
 RESULT = "_neighbours.json"  # readers of folders of Parquet leave out what begins so
 
 
@@ -43,9 +50,9 @@ def begin(output: str, asked: dict[str, Any]) -> None:
         _write(output, {"asked": asked})
         return
     try:
-        before = json.loads(found[0])["asked"]
+        before = _asked(path, found[0])
         other = next((name for name in asked if before.get(name) != asked[name]), None)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except SentenceBeamError:
         other = RESULT
     if other is not None:
         raise OptionError(
@@ -57,14 +64,15 @@ def _check_empty(output: str) -> None:
     place = storage.storage_of(output)
     if storage.is_local(output) and place.stat(output) is not None:
         raise OptionError(f"--output {output} is a file; name a folder")
-    there = [entry.path.removeprefix(f"{output}/") for entry in place.below(output)]
+    there = storage.names_below(output)
     if there:
         raise OptionError(f"--output {output} holds {there[0]} and was not made by neighbours; name a new folder")
 
 
 def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
     """Write how the run ended, which is also returned; nothing is left of the work on the way where it is done."""
-    asked = json.loads(storage.read_bytes(storage.join(output, RESULT)))["asked"]
+    path = storage.join(output, RESULT)
+    asked = _asked(path, storage.read_bytes(path))
     problem = ended.problem
     if problem is None and not sum(block.queries for block in ended.blocks):
         problem = Problem.of(OptionError("--queries holds no query with text; check it and --text-column"))
@@ -91,9 +99,47 @@ def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
 
 
 def ended(output: str, run: str) -> dict[str, Any] | None:
-    """What `conclude` said of a run; None where it did not come to that."""
-    said = json.loads(storage.read_bytes(storage.join(output, RESULT)))
-    return said if said.get("run") == run else None
+    """What `conclude` said of a run; None if it did not come to that. Raises SentenceBeamError for a damaged file."""
+    path = storage.join(output, RESULT)
+    data = storage.read_bytes(path)
+    with _refuse_damage(path):
+        said = record(json.loads(data), "it")
+        return said if said.get("run") == run else None
+
+
+def _asked(path: str, data: bytes) -> dict[str, Any]:
+    """What a job was asked for, by its file. Raises SentenceBeamError if that is damaged."""
+    with _refuse_damage(path):
+        return record(record(json.loads(data), "it").get("asked"), "asked")
+
+
+def _refuse_damage(path: str) -> AbstractContextManager[None]:
+    return refuse_damage(f"{path} is not what the job wrote", "name a new folder")
+
+
+def schema_of(folder: str, files: list[dict[str, Any]]) -> pa.Schema:
+    """The columns of the files of a folder."""
+    path = storage.join(folder, files[0]["path"])
+    with storage.storage_of(path).open(path) as raw, _refuse_damage(path):
+        parquet = pq.ParquetFile(pa.PythonFile(raw))
+        return parquet.schema_arrow.remove_metadata()
+
+
+def tables_of(folder: str, files: list[dict[str, Any]]) -> Iterator[pa.Table]:
+    """The neighbours in the files of a folder, in their order, some rows at a time."""
+    for file in files:
+        path = storage.join(folder, file["path"])
+        with storage.storage_of(path).open(path) as raw, _refuse_damage(path):
+            parquet = pq.ParquetFile(pa.PythonFile(raw))
+            for batch in parquet.iter_batches(ROWS_AT_ONCE):
+                yield pa.Table.from_batches([batch]).replace_schema_metadata()
+
+
+def remove(folder: str) -> None:
+    """Remove the folder of a job on this machine, whose result is in a file now."""
+    place = storage.storage_of(folder)
+    place.delete(*(entry.path for entry in place.below(folder)))
+    storage.remove_empty(folder)
 
 
 def _write(output: str, said: dict[str, Any]) -> None:

@@ -5,19 +5,23 @@ None means "not given": the store's value, else the default.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Unpack
 
 from transforms import values
+from transforms.corpus.column_types import KeptColumn, parse_columns
 from transforms.corpus.files import INPUT_FORMATS
 from transforms.corpus.template import parse as parse_template
 from transforms.corpus.template import text_template
 from transforms.errors import OptionError
+from transforms.python_names import parameters_of, python_names
 from transforms.space.chunks import ChunksSpec
 from transforms.space.dtypes import DTYPES
 from transforms.space.identity import PRECISIONS
+from transforms.steps.keywords import EmbedKeywords
+from transforms.values import FOLDS, StrPath
 
 METRICS = ("auto", "cosine", "ip", "l2")
 PARTITIONS = ("file", "content")
-FOLDS = ("best", "none")
 NO_CALIBRATION = "none"
 DTYPES_ASKED = ("auto", *DTYPES)
 # What the values of options must be, by name; an option that is not here takes any text.
@@ -40,7 +44,9 @@ KINDS: Mapping[str, values.Kind] = {
     "unit_tokens": values.size,
     "metric": values.one_of(*METRICS),
     "max_rejects": values.fraction,
+    "require_space": values.digest,
     "max_deletes": values.fraction,
+    "max_unknown": values.fraction,
     "max_bad_files": values.few,
     "max_drift": values.distance,
     "check_carried": values.fraction,
@@ -64,7 +70,8 @@ KINDS: Mapping[str, values.Kind] = {
 class EmbedOptions:
     """The options of `embed` and `plan`, under the names of their flags (docs/reference.md).
 
-    `input` are patterns, `keep_columns` names. Raises `OptionError` for a value that its flag would not take.
+    `input` are patterns, `keep_columns` names, each with a type after a colon or without one; a mapping of names to
+    types (None: none) is taken too. Raises `OptionError` for a value that its flag would not take.
     """
 
     input: tuple[str, ...]
@@ -103,6 +110,7 @@ class EmbedOptions:
     max_latency_ms: float | None = None
     max_rejects: float | None = None
     max_deletes: float | None = None
+    max_unknown: float | None = None
     max_bad_files: float = 0
     max_drift: float | None = None
     check_carried: float | None = None
@@ -120,17 +128,35 @@ class EmbedOptions:
     min_ram: str | None = None
     worker_model: str | None = None
 
+    if TYPE_CHECKING:  # paths and lists are taken too
+
+        def __init__(
+            self,
+            input: StrPath | Iterable[StrPath],
+            *,
+            dry_run: bool = False,
+            **options: Unpack[EmbedKeywords],
+        ) -> None: ...
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "input", _several(self.input))
-        _read_delimiter(self)
-        _read_calibration(self)
+        with python_names(parameters_of(type(self))):
+            self._read()
+
+    def _read(self) -> None:
         if self.keep_columns is not None:
-            object.__setattr__(self, "keep_columns", values.names(",".join(_several(self.keep_columns))))
+            columns = _kept_columns(self.keep_columns)
+            object.__setattr__(self, "keep_columns", tuple(map(str, columns)))
+        values.read(self, KINDS)
+        _read_calibration(self)
         if self.prompt is not None and self.prompt_name is not None:
             raise OptionError("argument --prompt-name: not allowed with argument --prompt")
         if self.text_template is not None and self.text_column is not None:
             raise OptionError("argument --text-template: not allowed with argument --text-column")
-        _check(self)
+
+    @property
+    def kept(self) -> tuple[KeptColumn, ...] | None:
+        """The columns to keep, with the types that they are given; None where the option is not given."""
+        return None if self.keep_columns is None else parse_columns(",".join(self.keep_columns))
 
     @property
     def asks_for_index(self) -> bool:
@@ -153,7 +179,7 @@ class IndexOptions:
     index_accelerator: str | None = None
 
     def __post_init__(self) -> None:
-        _check(self)
+        values.read(self, KINDS)
 
 
 OF_VECTORS = (
@@ -191,17 +217,14 @@ class PairsOptions:
     tokens_per_batch: int | None = None
 
     def __post_init__(self) -> None:
+        values.read(self, KINDS)
         if (self.input is None) == (self.store is None):
             raise OptionError("one of the arguments --input --store is required, and not both")
-        if self.input is not None:
-            object.__setattr__(self, "input", _several(self.input))
         given = [name for name in OF_VECTORS if getattr(self, name) is not None]
         if self.store is not None and given:
             flag = "--" + given[0].replace("_", "-")
             raise OptionError(f"argument {flag}: not allowed with argument --store, which has its vectors")
-        _read_delimiter(self)
         _read_calibration(self)
-        _check(self)
 
 
 @dataclass(frozen=True)
@@ -220,10 +243,7 @@ class FitOptions:
     text_column: str | None = None
 
     def __post_init__(self) -> None:
-        if self.input is not None:
-            object.__setattr__(self, "input", _several(self.input))
-        _read_delimiter(self)
-        _check(self)
+        values.read(self, KINDS)
 
 
 @dataclass(frozen=True)
@@ -247,15 +267,11 @@ class SearchOptions:
     full: bool = False
 
     def __post_init__(self) -> None:
-        if self.query is not None:
-            object.__setattr__(self, "query", _several(self.query))
-            if not all(text.strip() for text in self.query):
-                raise OptionError("argument --query: it is empty; say what to look for")
-        if self.id is not None:
-            object.__setattr__(self, "id", _several(self.id))
+        values.read(self, KINDS)
+        if self.query is not None and not all(text.strip() for text in self.query):
+            raise OptionError("argument --query: it is empty; say what to look for")
         if sum(given is not None for given in (self.query, self.queries, self.id, self.query_vectors)) != 1:
             raise OptionError("one of the arguments --query --queries --id --query-vectors is required, and one alone")
-        _check(self)
 
 
 @dataclass(frozen=True)
@@ -276,15 +292,12 @@ class NeighboursOptions:
     model: str | None = None
 
     def __post_init__(self) -> None:
-        if self.queries is not None:
-            object.__setattr__(self, "queries", _several(self.queries))
+        values.read(self, KINDS)
         if (self.queries is None) == (self.of is None):
             raise OptionError("one of the arguments --queries --of is required, and not both")
         for name in ("format", "delimiter", "text_column", "id_column", "query_prompt", "model"):
             if self.of is not None and getattr(self, name) is not None:
                 raise OptionError(f"--{name.replace('_', '-')} is for --queries; leave it out")
-        _read_delimiter(self)
-        _check(self)
 
 
 @dataclass(frozen=True)
@@ -296,7 +309,7 @@ class DedupOptions:
     output: str
 
     def __post_init__(self) -> None:
-        _check(self)
+        values.read(self, KINDS)
 
 
 @dataclass(frozen=True)
@@ -309,13 +322,9 @@ class ClusterOptions:
     threshold: float | None = None
 
     def __post_init__(self) -> None:
+        values.read(self, KINDS)
         if (self.clusters is None) == (self.threshold is None):
             raise OptionError("one of the arguments --clusters --threshold is required, and not both")
-        _check(self)
-
-
-def _check(options: object) -> None:
-    values.check(options, {name: kind for name, kind in KINDS.items() if hasattr(options, name)})
 
 
 def _read_calibration(options: EmbedOptions | PairsOptions) -> None:
@@ -324,13 +333,11 @@ def _read_calibration(options: EmbedOptions | PairsOptions) -> None:
         object.__setattr__(options, "calibration", "")
 
 
-def _read_delimiter(options: EmbedOptions | PairsOptions | FitOptions | NeighboursOptions) -> None:
-    """`tab` as the character."""
-    if options.delimiter is not None:
-        values.check(options, {"delimiter": values.delimiter})
-        object.__setattr__(options, "delimiter", values.delimiter(options.delimiter))
-
-
-def _several(given: str | Iterable[str]) -> tuple[str, ...]:
-    """One text, or several, as a tuple."""
-    return (given,) if isinstance(given, str) else tuple(given)
+def _kept_columns(given: str | Iterable[str] | Mapping[str, str | None]) -> tuple[KeptColumn, ...]:
+    """Columns to keep, from a list or from types by name. Raises OptionError for what is none."""
+    if isinstance(given, Mapping):
+        given = [str(KeptColumn(name, kind)) for name, kind in given.items()]
+    try:
+        return parse_columns(given if isinstance(given, str) else ",".join(map(str, given)))
+    except OptionError as error:
+        raise OptionError(f"argument --keep-columns: {error}") from None

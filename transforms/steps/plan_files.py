@@ -6,18 +6,21 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from transforms import progress, storage
+from transforms import progress
 from transforms.corpus import InputFile, limit_spans
 from transforms.corpus.beside import Beside, merged
-from transforms.corpus.files import BROKEN, broken_link, check_distinct, find_inputs
+from transforms.corpus.files import BROKEN, check_distinct
+from transforms.corpus.find import find_inputs
 from transforms.corpus.groups import AnySpan
-from transforms.errors import InputChangedError, OptionError, SentenceBeamError
+from transforms.errors import InputChangedError, SentenceBeamError
 from transforms.steps import content
+from transforms.steps.append_files import by_names_on_record, same_content, with_earlier
 from transforms.steps.elements import ListedFiles, PlannedFiles, in_batches, spans_per_element
-from transforms.steps.footers import FILES_AT_ONCE, check_readable, check_types, read_footer
+from transforms.steps.footers import FILES_AT_ONCE, check_readable, checksum_of, read_footer
 from transforms.steps.group_files import in_groups
 from transforms.steps.job import EmbedJob
-from transforms.steps.plan_rows import check_rows
+from transforms.steps.kept_types import with_types
+from transforms.steps.plan_rows import check_files_left, check_plan_rows
 from transforms.store.carried import CarriedShards
 from transforms.store.carry import carry_renamed, of_files_read, under
 from transforms.store.commit import carried_shards, last_snapshot
@@ -25,10 +28,10 @@ from transforms.store.entries import InputEntry
 from transforms.store.lease import kept_alive
 from transforms.store.ledger import span_name
 from transforms.store.manifest import Manifest
-from transforms.store.plan import PlannedFile, Standing, file_of, has_plan, read_work, rows_at_most, write_plan
+from transforms.store.plan import PlannedFile, Standing, file_of, has_plan, write_plan
+from transforms.store.plan_work import read_work
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.reuse import with_before
-from transforms.store.shards import open_shard
 from transforms.store.unchanged import by_name, in_full
 
 ROUNDING = 1e-6  # 0.29 of a hundred files are 28.999999999999996
@@ -45,12 +48,26 @@ def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Pro
     try:
         with kept_alive(job.root, job.run.id), progress.stage("listing the input"):
             part, bad_too = job.table_part(pattern), job.max_bad_files > 0
-            found = find_inputs(pattern, job.input_format, job.hidden, job.delimiter, part, bad_too)
-        yield from found.files
+            found = find_inputs(pattern, job.input_format, job.hidden, job.delimiter, part, bad_too, job.root)
+            check_were_no_files(found.folders, job)
+            files = by_names_on_record(found.files, job) if job.append else found.files
+        yield from files
         if found.beside:
             yield Beside.of(found.beside, frozenset(job.run.globs), job.hidden)
     except SentenceBeamError as error:
         yield Problem.of(error)
+
+
+def check_were_no_files(folders: list[str], job: EmbedJob) -> None:
+    """Raise SentenceBeamError for a folder that nothing is taken from in the place of a file that the store has."""
+    last = last_snapshot(job.run) if folders and not job.append else None
+    files = {entry.source for entry in last.files if entry.size} if last is not None else set()
+    for folder in folders:
+        if folder in files:
+            raise SentenceBeamError(
+                f"{folder} is a folder without files of --input now, and the store has the rows of the file that it "
+                "was; put the file back, or remove the folder"
+            )
 
 
 class FilePlanner:
@@ -60,7 +77,7 @@ class FilePlanner:
         self._job = job
         self._shards = carried_shards(job.run)
         self._known: Manifest | None = None
-        self._is_known = not job.carry
+        self._is_known = False
 
     def plan_all(self, files: Sequence[InputFile]) -> list[PlannedFile | Problem]:
         """What to do with each file, or why it cannot be used; they are looked at side by side."""
@@ -72,7 +89,7 @@ class FilePlanner:
 
     def in_short(self, planned: Sequence[PlannedFile]) -> PlannedFiles:
         """Planned files as they travel: what the last snapshot has of them need not."""
-        last = self._last_snapshot() if planned else None  # else it may be what cannot be read
+        last = self._last_snapshot() if planned and self._job.carry else None  # without files it may be unreadable
         short = [by_name(item, last, self._job.delimiter) if last else None for item in planned]
         others = tuple(item for item, named in zip(planned, short, strict=True) if named is None)
         return PlannedFiles(others, tuple(filter(None, short)))
@@ -105,20 +122,31 @@ class FilePlanner:
     def _left_out(self, file: InputFile, error: SentenceBeamError) -> PlannedFile:
         """A file that cannot be read, with the units that it had.
 
-        Raises the error where these are damaged or mixed, and where it was no file but a folder with some.
+        Raises the error if these are damaged, mixed or not to be carried over, and for a folder that had files.
         """
         old, units = self._before(file)
-        if old and old.size and self._job.by_content:
+        has_rows = old is not None and old.size > 0 and self._is_counted(file)
+        if has_rows:
+            self._check_can_stay(error)
+        checked = self._shards.check(units)
+        if checked.damaged or (file.version == BROKEN and self._was_folder(file)):
+            raise error
+        kept = file_of(old) if old and has_rows else replace(file, size=0, checksum="", version="")
+        carried_over = tuple(map(self._shards.current, units))
+        return PlannedFile(kept, carried=carried_over, checked=checked, bad=str(error))
+
+    def _check_can_stay(self, error: SentenceBeamError) -> None:
+        """Raise SentenceBeamError if the rows of a file that cannot be read cannot stay in the store as they are."""
+        if self._job.by_content:
             raise SentenceBeamError(
                 f"{error}; --max-bad-files cannot leave it out, since with --partition content the rows that it had "
                 "are mixed with those of other files"
             ) from error
-        checked = self._shards.check(units)
-        if checked.damaged or (file.version == BROKEN and self._was_folder(file)):
-            raise error
-        kept = file_of(old) if old else replace(file, size=0, checksum="", version="")
-        carried_over = tuple(map(self._shards.current, units))
-        return PlannedFile(kept, carried=carried_over, checked=checked, bad=str(error))
+        if not self._job.carry:
+            raise SentenceBeamError(
+                f"{error}; --max-bad-files cannot keep its rows, because {', '.join(self._job.read_again)} would "
+                "change and all files are read again; mend the file first, or leave that out"
+            ) from error
 
     def _planned(self, file: InputFile) -> PlannedFile:
         """The file's units to carry over, or its spans. Raises OptionError where it cannot be read."""
@@ -129,18 +157,25 @@ class FilePlanner:
         return PlannedFile(same, carried=tuple(map(self._shards.current, units)), checked=checked)
 
     def _unchanged(self, file: InputFile) -> tuple[InputFile, list[UnitRecord] | None]:
-        """The file with its checksum, and the last snapshot's units of it where the bytes are the same."""
+        """The file with its checksum, and the last snapshot's units of it to carry over if the bytes are the same."""
+        if not self._job.carry:
+            return replace(file, checksum=checksum_of(file)), None
         old, units = self._before(file)
         if old and old.version == file.version:
             return replace(file, checksum=old.checksum), units
         file = replace(file, checksum=checksum_of(file))
-        return file, units if old and _same_content(file, old) else None
+        return file, units if old and same_content(file, old) else None
 
     def _before(self, file: InputFile) -> tuple[InputEntry | None, list[UnitRecord]]:
         """The file as the last snapshot has it, if it does, and its units there; with buckets it has none."""
         last = self._last_snapshot()
         old = last.files_by_path.get(file.relative) if last else None
         return old, last.units_by_file.get(file.relative, []) if last and old else []
+
+    def _is_counted(self, file: InputFile) -> bool:
+        """Whether a unit of the last snapshot, which has the file, counts its rows."""
+        last = self._last_snapshot()
+        return last is not None and last.counts(file.relative)
 
     def _was_folder(self, file: InputFile) -> bool:
         """Whether the last snapshot has files below the path of this one."""
@@ -151,20 +186,6 @@ class FilePlanner:
         if not self._is_known:
             self._known, self._is_known = last_snapshot(self._job.run), True
         return self._known
-
-
-def checksum_of(file: InputFile) -> str:
-    """The checksum of an input's content. Raises SentenceBeamError for a file that may not be read or is gone."""
-    if file.version == BROKEN:
-        raise broken_link(file.path)
-    try:
-        return storage.checksum_of(file.entry)
-    except OSError as error:
-        if not isinstance(error, FileNotFoundError | PermissionError) and not storage.is_local(file.path):
-            raise  # a connection that broke: an engine tries again
-        raise SentenceBeamError(
-            f"{file.path} cannot be read ({error.strerror or error}); mend that or leave it out of --input"
-        ) from error
 
 
 Begun = UnitRecord | PlannedFiles | Beside | Problem | Standing
@@ -290,9 +311,10 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
         files = with_renamed(files, last, job, shards)
     if not job.by_content:
         files = in_groups(files, last, job, shards)
-    check_types([item for item in files if not item.bad], job)
-    if not job.by_content and (rows := rows_at_most(files)) is not None:
-        check_rows(job, rows)
+    files = with_types(files, job, last_snapshot(job.run))
+    check_files_left(job, files)
+    if not job.by_content:
+        check_plan_rows(job, files)
     return _limited(files, job.limit) if job.limit is not None else files
 
 
@@ -314,57 +336,6 @@ def with_renamed(files: list[PlannedFile], last: Manifest, job: EmbedJob, shards
         paths = {item.file.path for item in moving}
         files = [read_footer(item, job) if item.file.path in paths else item for item in files]
     return files
-
-
-def with_earlier(named: list[PlannedFile], last: Manifest, job: EmbedJob, shards: CarriedShards) -> list[PlannedFile]:
-    """The plan with the last snapshot's files that are not named now, all of their units carried over.
-
-    Raises OptionError for a file whose name stands for other content there, SentenceBeamError where a shard is gone.
-    """
-    earlier, kept_types = dict(last.files_by_path), _kept_types(last, job)
-    for item in named:
-        was = earlier.pop(item.file.relative, None)
-        if was is not None and was.checksum:  # one that was left out had none, and no rows
-            _check_same_content(item.file, was)
-    units_of = {path: last.units_by_file.get(path, []) for path in earlier}
-    for path, entry in earlier.items():
-        gone = next(iter(shards.check(units_of[path]).damaged), None)
-        if gone is not None:
-            raise SentenceBeamError(
-                f"{storage.join(job.root, gone)} is missing or was changed; name {entry.source} with --input "
-                "too, to embed it again"
-            )
-    kept = [
-        PlannedFile(file_of(earlier[path]), (), tuple(map(shards.current, units)), kept_types, shards.check(units))
-        for path, units in units_of.items()
-    ]
-    return sorted([*named, *kept], key=lambda item: item.file.relative)
-
-
-def _same_content(file: InputFile, entry: InputEntry) -> bool:
-    return (entry.size, entry.checksum, entry.format) == (file.size, file.checksum, file.format)
-
-
-def _check_same_content(file: InputFile, entry: InputEntry) -> None:
-    if _same_content(file, entry):
-        return
-    folder, _, name = file.path.rpartition("/")
-    mend = "name all files, without --append"
-    if entry.source != file.path and folder:  # a pattern that begins above the folder puts it into the names
-        mend = f"name the folder by a pattern, as in --input '{folder[:-1]}[{folder[-1]}]/{name}', so that they differ"
-    raise OptionError(
-        f"--append: the store has the relative path {file.relative} of {file.path} already, from {entry.source}, "
-        f"with other content; {mend}"
-    )
-
-
-def _kept_types(manifest: Manifest, job: EmbedJob) -> tuple[tuple[str, str], ...] | None:
-    """Type of each kept column as the shards have it, since the files that they came from may be gone by now."""
-    path = next(iter(manifest.shard_paths), None)
-    if path is None or not job.columns.keep:
-        return None
-    with open_shard(path) as parquet:
-        return tuple((name, str(parquet.schema_arrow.field(name).type)) for name in job.columns.keep)
 
 
 def _limited(files: list[PlannedFile], limit: int) -> list[PlannedFile]:

@@ -64,7 +64,7 @@ def keep(measured: Measured, run: Run) -> Iterator[RangesRecord | Problem]:
 
 def quantize_unit(unit: UnitRecord, run: Run, ranges: Ranges | None) -> UnitRecord:
     """Write a unit of floats between the ranges; its record keeps the counts of how its rows were made."""
-    store = UnitStore(run.root, run.space, ranges, run.id)
+    store = UnitStore(run.root, run.space, ranges, run.id, run.form)
     prepared, rows = read_written(run.root, unit, store, run.generation)
     counts = UnitCounts.of(unit)
     made = store.finished(prepared)

@@ -10,6 +10,7 @@ from transforms.space import Space
 from transforms.steps.finish import Finisher
 from transforms.store.calibrations import kept_calibration
 from transforms.store.commit import Run
+from transforms.store.forms import run_form
 from transforms.store.precision import kept_ranges
 from transforms.store.records import UnitRecord, carried, reused
 from transforms.store.reuse import stored_vectors
@@ -33,7 +34,8 @@ class Recalibration:
         self._run, self._old, self._units = job.run, job.old, job.units
         space = job.run.first_space
         ranges = kept_ranges(job.run.root, job.run.ranges) if job.run.ranges else None
-        self._store = UnitStore(job.run.root, space, ranges, job.run.id)
+        form = run_form(space, job.run.generation, job.run.options)
+        self._store = UnitStore(job.run.root, space, ranges, job.run.id, form)
         digest = space.calibration
         self._finisher = Finisher(space, lambda: kept_calibration(job.run.root, digest) if digest else None)
 

@@ -13,18 +13,16 @@ from transforms.corpus.lakes import absolute_input, is_table, version_of
 from transforms.errors import OptionError
 from transforms.space import Machine, Space
 from transforms.steps.check_options import check
-from transforms.steps.choose import CONTENT, Choice, choose, remembered_deletes
+from transforms.steps.choose import CONTENT, KEPT, Choice, choose
 from transforms.steps.job import EmbedJob
 from transforms.steps.options import EmbedOptions
 from transforms.store import layout
+from transforms.store.carried import stride
 from transforms.store.commit import Run
-from transforms.store.entries import IndexRequest, Options, RangesEntry
+from transforms.store.entries import IndexRequest, RangesEntry
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.precision import fitting, kept_ranges
 from transforms.store.runs import now, versions
-
-# Cosine distances beyond what processors and libraries differ by: those of other dtypes are larger.
-MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3}
 
 
 @dataclass(frozen=True)
@@ -52,13 +50,13 @@ def resolve(asked: EmbedOptions, previous: Manifest | None, run_id: str, local: 
     check(asked, choice, previous)
     run = _run(asked, choice, previous, run_id)
     if previous is not None and asked.append:
-        _check_carries(asked, run, previous)
+        _check_carries(read_again(run, previous, asked.reembed))
     return Resolved(_job(asked, choice, run, previous, local), choice.index, previous, choice.calibration)
 
 
 def _run(asked: EmbedOptions, choice: Choice, previous: Manifest | None, run_id: str) -> Run:
-    chosen, before = choice.options, previous.options if previous else Options()
-    deletes = remembered_deletes(chosen.max_deletes, before.max_deletes)
+    chosen = choice.options
+    check_from = previous.check_from if previous else 0
     globs = tuple(absolute_input(glob) for glob in asked.input)
     tables = {glob: str(version_of(glob, asked.input_version)) for glob in globs if is_table(glob)}
     return Run(
@@ -70,16 +68,17 @@ def _run(asked: EmbedOptions, choice: Choice, previous: Manifest | None, run_id:
         globs=globs,
         earlier_globs=previous.input.globs if previous and asked.append else (),
         tables=({**previous.input.tables} if previous and asked.append else {}) | tables,
-        options=replace(chosen, max_deletes=deletes),
+        options=chosen,
         versions=versions(),
         started=now(),
         previous=previous.run if previous else None,
         version=previous.version if previous else None,
         previous_digest=previous.digest if previous else None,
-        max_rejects=chosen.max_rejects,
-        max_deletes=chosen.max_deletes,
-        check_from=previous.check_from if previous else 0,
-        check_carried=chosen.check_carried,
+        max_rejects=choice.gates["max_rejects"],
+        max_deletes=choice.gates["max_deletes"],
+        max_unknown=choice.gates["max_unknown"],
+        check_from=check_from,
+        check_stride=stride(previous, check_from, chosen.check_carried),
         previous_rows=previous.rows.written if previous and asked.limit is None else 0,
         price_per_hour=chosen.price_per_hour,
         command="embed",
@@ -91,10 +90,16 @@ def _run(asked: EmbedOptions, choice: Choice, previous: Manifest | None, run_id:
 
 def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | None, local: bool) -> EmbedJob:
     chosen, calibration, reuse = choice.options, choice.calibration, previous is not None and not asked.reembed
+    differing = read_again(run, previous, asked.reembed) if previous is not None else ()
     return EmbedJob(
         run=run,
         columns=Columns(
-            chosen.text_column, chosen.id_column, chosen.keep_columns, chosen.text_template, chosen.chunk_prefix
+            text=chosen.text_column,
+            id=chosen.id_column,
+            keep=chosen.keep_columns,
+            template=chosen.text_template,
+            prefix=chosen.chunk_prefix,
+            types=tuple(chosen.keep_types.items()),
         ),
         keep_text=chosen.keep_text and not chosen.keeps_text_column,
         recipe=replace(choice.recipe, model=asked.worker_model, revision=None) if asked.worker_model else choice.recipe,
@@ -102,11 +107,12 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
         input_format=chosen.format,
         delimiter=chosen.delimiter,
         limit=chosen.limit,
-        carry=previous is not None and reuse and not _changed(run, previous),
+        carry=previous is not None and not differing,
+        read_again=differing,
         append=asked.append,
         reuse=reuse,
         calibration=storage.join(run.root, layout.calibration(calibration.digest)) if calibration else None,
-        max_drift=MAX_DRIFT[choice.space.dtype] if asked.max_drift is None else asked.max_drift,
+        max_drift=choice.gates["max_drift"],
         buckets=_buckets(asked, run, previous),
         text_limit=_memory() // 4 if local and choice.partition == "content" else None,
         retried=not local,
@@ -124,9 +130,8 @@ def holding_lease(resolved: Resolved) -> Resolved:
     return replace(resolved, job=job)
 
 
-def _check_carries(asked: EmbedOptions, run: Run, previous: Manifest) -> None:
-    """Files of earlier runs are not read again."""
-    changed = ["reembed"] if asked.reembed else _changed(run, previous)
+def _check_carries(changed: tuple[str, ...]) -> None:
+    """Raise OptionError for what would have files read again that `--append` does not name."""
     if changed:
         raise OptionError(
             f"--append carries the files of earlier runs over as they are, and {', '.join(changed)} would change; "
@@ -134,13 +139,19 @@ def _check_carries(asked: EmbedOptions, run: Run, previous: Manifest) -> None:
         )
 
 
-def _changed(run: Run, previous: Manifest) -> list[str]:
-    """What differs from the last snapshot beside the input; where nothing does, units may be carried over unread."""
-    found = [name for name in CONTENT if getattr(previous.options, name) != getattr(run.options, name)]
+def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str, ...]:
+    """What differs from the last snapshot beside the input, so that unchanged files are read again too.
+
+    If nothing differs, their units are carried over unread.
+    """
+    if reembed:
+        return ("reembed",)
+    differ = [name for name in CONTENT if getattr(previous.options, name) != getattr(run.options, name)]
+    found = [KEPT[0] if name in KEPT else name for name in differ]
     found += ["limit"] if run.options.limit is not None else []
     found += run.space.differences(previous.space)
     found += [name for name in ("partition", "unit_tokens") if getattr(previous, name) != getattr(run, name)]
-    return list(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found))
 
 
 def _ranges(asked: EmbedOptions, space: Space, previous: Manifest | None) -> RangesEntry | None:

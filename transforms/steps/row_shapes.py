@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from transforms.corpus.column_values import named_values
 from transforms.corpus.columns import is_bytes
 from transforms.corpus.files import is_utf8
 from transforms.corpus.nested import type_at, value_as_text, value_at
-from transforms.corpus.row_blocks import named_values
 from transforms.corpus.spans import estimated_tokens
 from transforms.corpus.template import Template
 from transforms.errors import OptionError

@@ -1,5 +1,6 @@
 """All rows of a snapshot at hand at once: ids in memory, vectors of length 1 in a file that is mapped."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from transforms.store.manifest import Manifest
 from transforms.store.shards import open_shard, read_shard, take_rows
 
 TEXT_CHARACTERS = 200
+TEXT = "text"  # the column with the texts of rows in what a join writes
 
 
 @dataclass(frozen=True)
@@ -73,3 +75,23 @@ class StoreVectors:
             for place, value in zip(here.tolist(), table.column(0).to_pylist(), strict=True):
                 found[place] = " ".join(str(value or "").split())[:TEXT_CHARACTERS]
         return found
+
+
+def with_texts(rows: pa.Table, manifest: Manifest) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """All rows of a snapshot, in the order of its shards, with their texts if the store keeps these; schema and tables.
+
+    A shard's texts are read when its table is asked for.
+    """
+    text = manifest.options.kept_text
+    if text is None:
+        return rows.schema, iter([rows])
+    return rows.schema.append(pa.field(TEXT, pa.large_string())), _with_texts(rows, manifest.shard_paths, text)
+
+
+def _with_texts(rows: pa.Table, shards: list[str], text: str) -> Iterator[pa.Table]:
+    at = 0
+    for path in shards:
+        for batch in read_shard(path, [text]):
+            here = rows.slice(at, batch.num_rows)
+            yield here.append_column(TEXT, batch.column(0).cast(pa.large_string()))
+            at += batch.num_rows

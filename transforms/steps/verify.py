@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from transforms import storage
-from transforms.errors import SentenceBeamError
+from transforms.entries import dataclass_of
+from transforms.errors import SentenceBeamError, refuse_damage
 from transforms.store import verify
 from transforms.store.manifest import Manifest, read_shared
 from transforms.store.verify import Check, Extent, Finding
@@ -71,8 +72,21 @@ class Verification:
 
 
 def read_lines(output: str) -> list[str] | None:
-    """The lines that a check wrote, None where it wrote none; the file is removed."""
+    """The lines that a check wrote, None if it wrote none; the file is removed.
+
+    Raises SentenceBeamError if the file is damaged.
+    """
     place = storage.storage_of(output)
     found = place.read_versioned(output)
     place.delete(output)
-    return json.loads(found[0]) if found is not None else None
+    if found is None:
+        return None
+    with refuse_damage(f"{output} is not what the job wrote", "run verify again"):
+        return list(dataclass_of(_Lines, {"lines": json.loads(found[0])}).lines)
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """The content of the file with the lines."""
+
+    lines: tuple[str, ...]

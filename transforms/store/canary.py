@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from transforms import storage
 from transforms.arrow import as_matrix, fixed_size, parquet_bytes, table_of
-from transforms.errors import SentenceBeamError, first_line
+from transforms.errors import SentenceBeamError, refuse_damage
 from transforms.store import layout
 from transforms.store.entries import CanaryEntry
 
@@ -58,11 +58,9 @@ class Canary:
     @classmethod
     def from_bytes(cls, data: bytes) -> "Canary":
         """The canary of a file that `to_bytes` made. Raises SentenceBeamError for other bytes."""
-        try:
+        with refuse_damage("not a canary"):
             table = table_of(data).combine_chunks()
             return cls(tuple(table.column("text").to_pylist()), as_matrix(table.column("pooled").chunk(0)))
-        except (pa.ArrowException, OSError, ValueError, LookupError, AttributeError) as error:
-            raise SentenceBeamError(f"not a canary ({first_line(error)})") from error
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 Where listings of the storage have checksums, every shard is compared with its unit's record, and none is read.
 Elsewhere a part of them is read in each run: every shard has a place on a round, by a hash of its path, and a run
-begins where the last one stopped, and goes a fraction of the round. After 1 / fraction runs every shard was read.
+begins where the last one stopped, and goes a fraction of the round, but on to the next shard at least. After
+1 / fraction runs every shard was read, or after as many runs as there are shards, if these are fewer.
 """
 
 import hashlib
@@ -16,9 +17,11 @@ from transforms import storage
 from transforms.errors import SentenceBeamError
 from transforms.storage import Entry
 from transforms.store import layout
+from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
 
 ROUND = 1 << 32
+ALMOST_SURELY = 20  # so many shards expected on a run's way: of e**20 runs one meets none
 READ_AT_ONCE = 4
 
 
@@ -51,19 +54,33 @@ NOTHING = Checked()
 THERE, COMPARED = Checked(shards=1), Checked(shards=1, compared=1)
 
 
-def step(fraction: float) -> int:
-    """The part of the round that a run goes, which is not less than the fraction says."""
-    return min(ROUND, math.ceil(fraction * ROUND))
+def stride(manifest: Manifest | None, start: int, fraction: float) -> int:
+    """How far on the round a run goes from the place `start`, over the shards of a snapshot.
+
+    Not less than the fraction says, and far enough for one of the shards; 0 for the fraction 0.
+    """
+    if not fraction:
+        return 0
+    least = min(ROUND, math.ceil(fraction * ROUND))
+    if manifest is None or fraction * manifest.unit_count > ALMOST_SURELY:
+        return least
+    return max(least, min((_way(start, unit.path) + 1 for unit in manifest.units if unit.path), default=0))
+
+
+def _way(start: int, path: str) -> int:
+    """How far it is on the round from a place to that of a shard."""
+    place = int.from_bytes(hashlib.sha256(path.encode()).digest()[:4])
+    return (place - start) % ROUND
 
 
 class CarriedShards:
     """The shards that a run may carry over; each is looked at once, and the store is listed at the first one.
 
-    `start` is the place on the round where the run begins, `fraction` how far it goes.
+    `start` is the place on the round where the run begins, `stride` how far it goes.
     """
 
-    def __init__(self, root: str, start: int = 0, fraction: float = 0.0):
-        self._root, self._start, self._step = root, start, step(fraction)
+    def __init__(self, root: str, start: int = 0, stride: int = 0):
+        self._root, self._start, self._stride = root, start, stride
         self._seen: dict[str, Checked] = {}
         self._checksums: dict[str, str] = {}
 
@@ -102,15 +119,11 @@ class CarriedShards:
             if entry.checksum != unit.checksum:
                 return False
             self._seen[path] = COMPARED
-        elif self._is_due(path):
+        elif _way(self._start, path) < self._stride:
             return False
         else:
             self._seen[path] = THERE
         return True
-
-    def _is_due(self, path: str) -> bool:
-        place = int.from_bytes(hashlib.sha256(path.encode()).digest()[:4])
-        return (place - self._start) % ROUND < self._step
 
     def _read(self, unit: UnitRecord) -> None:
         """Read a shard, and note whether it is the one that was written."""

@@ -13,7 +13,7 @@ from transforms.measures import Measures, Stopwatch, Summary, limit_of, summed
 from transforms.space import Space
 from transforms.store import calibrations, layout, lease
 from transforms.store.canary import CanaryFile
-from transforms.store.carried import ROUND, CarriedShards, step
+from transforms.store.carried import ROUND, CarriedShards
 from transforms.store.changes import Changes
 from transforms.store.entries import (
     CanaryEntry,
@@ -25,11 +25,12 @@ from transforms.store.entries import (
     TokenCounts,
     WorkCounts,
 )
+from transforms.store.forms import check_forms, run_form
 from transforms.store.kept import Kept
-from transforms.store.ledger import Ledger
+from transforms.store.ledger import LEAST_UNKNOWN, LEAST_UNKNOWN_FIRST, Ledger, check_counted
 from transforms.store.manifest import (
+    FENCE,
     Manifest,
-    mend_copy,
     read_manifest,
     read_shared,
     sealed,
@@ -40,8 +41,12 @@ from transforms.store.plan import RecordedPlan, shared_plan
 from transforms.store.precision import needs_ranges, of_floats
 from transforms.store.records import Problem
 from transforms.store.rejected import reasons, record_rejected
-from transforms.store.runs import COMMITTED, Result, now, record_result, timestamp
+from transforms.store.runs import COMMITTED, Result, now, record_result, remember_result, timestamp
 from transforms.store.settled import Settled, SettledStretch, Tally, join
+
+MORE_LANGUAGES = (
+    "--model sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2 or --model intfloat/multilingual-e5-small"
+)
 
 
 @dataclass(frozen=True)
@@ -53,8 +58,8 @@ class Run:
     (None: the store is new); `generation` counts how often the whole store was embedded again; `canary` is the last
     manifest's entry, `ranges` what the manifest says of them, if known. `previous_rows` are the last snapshot's, of
     which the fraction `max_deletes` may go. `leased` says that the run took the store's lease, and so must still have
-    it in the end. Of the shards that are carried over, the fraction `check_carried` is read again, from the place
-    `check_from` on. `command` is the one that was given.
+    it in the end. Of the shards that are carried over, those are read again that lie from the place
+    `check_from` on the round up to `check_stride` after it (`carried.stride`). `command` is the one that was given.
     """
 
     root: str
@@ -70,6 +75,7 @@ class Run:
     version: str | None = None
     max_rejects: float = 0.01
     max_deletes: float = 1.0
+    max_unknown: float = 1.0
     previous_rows: int = 0
     price_per_hour: float | None = None
     generation: int = 0
@@ -79,7 +85,7 @@ class Run:
     earlier_globs: tuple[str, ...] = ()
     previous_digest: str | None = None
     check_from: int = 0
-    check_carried: float = 0.0
+    check_stride: int = 0
     command: str = ""
     tables: dict[str, str] = field(default_factory=dict)
 
@@ -92,6 +98,16 @@ class Run:
     def canary_file(self) -> CanaryFile:
         """The texts that are embedded before all others, with the vectors they had."""
         return CanaryFile.of(self.root, self.space.pooled_id, self.generation, self.canary)
+
+    @property
+    def form(self) -> str:
+        """The first half of the form that all shards of its snapshot have (`store.forms`)."""
+        return run_form(self.space, self.generation, self.options)
+
+    @property
+    def has_delete_gate(self) -> bool:
+        """Whether some number of deleted rows ends the run."""
+        return self.previous_rows > 0 and self.max_deletes < 1
 
     @property
     def fits_ranges(self) -> bool:
@@ -117,7 +133,7 @@ _SHARED: Kept[CarriedShards] = Kept()
 
 def carried_shards(run: Run) -> CarriedShards:
     """The shards that a run may carry over: one for all steps of it in a process, so that the store is listed once."""
-    what = run.root, run.check_from, run.check_carried
+    what = run.root, run.check_from, run.check_stride
     return _SHARED.get((run.id, *what), lambda: CarriedShards(*what))
 
 
@@ -130,28 +146,52 @@ def settle(run: Run, stretches: Iterable[SettledStretch], problems: Iterable[Pro
     if found:
         raise min(found, key=lambda p: (p.exit_code, p.message)).error()
     plan = shared_plan(run.root, run.id)
+    if run.partition == "file" and run.options.limit is None:  # which leaves rows out
+        check_counted(plan.uncounted)
     settled = join(run.root, plan, stretches)
+    check_forms(run.form, settled.tally.forms)
     ledger = settled.tally.ledger
-    if ledger.rejected > run.max_rejects * ledger.read:
+    if ledger.rejects_too_many(run.max_rejects):
         paths = [unit.rejects for unit in settled.units(run.root) if unit.rejects]
         record_rejected(run.root, run.id, paths)
+        counted = f"{ledger.rejected - ledger.blank} of {ledger.read - ledger.blank} rows rejected"
         raise DataGateError(
-            f"{ledger.rejected} of {ledger.read} rows rejected, more than --max-rejects {run.max_rejects:g} "
+            f"{counted}, more than --max-rejects {run.max_rejects:g} "
             f"allows: {reasons(run.root, paths, plan)}; `sentence-beam rejects --store {run.root}` lists them; "
             "mend the input or raise the limit"
         )
-    check_deletes(run, ledger.written)
+    check_rows_left(run, ledger.written)
+    check_unknown(run, ledger)
     return settled
 
 
-def check_deletes(run: Run, rows: int) -> None:
-    """Raise DataGateError where so many rows are too few after those of the last snapshot; ids play no part in it."""
-    deleted = run.previous_rows - rows
-    if deleted > run.max_deletes * run.previous_rows:
+def check_unknown(run: Run, ledger: Ledger) -> None:
+    """Raise DataGateError if too many of the tokens that a run embedded stand for text that the vocabulary lacks."""
+    least = LEAST_UNKNOWN_FIRST if run.previous is None else LEAST_UNKNOWN
+    if ledger.has_too_many_unknown(run.max_unknown, least):
         raise DataGateError(
-            f"{deleted} of the {run.previous_rows} rows of {run.root} would be deleted, more than --max-deletes "
-            f"{run.max_deletes:g} allows; see whether all input is there, or say --max-deletes 1 to let it through"
+            f"{ledger.unknown} of {ledger.known + ledger.unknown} tokens are unknown to the model, which cannot tell "
+            f"such words apart, more than --max-unknown {run.max_unknown:g} allows; take a model that reads more "
+            f"languages, as {MORE_LANGUAGES}, for a new --store, or say --max-unknown 1"
         )
+
+
+def check_rows_left(run: Run, rows: int) -> None:
+    """Raise DataGateError if so many rows are too few after those of the last snapshot."""
+    check_deletes(run, run.previous_rows - rows)
+
+
+def check_deletes(run: Run, deleted: int) -> None:
+    """Raise DataGateError if a run deletes so many rows of the last snapshot that its gate refuses it."""
+    if deleted <= run.max_deletes * run.previous_rows:
+        return
+    can_append = run.partition == "file" and not run.earlier_globs
+    keep = ", or say --append to keep them" if can_append else ""
+    raise DataGateError(
+        f"{deleted} of the {run.previous_rows} rows of {run.root} would be deleted, more than --max-deletes "
+        f"{run.max_deletes:g} allows; see whether all input is there{keep}; --max-deletes 1 lets them go, and "
+        f"`sentence-beam rollback -1 --store {run.root}` brings them back"
+    )
 
 
 def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | None) -> str:
@@ -198,8 +238,14 @@ def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:
 def _mend_previous(run: Run) -> None:
     """Make the manifest of the snapshot before equal to `manifest.json`, which is about to be replaced."""
     current = read_manifest(run.root)
-    if current is not None and current.version == run.version:
-        mend_copy(current)
+    if current is None or current.version != run.version:
+        return
+    with contextlib.suppress(SentenceBeamError):
+        found = read_manifest(run.root, current.run)
+        if found is not None and found.digest == current.digest:
+            return
+    path = storage.join(run.root, layout.snapshot(current.run))
+    storage.replace(path, to_bytes({name: value for name, value in current.data.items() if name != FENCE}))
 
 
 def _check_committed(run: Run, data: dict[str, Any]) -> None:
@@ -231,11 +277,11 @@ def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: IndexEntry | 
         unit_tokens=run.unit_tokens,
         rows=RowCounts(ledger.read, ledger.written, ledger.rejected, ledger.pieces),
         work=WorkCounts(ledger.embedded, ledger.reused, ledger.duplicates, ledger.carried),
-        tokens=TokenCounts(ledger.real, ledger.padded, ledger.truncated_rows, ledger.lost),
+        tokens=TokenCounts(ledger.real, ledger.padded, ledger.truncated_rows, ledger.lost, ledger.unknown),
         shards=(),
         index=index,
         input=Input(tuple(dict.fromkeys((*run.earlier_globs, *run.globs))), (), run.tables),
-        options=run.options,
+        options=replace(run.options, keep_types={**plan.types, **run.options.keep_types}),
         started=run.started,
         finished=now(),
         buckets=plan.buckets,
@@ -245,7 +291,7 @@ def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: IndexEntry | 
         generation=run.generation,
         versions=run.versions,
         chunks=run.options.chunks,
-        check_from=(run.check_from + step(run.check_carried)) % ROUND,
+        check_from=(run.check_from + run.check_stride) % ROUND,
     )
 
 
@@ -253,11 +299,14 @@ def finish(
     run: Run,
     found: Settled | Problem,
     index: IndexEntry | None = None,
-    duplicate_ids: int = 0,
+    duplicate_ids: int | None = 0,
     changes: Changes | None = None,
     index_measures: dict[str, Summary] | None = None,
 ) -> Result:
-    """Commit, put the result on record and give the store back; a problem is a result, not an error."""
+    """Commit, put the result on record and give the store back; a problem is a result, not an error.
+
+    Nothing that fails after the commit is an error: the snapshot is there, and a raise would repeat the run.
+    """
     watch = Stopwatch()
     try:
         if isinstance(found, Problem):
@@ -266,6 +315,11 @@ def finish(
         with watch.time("manifest_ms"):
             plan = shared_plan(run.root, run.id)
             message = commit(run, plan, found, index)
+    except SentenceBeamError as error:
+        result = failed(run, error)
+        with contextlib.suppress(storage.UnsyncedError):  # it has its name
+            record_result(run.root, result)
+    else:
         measures = _measures(run, plan, found, index_measures or {}, watch)
         result = replace(
             _committed(run, plan, found.tally, message),
@@ -275,12 +329,22 @@ def finish(
             duplicate_ids=duplicate_ids,
             changes=asdict(changes) if changes else None,
         )
-    except SentenceBeamError as error:
-        result = failed(run, error)
-    with contextlib.suppress(storage.UnsyncedError):  # it stands; the manifest's own is said
-        record_result(run.root, result)
+        result = _record_committed(run.root, result)
     with contextlib.suppress(Exception):  # the run has ended, and a raise would repeat it; a lease grows stale
         lease.release(run.root, run.id)
+    return result
+
+
+def _record_committed(root: str, result: Result) -> Result:
+    """Write the record of a run that committed; the result, whose message says so if that fails."""
+    try:
+        record_result(root, result)
+    except storage.UnsyncedError:  # it has its name; the manifest's own is said
+        return result
+    except Exception as error:
+        note = f"the record of it was not written ({first_line(error)})"
+        result = replace(result, message=f"{result.message}; {note}")
+        remember_result(root, result)
     return result
 
 

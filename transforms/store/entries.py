@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
-from transforms.entries import JsonEntry, Reader, fail, hex_digest, text
+from transforms.entries import SPARSE, JsonEntry, Reader, fail, hex_digest, text
 from transforms.space import DEFAULT_MODEL
 from transforms.space.model_files import has_revisions
 from transforms.store import layout
@@ -33,16 +33,12 @@ class RowCounts(JsonEntry):
     read: int
     written: int
     rejected: int
-    pieces: int | None = None
+    pieces: int | None = field(default=None, metadata=SPARSE)
 
     @property
     def stored(self) -> int:
         """The rows of all shards."""
         return self.written if self.pieces is None else self.pieces
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON of the entry, without `pieces` where rows are not cut."""
-        return {name: value for name, value in super().to_json().items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -57,17 +53,24 @@ class WorkCounts(JsonEntry):
 
 @dataclass(frozen=True)
 class TokenCounts(JsonEntry):
-    """The tokens that went through the model in this run, without and with padding; rows cut off, and tokens lost."""
+    """The tokens that went through the model in this run, without and with padding; rows cut off, and tokens lost.
+
+    `unknown` tokens stand for text that the vocabulary lacks; None if an earlier version wrote it.
+    """
 
     real: int
     padded: int
     truncated_rows: int
     lost: int
+    unknown: int | None = field(default=None, metadata=SPARSE)
 
 
 @dataclass(frozen=True)
 class Options(JsonEntry):
-    """The options that a store remembers; the defaults are those of a new store, but for `keep_text`."""
+    """The options that a store remembers; the defaults are those of a new store, but for `keep_text`.
+
+    `keep_types` are the words for the types of kept columns that were given, or found in JSON, by name.
+    """
 
     format: str = "auto"
     delimiter: str | None = None
@@ -75,6 +78,7 @@ class Options(JsonEntry):
     text_template: str | None = None
     id_column: str | None = None
     keep_columns: tuple[str, ...] = ()
+    keep_types: dict[str, str] = field(default_factory=dict, metadata=SPARSE)
     keep_text: bool = False  # of a store by a version that knew of none
     model: str = DEFAULT_MODEL
     revision: str | None = None
@@ -89,6 +93,8 @@ class Options(JsonEntry):
     limit: int | None = None
     max_rejects: float = 0.01
     max_deletes: float = 0.5
+    max_unknown: float | None = field(default=None, metadata=SPARSE)
+    max_drift: float | None = field(default=None, metadata=SPARSE)
     check_carried: float = 0.01
     price_per_hour: float | None = None
     currency: str = ""
@@ -122,7 +128,10 @@ class Options(JsonEntry):
 
 @dataclass(frozen=True, slots=True)
 class InputEntry(JsonEntry):
-    """An input file: `path` is relative to its pattern, `source` the full one."""
+    """An input file: `path` is relative to its pattern, `source` the full one.
+
+    `group` is the name of the group of small files whose units have its rows; "" if it has units of its own.
+    """
 
     path: str
     source: str
@@ -130,6 +139,7 @@ class InputEntry(JsonEntry):
     checksum: str
     version: str
     size: int
+    group: Word = field(default="", metadata=SPARSE)
 
 
 @dataclass(frozen=True)
@@ -141,11 +151,7 @@ class Input(JsonEntry):
 
     globs: tuple[str, ...]
     files: tuple[InputEntry, ...]
-    tables: dict[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON of the entry, without `tables` where there are none."""
-        return {name: value for name, value in super().to_json().items() if value or name != "tables"}
+    tables: dict[str, str] = field(default_factory=dict, metadata=SPARSE)
 
 
 @dataclass(frozen=True)

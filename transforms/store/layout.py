@@ -12,7 +12,10 @@ calibrations/<digest>/              copies of the calibrations of snapshots
 canary/<pooled id>-<n>.parquet      texts and vectors, to notice when the model makes other ones
 index/<sha256>.faiss .parquet       trained quantizer, segments, locators
 index/<sha256>.refine               vectors of a segment's rows, by which candidates are scored again
-runs/<run>/                         plan.parquet, result.json, rejected.json (if too many), scratch of the index step
+runs/<run>/plan.parquet             what a run reads and what it carries over
+runs/<run>/result.json              how it ended
+runs/<run>/rejected.json            its reject files, if they were too many
+runs/<run>/                         what its steps leave for each other
 report.json report.html             the counts of every run, and a page with them
 lease.json                          the run that is writing
 """
@@ -28,6 +31,7 @@ MANIFESTS = "manifests"
 RUNS = "runs"
 
 RUN_ID = r"[0-9]{8}T[0-9]{6}(?:_[0-9]{3})?Z-[0-9a-f]{6}"
+INDEX_SUFFIXES = ("faiss", "parquet", "refine")
 _UNIT = r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?-[0-9a-f]{16}"
 _KINDS = {
     "snapshots": rf"manifests/{RUN_ID}\.json",
@@ -36,12 +40,17 @@ _KINDS = {
     "sidecars": rf"sidecars/{_UNIT}\.json",
     "ids": rf"ids/{_UNIT}\.xxh3",
     "rejects": rf"rejects/{_UNIT}\.parquet",
-    "index": r"index/[0-9a-f]{64}\.[a-z]+",
+    "index": rf"index/[0-9a-f]{{64}}\.(?:{'|'.join(INDEX_SUFFIXES)})",
     "ranges": r"ranges/[0-9a-f]+\.json",
     "calibrations": r"calibrations/[0-9a-f]+/[a-z.]+",
     "canary": r"canary/[0-9a-f]{16}-[0-9]+\.parquet",
-    "runs": rf"runs/{RUN_ID}/[a-z0-9.-]+",
+    "plans": rf"runs/{RUN_ID}/plan\.parquet",
+    "results": rf"runs/{RUN_ID}/result\.json",
+    "lists": rf"runs/{RUN_ID}/rejected\.json",
+    "scratch": rf"runs/{RUN_ID}/[a-z0-9.-]+",
 }
+BESIDE = (MANIFEST, LEASE, REPORT, PAGE)  # the folders
+CLASSES = (*BESIDE, *_KINDS)  # of files
 _RUN_NAME = re.compile(r"\w[\w.:+=,@-]*")
 _COMPILED = {name: re.compile(pattern) for name, pattern in _KINDS.items()}
 _TEMPORARY = re.compile(r"(.+)\.tmp-[0-9a-f]{32}")
@@ -97,6 +106,11 @@ def result(run: str) -> str:
     return f"runs/{run}/result.json"
 
 
+def reject_list(run: str) -> str:
+    """The path of the list of a run's reject files, if there were too many rejected rows."""
+    return f"runs/{run}/rejected.json"
+
+
 def scratch(run: str, name: str) -> str:
     """The path of a file that one step of a run leaves for the next."""
     return f"runs/{run}/{name}"
@@ -108,7 +122,7 @@ def ranges(digest: str) -> str:
 
 
 def index_file(sha256: str, suffix: str) -> str:
-    """The path of a quantizer, segment (`faiss`) or locator table (`parquet`), which is named by its bytes."""
+    """The path of a quantizer or segment, of a locator table or of exact vectors, by its suffix; its bytes name it."""
     return f"index/{sha256}.{suffix}"
 
 
@@ -120,7 +134,7 @@ def kind(path: str) -> str | None:
     """
     whole = _TEMPORARY.fullmatch(path)
     if whole is not None:
-        return "temporary" if kind(whole[1]) or whole[1] in (MANIFEST, LEASE, REPORT, PAGE) else None
+        return "temporary" if kind(whole[1]) or whole[1] in BESIDE else None
     return next((name for name, pattern in _COMPILED.items() if pattern.fullmatch(path)), None)
 
 

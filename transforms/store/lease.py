@@ -10,11 +10,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 
 from transforms import storage
-from transforms.errors import SentenceBeamError
+from transforms.entries import dataclass_of
+from transforms.errors import SentenceBeamError, refuse_damage
 from transforms.store import layout, process
 from transforms.store.runs import has_committed
 
@@ -27,6 +28,7 @@ SELDOM = 4
 ANSWER_SECONDS = 5
 WRITING_SECONDS = 1
 RUNS_IN_A_PROCESS = 16
+_ENDED_HERE: set[tuple[str, str]] = set()  # stores and runs that gave up their lease in this process, or tried to
 
 
 class JobState(Enum):
@@ -111,12 +113,12 @@ def _parsed(root: str) -> tuple[Lease | None, str | None]:
     if found is None:
         return None, None
     try:
-        values = json.loads(found[0])
-        lease = Lease(**{field.name: values[field.name] for field in fields(Lease) if field.name in values})
-        _ = lease.is_of_the_dead, lease.renewed < 0  # fails where a field is of another type
-        return lease, found[1]
-    except (ValueError, TypeError, OverflowError):
+        with refuse_damage("not a lease"):
+            lease: Lease = dataclass_of(Lease, json.loads(found[0]))
+            _ = lease.is_of_the_dead  # fails for a process id that no system has
+    except SentenceBeamError:
         return None, found[1]
+    return lease, found[1]
 
 
 def no_word(_: Lease) -> JobState:
@@ -130,7 +132,7 @@ def check(root: str, ask: Callable[[Lease], JobState] = no_word) -> str | None:
     `ask` says what the engine knows of its job, where an engine has it.
     """
     current, version = _read(root)
-    if current is not None and not current.is_of_the_dead:
+    if current is not None and not current.is_of_the_dead and (root, current.run) not in _ENDED_HERE:
         limit = STALE_SECONDS if current.pid is not None else SILENCE[ask(current)]
         if not _is_silent(root, limit):
             raise _held(root, current)
@@ -177,6 +179,7 @@ def acquire(root: str, lease: Lease, ask: Callable[[Lease], JobState] = no_word)
     if not storage.storage_of(path).replace_if(path, lease.to_bytes(), version):
         taken, _ = _read(root)
         raise _held(root, taken or lease)
+    _ENDED_HERE.discard((root, lease.run))
 
 
 def _held(root: str, lease: Lease) -> SentenceBeamError:
@@ -309,7 +312,11 @@ def kept_alive(root: str, run: str) -> Iterator[None]:
 
 
 def release(root: str, run: str) -> None:
-    """Give up the lease of a store, if it is still held by this run."""
+    """Give up the lease of a store, if it is still held by this run.
+
+    If that fails (a disk that is full has no room for a lock), the next run of this process takes the lease over.
+    """
+    _ENDED_HERE.add((root, run))
     path = storage.join(root, layout.LEASE)
     lease, version = _read(root)
     while lease is not None and version is not None and lease.run == run:

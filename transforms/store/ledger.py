@@ -8,10 +8,18 @@ from transforms.corpus.buckets import Buckets, parse_name
 from transforms.errors import LedgerError
 from transforms.store.records import UnitRecord
 
+LEAST_REJECTED = 10  # rows: fewer end no run if others are left
+LEAST_UNKNOWN = 100  # tokens: fewer end no run that brings a store up to date
+LEAST_UNKNOWN_FIRST = 10  # tokens, of a store's first run
+
 
 @dataclass(frozen=True)
 class Ledger:
-    """Counts over the units of one run; rows, but for the last ones, which are tokens, rows, splits and pieces.
+    """Counts over the units of one run: rows, tokens (`real`, `padded`, `lost`), splits of batches, and pieces.
+
+    `known` and `unknown` are the texts' own tokens that the vocabulary has and those that stand for text it lacks.
+
+    `blank` of the rejected rows are blank lines of text files.
 
     Where rows are pieces, `read`, `written` and `rejected` count documents, and `pieces` is what `embedded`, `reused`,
     `duplicates` and `carried` make up; else it is None.
@@ -30,6 +38,9 @@ class Ledger:
     lost: int = 0
     fallbacks: int = 0
     oom_splits: int = 0
+    blank: int = 0
+    known: int = 0
+    unknown: int = 0
     pieces: int | None = None
 
     @classmethod
@@ -42,10 +53,13 @@ class Ledger:
             if unit.documents is not None:
                 total["pieces"] += unit.rows
             total["rejected"] += unit.rejected
+            total["blank"] += unit.blank
             total["carried"] += unit.carried
             if not unit.carried:
                 for name in ("embedded", "reused", "duplicates", "real", "padded", "lost", "fallbacks", "oom_splits"):
                     total[name] += getattr(unit, name)
+                total["known"] += unit.known
+                total["unknown"] += unit.unknown
                 total["truncated_rows"] += unit.truncated
         return cls(**total)
 
@@ -53,6 +67,20 @@ class Ledger:
         sums = {name: getattr(self, name) + getattr(other, name) for name in COUNTED}
         known = [pieces for pieces in (self.pieces, other.pieces) if pieces is not None]
         return Ledger(**sums, pieces=sum(known) if known else None)
+
+    def rejects_too_many(self, share: float) -> bool:
+        """Whether more than this share of the rows was rejected; blank lines of text files do not count.
+
+        Fewer than LEAST_REJECTED rows are too many only if the share is 0 or no row is left.
+        """
+        rejected = self.rejected - self.blank
+        if rejected <= share * (self.read - self.blank):
+            return False
+        return rejected >= LEAST_REJECTED or share == 0 or self.written == 0
+
+    def has_too_many_unknown(self, share: float, least: int) -> bool:
+        """Whether more than this share of the tokens is unknown, and at least so many are."""
+        return self.unknown >= least and self.unknown > share * (self.known + self.unknown)
 
     def check(self) -> None:
         """Raise LedgerError unless read = written + rejected and written = embedded + reused + duplicates + carried."""
@@ -97,6 +125,14 @@ def check_plan(planned: Iterable[PlannedSpan], units: Iterable[UnitRecord]) -> N
         _check_span(span, by_span.pop(span.name, []))
     if by_span:
         raise LedgerError(f"ledger: unit {min(by_span)} was never planned; nothing committed")
+
+
+def check_counted(uncounted: list[str]) -> None:
+    """Raise LedgerError for files of the plan with rows that no planned unit counts."""
+    if uncounted:
+        raise LedgerError(
+            f"ledger: no unit counts the rows of {min(uncounted)} ({len(uncounted):,} such files); nothing committed"
+        )
 
 
 def check_buckets(planned: Buckets, numbers: Iterable[int], units: Iterable[UnitRecord]) -> None:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from transforms import storage
-from transforms.errors import DamagedIndexError, first_line
+from transforms.errors import DamagedIndexError, refuse_damage
 from transforms.storage.cache import cached
 from transforms.store import index_files, locators
 from transforms.store.entries import SegmentEntry
@@ -54,9 +54,7 @@ class LocatorFile:
             path = cached(path, segment.locator_sha256)
             table = locators.from_bytes(index_files.read(path, segment.locator_sha256))
             return cls(locators.checks_of(table), np.zeros(1, np.int64), lambda _: _group_of(table))
-        tail = _footer(path, segment)
-        metadata = pq.read_metadata(io.BytesIO(b"PAR1" + tail))
-        groups = json.loads(metadata.metadata[locators.GROUPS])
+        metadata, groups = _metadata_of(path, segment)
         starts = np.cumsum([0, *(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))])[:-1]
         checks = metadata.metadata.get(locators.CHECKS)
         return cls(checks.decode() if checks else None, starts, functools.partial(_read, path, metadata, groups))
@@ -101,8 +99,8 @@ def rows_in(root: str, segment: SegmentEntry, shards: set[str]) -> pa.Table:
     path = storage.join(root, segment.locator)
     if not segment.locator_footer:
         return _rows_in(locators.from_bytes(index_files.read(path, segment.locator_sha256)), shards, 0)
-    metadata = pq.read_metadata(io.BytesIO(b"PAR1" + _footer(path, segment)))
-    groups, start = json.loads(metadata.metadata[locators.GROUPS]), 0
+    metadata, groups = _metadata_of(path, segment)
+    start = 0
     found = [_rows_in(locators.SCHEMA.empty_table(), shards, 0)]
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -116,6 +114,14 @@ def rows_in(root: str, segment: SegmentEntry, shards: set[str]) -> pa.Table:
 def _rows_in(table: pa.Table, shards: set[str], start: int) -> pa.Table:
     rows = pa.array(locators.rows_of(table, shards))
     return table.select(["row_hash", "id"]).take(rows).append_column("local", pc.add(rows, start))
+
+
+def _metadata_of(path: str, segment: SegmentEntry) -> tuple[pq.FileMetaData, list[list[int]]]:
+    """The footer of a locator's file, parsed, and where its groups of rows are, with their checksums."""
+    footer = _footer(path, segment)
+    with refuse_damage(f"{path} cannot be read", kind=DamagedIndexError):
+        metadata = pq.read_metadata(io.BytesIO(b"PAR1" + footer))
+        return metadata, json.loads(metadata.metadata[locators.GROUPS])
 
 
 def _footer(path: str, segment: SegmentEntry) -> bytes:
@@ -144,11 +150,9 @@ def _part_of(
     data = index_files.part(path, start, stop)
     if crc32(data) != crc:
         raise index_files.changed(path)
-    try:
+    with refuse_damage(f"{path} cannot be read", kind=DamagedIndexError):
         file = pq.ParquetFile(pa.PythonFile(_OpenRange(data, start), mode="r"), metadata=metadata)
         return file.read_row_group(number, columns, use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise DamagedIndexError(f"{path} cannot be read ({first_line(error)})") from error
 
 
 def _group_of(table: pa.Table) -> LocatorGroup:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms.arrow import table_of
-from transforms.errors import SentenceBeamError, first_line
+from transforms.errors import refuse_damage
 
 SCHEMA = pa.schema(
     [
@@ -82,13 +82,9 @@ def footer(data: bytes) -> bytes:
 
 def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
     """The locator table of a file, or some of its columns. Raises SentenceBeamError for other bytes."""
-    try:
+    with refuse_damage("a locator of the index cannot be read", "sentence-beam index makes it again"):
         table = table_of(data, columns)
         return table.cast(pa.schema([SCHEMA.field(name) for name in columns], table.schema.metadata))
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise SentenceBeamError(
-            f"a locator of the index cannot be read ({first_line(error)}); sentence-beam index makes it again"
-        ) from error
 
 
 def with_checks(locator: pa.Table, checks: str) -> pa.Table:

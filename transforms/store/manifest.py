@@ -17,9 +17,9 @@ from typing import Annotated, Any, TypeVar
 
 from transforms import storage
 from transforms.corpus.buckets import Buckets
-from transforms.corpus.groups import bits_of
+from transforms.corpus.groups import bits_of, group_name
 from transforms.entries import BESIDE, JsonEntry, one_of, time
-from transforms.errors import OptionError, SentenceBeamError, first_line
+from transforms.errors import SentenceBeamError, refuse_damage
 from transforms.space import Space, canonical_json, sha256_text
 from transforms.store import layout
 from transforms.store.entries import (
@@ -37,7 +37,9 @@ from transforms.store.entries import (
     TokenCounts,
     WorkCounts,
 )  # fmt: skip
+from transforms.store.forms import run_form
 from transforms.store.kept import Kept
+from transforms.store.ledger import span_name
 from transforms.store.records import UnitRecord
 
 T = TypeVar("T")
@@ -119,14 +121,21 @@ class Manifest(JsonEntry):
         """The records of all units of the snapshot, sorted by name. Raises SentenceBeamError for one that is none."""
         return self._lists[0]
 
+    @property
+    def unit_count(self) -> int:
+        """The number of units of the snapshot; no part is read for it."""
+        return sum(part.units for part in self.parts) if self.parts else len(self.shards)
+
     def units_but(self, parts: Collection[PartEntry]) -> list[UnitRecord]:
         """The records of all units but those in some of its parts, which are not read. Raises as `units` does."""
         others = [part for part in self.parts if part not in parts]
         return self._listed(others)[0] if parts else self.units
 
     def _records(self, listed: Iterable[dict[str, Any]]) -> list[UnitRecord]:
+        form = run_form(self.space, self.generation, self.options)  # of shards whose records lack theirs
         try:
-            return sorted(map(UnitRecord.from_dict, listed), key=lambda unit: unit.unit)
+            units = [UnitRecord.from_dict(unit if "form" in unit else {**unit, "form": form}) for unit in listed]
+            return sorted(units, key=lambda unit: unit.unit)
         except SentenceBeamError as error:
             raise SentenceBeamError(
                 f"{storage.join(self.root, layout.snapshot(self.run))} is corrupt ({error}); restore it from a copy"
@@ -167,6 +176,51 @@ class Manifest(JsonEntry):
         return found
 
     @cached_property
+    def units_by_group(self) -> dict[str, list[UnitRecord]]:
+        """The units of each group of small files, by its name."""
+        found: dict[str, list[UnitRecord]] = {}
+        for unit in self.units:
+            if bits_of(unit.unit) is not None:
+                found.setdefault(span_name(unit.unit), []).append(unit)
+        return found
+
+    @cached_property
+    def files_by_group(self) -> dict[str, list[InputEntry]]:
+        """The files whose rows the units of each group have, by its name."""
+        found: dict[str, list[InputEntry]] = {}
+        for file in self.files:
+            name = self.group_of(file)
+            if name:
+                found.setdefault(name, []).append(file)
+        return found
+
+    @cached_property
+    def group_bits(self) -> int | None:
+        """The bits of the groups' number; None without groups."""
+        return max((bits_of(name) or 0 for name in self.units_by_group), default=None)
+
+    @cached_property
+    def _has_groups_unrecorded(self) -> bool:
+        """Whether an earlier version wrote it, which did not record which files are in a group."""
+        return bool(self.units_by_group) and not any(file.group for file in self.files)
+
+    def group_of(self, file: InputEntry) -> str:
+        """The name of the group whose units have the rows of a file; "" if it is in none.
+
+        Of a store by an earlier version, it is that of every file that was not left out and has no units of its own.
+        """
+        name = file.group
+        if self._has_groups_unrecorded and file.checksum and file.path not in self.units_by_file:
+            name = group_name(file.path, self.group_bits or 0)
+        return name if name in self.units_by_group else ""
+
+    def counts(self, path: str) -> bool:
+        """Whether a unit counts the rows of an input file: one of its own, of its group, or any if they are buckets."""
+        if self.partition == "content" or path in self.units_by_file:
+            return True
+        return bool(self.group_of(self.files_by_path[path]))
+
+    @cached_property
     def rows_of(self) -> dict[str, int]:
         """The rows of each shard, by its path in the store."""
         return {unit.path: unit.rows for unit in self.units if unit.path}
@@ -202,10 +256,8 @@ def _read_part(root: str, part: PartEntry) -> ManifestPart:
         raise SentenceBeamError(f"{path} is missing, a part of the manifest; restore it")
     if hashlib.sha256(found[0]).hexdigest() != part.sha256:
         raise SentenceBeamError(f"{path} is not the part that the manifest names (sha256 differs); restore it")
-    try:
+    with refuse_damage(f"{path} is no part of a manifest", "restore it"):
         return ManifestPart.from_json(json.loads(found[0]))
-    except (ValueError, RecursionError) as error:
-        raise SentenceBeamError(f"{path} is no part of a manifest ({first_line(error)}); restore it") from error
 
 
 @lru_cache(PARTS_HELD)
@@ -238,25 +290,24 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
         return None
-    try:
+    with refuse_damage(f"{path} is corrupt", f"restore it from {storage.join(root, 'manifests')}"):
         data = json.loads(found[0])
         if data["format"] not in FORMATS:
             raise SentenceBeamError(
                 f"{path} has format {str(data['format'])[:40]!r}, this version reads {FORMATS[0]} and {FORMAT}; "
                 "update sentence-beam"
             )
-        _check_digest(data)
+        check_digest(data, WITHOUT_DIGEST)
         return Manifest.of(root, data, found[1])
-    except (ValueError, KeyError, TypeError, OptionError, RecursionError) as error:
-        raise SentenceBeamError(
-            f"{path} is corrupt ({first_line(error)}); restore it from {storage.join(root, 'manifests')}"
-        ) from error
 
 
-def _check_digest(data: dict[str, Any]) -> None:
-    """Raise ValueError where a manifest's fields do not give its digest; one that never had any has no other field."""
+def check_digest(data: dict[str, Any], without: Collection[str]) -> None:
+    """Raise ValueError if the fields of some JSON do not give its digest.
+
+    JSON without a digest is of a version that wrote none, and has no other fields than those named in `without`.
+    """
     if "digest" not in data:
-        unknown = sorted(data.keys() - WITHOUT_DIGEST)
+        unknown = sorted(data.keys() - set(without))
         if unknown:
             raise ValueError(f"it has a field {unknown[0][:80]!r} and no digest")
     elif data["digest"] != digest_of(data):
@@ -296,16 +347,6 @@ def read_shared(root: str, run: str | None, digest: str | None) -> Manifest | No
 def _there(manifest: Manifest | None) -> Manifest:
     assert manifest is not None, "a run that is named is read or raises"
     return manifest
-
-
-def mend_copy(current: Manifest) -> None:
-    """Write the current snapshot's own manifest again where it is missing or differs from `manifest.json`."""
-    path = storage.join(current.root, layout.snapshot(current.run))
-    with contextlib.suppress(SentenceBeamError):
-        found = read_manifest(current.root, current.run)
-        if found is not None and found.digest == current.digest:
-            return
-    storage.replace(path, to_bytes({name: value for name, value in current.data.items() if name != FENCE}))
 
 
 def snapshots(root: str) -> list[str]:

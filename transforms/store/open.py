@@ -1,27 +1,48 @@
 """Reading a store: the current snapshot as a dataset, and search over it."""
 
+import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import numpy as np
 import pyarrow as pa
 
 from transforms import storage
-from transforms.errors import OptionError
+from transforms.errors import MissingExtraError, OptionError
+from transforms.python_names import python_names
 from transforms.space import Space
 from transforms.store.dataset import dataset_of
+from transforms.store.info import info_of
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.precision import Coding, kept_ranges
+from transforms.values import StrPath
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
+    from transforms.search import Hit
+
+OF_SEARCH = {
+    "exact": True,
+    **dict.fromkeys(("texts", "ids", "vectors", "k", "where", "min_score", "fold", "width"), False),
+}
 LATEST = 5
 LATEST_NAME = "latest"
+
+
+class SearchKeywords(TypedDict, total=False):
+    """How `Store.search` searches."""
+
+    where: "str | pc.Expression | None"
+    min_score: float | None
+    exact: bool
+    fold: str
+    width: int
 
 
 @dataclass(frozen=True)
@@ -74,7 +95,9 @@ class Store:
         return table["id"].to_numpy(), self.vectors(table["embedding"])
 
     def to_pandas(self) -> "pd.DataFrame":
-        """All rows as a data frame of pandas (columns: docs/store.md)."""
+        """All rows as a data frame (columns: docs/store.md). Raises MissingExtraError if pandas is not installed."""
+        if importlib.util.find_spec("pandas") is None:
+            raise MissingExtraError("to_pandas needs pandas: pip install pandas; dataset().to_table() does without")
         return self.dataset().to_table().to_pandas()
 
     def rows(self, ids: Sequence[str]) -> pa.Table:
@@ -89,18 +112,51 @@ class Store:
             raise OptionError(f"{self.root} has no row with the id {asked[int(missing[0])].as_py()!r}")
         return found.take(np.argsort(place, kind="stable"))
 
-    def search(self, texts: str | Sequence[str] | None = None, k: int = 10, **how: Any) -> list[Any]:
-        """The k rows nearest to each text: dicts of rank, score, id and kept columns, best first.
+    def info(self) -> dict[str, Any]:
+        """Facts about the store, as `sentence-beam info --json` prints them: model, space, rows, columns, last run."""
+        return info_of(self.manifest)
 
-        A list for each of several texts; for one that is no list, its rows. `ids=` of stored rows, or `vectors=`
-        [q, dim], can stand for texts. `where=` is a filter, as the text of --where or an expression of pyarrow,
-        `min_score=` the least score, and `exact=True` compares all rows. Where rows are pieces of documents,
-        `fold="best"` gives documents, each with its best piece and a `passage` around it, `"none"` the pieces.
+    @overload  # a str is a sequence of str too, for which this one comes first
+    def search(  # type: ignore[overload-overlap]
+        self, texts: str, k: int = 10, **how: Unpack[SearchKeywords]
+    ) -> "list[Hit]": ...
+
+    @overload
+    def search(self, texts: Sequence[str], k: int = 10, **how: Unpack[SearchKeywords]) -> "list[list[Hit]]": ...
+
+    @overload
+    def search(  # type: ignore[overload-overlap]
+        self, *, ids: str, k: int = 10, **how: Unpack[SearchKeywords]
+    ) -> "list[Hit]": ...
+
+    @overload
+    def search(self, *, ids: Sequence[str], k: int = 10, **how: Unpack[SearchKeywords]) -> "list[list[Hit]]": ...
+
+    @overload
+    def search(self, *, vectors: np.ndarray, k: int = 10, **how: Unpack[SearchKeywords]) -> "list[list[Hit]]": ...
+
+    @python_names(OF_SEARCH)
+    def search(
+        self,
+        texts: str | Sequence[str] | None = None,
+        k: int = 10,
+        *,
+        ids: str | Sequence[str] | None = None,
+        vectors: np.ndarray | None = None,
+        **how: Unpack[SearchKeywords],
+    ) -> "list[Hit] | list[list[Hit]]":
+        """Find the k rows nearest to a text, best first, or those nearest to each of several texts.
+
+        `ids` of stored rows, or `vectors` [q, dim], can take the place of texts. `where` is a filter, as the text of
+        --where or an expression of pyarrow, `min_score` the least score, and `exact=True` compares all rows. If rows
+        are pieces of documents, `fold="best"` gives documents, each with its best piece and a `passage` of `width`
+        characters around it, `"none"` the pieces.
         """
-        if isinstance(texts, str):
-            return self.search([texts], k, **how)[0]
-        found: list[Any] = self._searcher.search(texts, k, **how)
-        return found
+        one = isinstance(texts, str) or isinstance(ids, str)
+        texts = [texts] if isinstance(texts, str) else texts
+        ids = [ids] if isinstance(ids, str) else ids
+        found: list[list[Hit]] = self._searcher.search(texts, k, ids=ids, vectors=vectors, **how)
+        return found[0] if one else found
 
     @cached_property
     def _searcher(self) -> Any:
@@ -110,7 +166,7 @@ class Store:
         return Searcher(self.manifest)
 
 
-def open_store(path: str, snapshot: str | None = None) -> Store:
+def open_store(path: StrPath, snapshot: str | None = None) -> Store:
     """Open the current snapshot of a store, or another one as `named_run` takes it. OptionError where there is none."""
     root = storage.absolute(path)
     manifest = read_manifest(root, None if snapshot is None else named_run(root, snapshot))
@@ -119,10 +175,11 @@ def open_store(path: str, snapshot: str | None = None) -> Store:
     return Store(manifest)
 
 
-def named_run(root: str, name: str) -> str:
+def named_run(root: str, name: str, others: Collection[str] = ()) -> str:
     """The run of a snapshot that a person names: its id or the beginning of it, `latest`, or `-1` for the one before.
 
-    Raises OptionError for a name of none, and for the beginning of several.
+    `others` are runs without a snapshot that may be named too. Raises OptionError for a name of none, and for the
+    beginning of several.
     """
     if name == LATEST_NAME or re.fullmatch(r"-[1-9]\d{0,5}", name):
         manifest = read_manifest(root)
@@ -132,22 +189,27 @@ def named_run(root: str, name: str) -> str:
         if manifest is None:
             raise no_snapshot(root, name)
         return manifest.run
-    runs = snapshots(root)
+    runs = sorted({*snapshots(root), *others}, reverse=True)
     found = [name] if name in runs else [run for run in runs if name and run.startswith(name)]
     if len(found) > 1:
-        raise OptionError(
-            f"{root}: {name} begins the names of {len(found)} snapshots ({', '.join(found[:LATEST])}); say more"
-        )
-    if not found:
-        raise no_snapshot(root, name)
-    return found[0]
+        what = "runs" if others else "snapshots"
+        raise OptionError(f"{root}: {name} begins the names of {len(found)} {what} ({_some(found)}); say more")
+    if found:
+        return found[0]
+    if others:
+        raise OptionError(f"{root} has no run {name}; the latest are {_some(runs)}")
+    raise no_snapshot(root, name)
+
+
+def _some(runs: Sequence[str]) -> str:
+    return ", ".join(runs[:LATEST])
 
 
 def no_snapshot(root: str, snapshot: str | None) -> OptionError:
     """The error of a store that is not there, or that has no such snapshot."""
     runs = snapshots(root) if snapshot is not None else []
     if runs:
-        return OptionError(f"{root} has no snapshot {snapshot}; the latest are {', '.join(runs[:LATEST])}")
+        return OptionError(f"{root} has no snapshot {snapshot}; the latest are {_some(runs)}")
     return OptionError(
         f"{root} holds no store (no manifest.json); check the path, or make one with sentence-beam embed"
     )

@@ -2,6 +2,7 @@
 
 import re
 import struct
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,11 @@ from transforms.measures import STAGES
 from transforms.store import layout
 from transforms.store.records import COUNTS, UnitRecord
 
-_SAME = ["", None]  # for a digest, which has sixteen digits: that of the shard
+_SAME = ("", None)  # for a digest, which has sixteen digits: that of the shard
+_SELDOM = ("blank", "fallbacks", "oom_splits", "unknown")  # counts that are 0 in most records
+_IMPLIED = ("read", "embedded", "padded", "known")  # counts that are near to what others make them
+_OFTEN = tuple(name for name in COUNTS if name not in _SELDOM and name not in _IMPLIED)
+_PRESENT, _NUMBERS = 19, (7, 13, 14, 15, 16, 17, 18)  # values that may be missing, and which of them are numbers
 FIGURES = tuple(figure.name for figure in STAGES["embed"])
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
 _RUN = re.compile(r"([0-9]{8})T([0-9]{6})_([0-9]{3})Z-([0-9a-f]{6})")
@@ -20,23 +25,31 @@ _DOUBLE, _SINGLE = struct.Struct("<d"), struct.Struct("<f")
 def pack(record: UnitRecord) -> bytes:
     """The record in bytes, without `worker`, which is told by sidecars alone.
 
-    Numbers take a byte for seven bits, hex digits half a byte each, the id of a run 11 bytes; paths that follow from
-    the unit's name and a digest take what the digest does, the second of two with one digest nothing.
+    The first number has a bit for each value that may be missing, the lowest for those that most records have. Numbers
+    take a byte for seven bits, hex digits half a byte each, the id of a run 11 bytes; paths that follow from the unit's
+    name and a digest take what the digest does, the second of two with one digest nothing.
     """
     out = bytearray()
     of, _, place = record.unit.partition("-")
     place, dot, part = place.partition(".")
     follows = bool(record.file) and of == key_of(record.file)
-    _put_texts(out, None if follows else of, place, part if dot else None, record.file, record.checksum)
-    _put_run(out, record.run)
     shard, rejects = _path(record.path, record.unit, layout.shard), _path(record.rejects, record.unit, layout.rejects)
-    _put_texts(out, *shard, *(_SAME if rejects[0] and rejects == shard else rejects))
-    _put_texts(out, record.sha256, record.rejects_sha256, record.pieces_sum, record.documents_sum)
+    if rejects[0] and rejects == shard:
+        rejects = _SAME
+    blank, *others = (getattr(record, name) or None for name in _SELDOM)
+    often = [part if dot else None, record.checksum, shard[0], record.sha256, record.form, rejects[0]]
+    often += [record.rejects_sha256, blank]
+    seldom = [None if follows else of, shard[1], rejects[1], record.pieces_sum, record.documents_sum, record.documents]
+    seldom += [len(record.damaged) or None, len(record.moved) or None, *others]
+    _put_present(out, [*often, *seldom])
+    _put_texts(out, place, record.file)
+    _put_run(out, record.run)
     start, stop = record.range
-    documents = record.documents
-    _put_numbers(out, start, 0 if stop is None else 1 + stop, 0 if documents is None else 1 + documents)
-    _put_numbers(out, *(getattr(record, name) for name in COUNTS))
-    _put_numbers(out, len(record.damaged), len(record.moved))
+    _put_numbers(out, start, 0 if stop is None else 1 + stop)
+    counts = {name: getattr(record, name) for name in _OFTEN}
+    _put_numbers(out, *counts.values())
+    for name, near in _near(counts).items():
+        _put_difference(out, getattr(record, name) - near)
     _put_texts(out, *record.damaged)
     for value in record.moved:
         _put_float(out, value)
@@ -47,32 +60,41 @@ def pack(record: UnitRecord) -> bytes:
 def unpack(data: bytes) -> UnitRecord:
     """The record that `pack` was given."""
     found = _Unpacker(data)
-    of, place, part, file, checksum = found.texts(5)
+    part, checksum, shard, sha256, form, rejects, rejects_sha256, blank, *seldom = found.present()
+    of, shard_path, rejects_path, pieces_sum, documents_sum, documents, damaged, moved, *others = seldom
+    place, file = found.text() or "", found.text() or ""
     run = found.run()
-    name = f"{key_of(file or '') if of is None else of}-{place}" + ("" if part is None else f".{part}")
-    shard, rejects = found.texts(2), found.texts(2)
-    sha256, rejects_sha256, pieces_sum, documents_sum = found.texts(4)
-    start, stop, documents = (found.number() for _ in range(3))
-    counts: dict[str, Any] = {count: found.number() for count in COUNTS}
-    damaged, moved = found.number(), found.number()
+    start, stop = found.number(), found.number()
+    name = f"{key_of(file) if of is None else of}-{place}" + ("" if part is None else f".{part}")
+    counts: dict[str, Any] = {count: found.number() for count in _OFTEN}
+    counts |= {count: near + found.difference() for count, near in _near(counts).items()}
+    counts |= {count: number or 0 for count, number in zip(_SELDOM, (blank, *others), strict=True)}
     return UnitRecord(
-        path=_unpath(shard, name, layout.shard),
+        path=_unpath((shard, shard_path), name, layout.shard),
         unit=name,
-        file=file or "",
+        file=file,
         range=(start, stop - 1 if stop else None),
-        rejects=_unpath(shard if rejects == _SAME else rejects, name, layout.rejects),
+        rejects=_unpath((shard if rejects == "" else rejects, rejects_path), name, layout.rejects),
         sha256=sha256,
         run=run,
         rejects_sha256=rejects_sha256,
         checksum=checksum,
-        documents=documents - 1 if documents else None,
+        documents=documents,
         pieces_sum=pieces_sum,
         documents_sum=documents_sum,
-        damaged=tuple(path or "" for path in found.texts(damaged)),
-        moved=tuple(found.decimal() for _ in range(moved)),
+        form=sys.intern(form) if form else form,
+        damaged=tuple(found.text() or "" for _ in range(damaged or 0)),
+        moved=tuple(found.decimal() for _ in range(moved or 0)),
         measures=found.figures(),
         **counts,
     )
+
+
+def _near(counts: dict[str, int]) -> dict[str, int]:
+    """Of each of the implied counts, a number near to it."""
+    read = counts["rows"] + counts["rejected"]
+    embedded = counts["rows"] - counts["reused"] - counts["duplicates"]
+    return dict(zip(_IMPLIED, (read, embedded, counts["real"], counts["real"]), strict=True))
 
 
 def _path(path: str | None, unit: str, place: Callable[[str, str], str]) -> tuple[str | None, str | None]:
@@ -83,9 +105,18 @@ def _path(path: str | None, unit: str, place: Callable[[str, str], str]) -> tupl
     return (digest, None) if digest and place(unit, digest) == path else (None, path)
 
 
-def _unpath(put: list[str | None], unit: str, place: Callable[[str, str], str]) -> str | None:
+def _unpath(put: tuple[str | None, str | None], unit: str, place: Callable[[str, str], str]) -> str | None:
     digest, path = put
     return place(unit, digest) if digest is not None else path
+
+
+def _put_present(out: bytearray, values: list[Any]) -> None:
+    """A number with a bit for each value, set for those that are there, and these."""
+    _put_numbers(out, sum(1 << at for at, value in enumerate(values) if value is not None))
+    for at, value in enumerate(values):
+        if value is not None:
+            put: Callable[..., None] = _put_numbers if at in _NUMBERS else _put_texts
+            put(out, value)
 
 
 def _put_numbers(out: bytearray, *numbers: int) -> None:
@@ -94,6 +125,11 @@ def _put_numbers(out: bytearray, *numbers: int) -> None:
             out.append(number & 127 | 128)
             number >>= 7
         out.append(number)
+
+
+def _put_difference(out: bytearray, value: int) -> None:
+    """A number that may be negative, doubled, with 1 if it is."""
+    _put_numbers(out, 2 * abs(value) + (value < 0))
 
 
 def _put_texts(out: bytearray, *texts: str | None) -> None:
@@ -164,11 +200,20 @@ class _Unpacker:
         self._at += 1
         return value | byte << shift
 
-    def texts(self, count: int) -> list[str | None]:
-        return [self._text() for _ in range(count)]
+    def difference(self) -> int:
+        """The next number that may be negative."""
+        value, is_negative = divmod(self.number(), 2)
+        return -value if is_negative else value
+
+    def present(self) -> list[Any]:
+        there = self.number()
+        return [self._value(at) if there >> at & 1 else None for at in range(_PRESENT)]
+
+    def _value(self, at: int) -> Any:
+        return self.number() if at in _NUMBERS else self.text()
 
     def run(self) -> str:
-        text = self._text()
+        text = self.text()
         if text is not None:
             return text
         started = f"{int.from_bytes(self._bytes(8)):017d}"
@@ -183,13 +228,14 @@ class _Unpacker:
     def figures(self) -> dict[str, float]:
         there, others = self.number(), self.number()
         names = [name for place, name in enumerate(FIGURES) if there >> place & 1]
-        return {name: self._figure() for name in (*names, *(name or "" for name in self.texts(others)))}
+        names += [self.text() or "" for _ in range(others)]
+        return {name: self._figure() for name in names}
 
     def _figure(self) -> float:
         number = self.number()
         return (number - 1) / 1000 if number else float(_DOUBLE.unpack(self._bytes(8))[0])
 
-    def _text(self) -> str | None:
+    def text(self) -> str | None:
         head = self.number()
         if not head:
             return None

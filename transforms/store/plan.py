@@ -3,10 +3,10 @@
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,8 @@ from transforms.corpus.beside import Beside
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.files import compression_of
 from transforms.corpus.groups import AnySpan, GroupSpan
-from transforms.errors import SentenceBeamError, first_line
+from transforms.entries import dataclass_of, time
+from transforms.errors import SentenceBeamError, refuse_damage
 from transforms.measures import Summary, summed
 from transforms.store import layout
 from transforms.store.carried import NOTHING, Checked
@@ -51,16 +52,17 @@ SCHEMA = pa.schema(
         ("row_groups", pa.list_(pa.int64())),
         ("members", pa.string()),
         ("was", pa.string()),
+        ("group", pa.string()),
     ]
 )
-ADDED = ("number", "row_groups", "members", "was")
-_FILE = ("file", "path", "format", "size", "checksum", "version")
-_MEMBER = ("number", "start", "stop", "row_groups", "rows", "tokens")
+ADDED = ("number", "row_groups", "members", "was", "group")
+FILE = ("file", "path", "format", "size", "checksum", "version", "group")
+MEMBER = ("number", "start", "stop", "row_groups", "rows", "tokens")
 Plan = TypeVar("Plan")
 ROWS_AT_ONCE = 20_000  # of a plan that are dicts, when it is written or read
 # in the file's metadata
 BUCKETS, CHECKED, BESIDE = b"buckets", b"checked", b"beside"
-MEASURES, WRITTEN, UNCHANGED, BAD = b"measures", b"written", b"unchanged", b"bad"
+MEASURES, WRITTEN, UNCHANGED, BAD, TYPES = b"measures", b"written", b"unchanged", b"bad", b"types"
 
 
 @by_values
@@ -68,13 +70,15 @@ MEASURES, WRITTEN, UNCHANGED, BAD = b"measures", b"written", b"unchanged", b"bad
 class PlannedFile:
     """An input file and what a run does with it: spans to embed, or units of the last snapshot to carry over.
 
-    Small files have none where they are in a group: the first of them has the `group`'s span, or its units.
+    Small files have none if they are in a group, which `in_group` names: the first of them has the `group`'s span, or
+    its units. `is_rowless` says that a file is known to have no row, so that no unit counts any.
 
-    `kept` is the type of each kept column, None for a file that was not opened, since it has not changed; `keys` are
-    those of them that it is seen to have, None where there was no row to tell. `checked` is what came of looking at the
-    shards that might be carried over. `ms` are the milliseconds that planning it took. `was` is the relative path under
-    which the last snapshot has a file that was renamed. `bad` says why a file cannot be read and is left out, but for
-    the units that it had.
+    `kept` is the type of each kept column, None for a file that was not opened, since it has not changed; `open_types`
+    has the columns whose type the plan is to find out, with the word for their first values. `keys` are those columns
+    that it is seen to have, None where there was no row to tell. `checked` is what came of looking at the shards that
+    might be carried over. `ms` are the milliseconds that planning it took. `was` is the relative path under which the
+    last snapshot has a file that was renamed. `bad` says why a file cannot be read and is left out, but for the units
+    that it had.
     """
 
     file: InputFile
@@ -87,11 +91,25 @@ class PlannedFile:
     group: GroupSpan | None = None
     was: str | None = None
     bad: str = ""
+    in_group: str = ""
+    is_rowless: bool = False
+    open_types: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_unopened(self) -> bool:
         """Whether nobody has looked into the file, which could be read."""
         return self.kept is None and not self.bad
+
+    def reading(self, types: tuple[tuple[str, str], ...]) -> "PlannedFile":
+        """The file with the types that its kept columns are read as."""
+        spans = tuple(_reading(span, types) for span in self.spans)
+        group = self.group and replace(self.group, spans=tuple(_reading(span, types) for span in self.group.spans))
+        return replace(self, file=replace(self.file, types=types), spans=spans, group=group)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether neither spans nor units of a file are planned yet, which may have rows."""
+        return not self.spans and not self.carried and not self.bad and not self.is_rowless
 
     @property
     def work(self) -> list[AnySpan]:
@@ -104,6 +122,10 @@ class PlannedFile:
         name = self.file.relative
         spans = [(PlannedSpan(s.name, name, s.start, s.stop, s.rows, False), s.tokens) for s in self.work]
         return spans + [(span, 0) for span in _carried_spans(name, self.carried)]
+
+
+def _reading(span: Span, types: tuple[tuple[str, str], ...]) -> Span:
+    return replace(span, file=replace(span.file, types=types))
 
 
 def file_of(entry: InputEntry) -> InputFile:
@@ -131,24 +153,53 @@ def _carried_spans(file: str, units: tuple[UnitRecord, ...]) -> list[PlannedSpan
     ]
 
 
+def _time(value: Any, where: str) -> str:
+    """A time, or "" for none."""
+    return value if value == "" else time(value, where)
+
+
+@dataclass(frozen=True)
+class PlanNotes:
+    """The metadata of a plan's file: see RecordedPlan; `unchanged` as `write_plan` has it."""
+
+    buckets: Buckets | None = None
+    checked: Checked = NOTHING
+    measures: dict[str, Summary] = field(default_factory=dict)
+    written: Annotated[str, _time] = ""
+    beside: dict[str, int] = field(default_factory=dict)
+    bad: dict[str, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+    unchanged: bool = False
+
+    @classmethod
+    def of(cls, schema: pa.Schema) -> "PlanNotes":
+        """The notes in a file's schema. Raises ValueError for one that no plan has."""
+        names = {item.name.encode() for item in fields(cls)}
+        texts = {name: value.decode() for name, value in (schema.metadata or {}).items() if name in names}
+        said = {name.decode(): value if name == WRITTEN else json.loads(value) for name, value in texts.items()}
+        notes: PlanNotes = dataclass_of(cls, said)
+        return notes
+
+
 class RecordedPlan:
     """A plan that was read back: files as manifests list them, spans or buckets as the ledger checks them.
 
     Files and spans are made of the table when they are asked for, all of them or those of one stretch. `measures` say
     what planning took, `written` when it ended ("" where an earlier version wrote it). `beside` are the files that lie
     beside those of the input and were not taken, by reason; `bad` are files that were left out, by relative path,
-    with the reason.
+    with the reason. `types` are those of kept columns that the plan found out.
     """
 
     def __init__(self, table: pa.Table):
-        metadata = table.schema.metadata or {}
+        notes = PlanNotes.of(table.schema)
         self._table = table
-        self.buckets = Buckets(**json.loads(metadata[BUCKETS])) if BUCKETS in metadata else None
-        self.checked = Checked(**json.loads(metadata.get(CHECKED, b"{}")))
-        self.measures: dict[str, Summary] = json.loads(metadata.get(MEASURES, b"{}"))
-        self.written: str = metadata.get(WRITTEN, b"").decode()
-        self.beside: dict[str, int] = json.loads(metadata.get(BESIDE, b"{}"))
-        self.bad: dict[str, str] = json.loads(metadata.get(BAD, b"{}"))
+        self.buckets = notes.buckets
+        self.checked = notes.checked
+        self.measures = notes.measures
+        self.written = notes.written
+        self.beside = notes.beside
+        self.bad = notes.bad
+        self.types = notes.types
 
     @cached_property
     def files(self) -> list[InputEntry]:
@@ -183,6 +234,16 @@ class RecordedPlan:
         empty = files.filter(pc.equal(files.column("size"), 0)).column("file").to_pylist()
         return sum(file not in self.bad for file in empty)
 
+    @property
+    def uncounted(self) -> list[str]:
+        """The relative paths of files with rows that no planned span has: neither one of their own nor a group's."""
+        files = self._table.select(["file", "size", "rows", "name", "group"]).take(pa.array(self._file_rows))
+        groups = files.column("group").unique()
+        planned = self._table.column("name").filter(pc.is_in(self._table.column("name"), groups.drop_null()))
+        is_counted = pc.or_(pc.is_valid(files.column("name")), pc.is_in(files.column("group"), planned.unique()))
+        has_rows = pc.greater(pc.coalesce(files.column("rows"), files.column("size")), 0)
+        return files.filter(pc.and_not(has_rows, is_counted)).column("file").to_pylist()
+
     def files_in(self, stretch: int) -> list[InputEntry]:
         """The entries of the input files of a stretch."""
         return self._entries(self._file_rows[self._file_stretches == stretch])
@@ -205,21 +266,21 @@ class RecordedPlan:
     @cached_property
     def _file_stretches(self) -> np.ndarray:
         files = self._table.column("file").take(pa.array(self._file_rows))
-        return np.fromiter(map(stretch_of_file, _values(files)), np.int64, len(files))
+        return np.fromiter(map(stretch_of_file, values_of(files)), np.int64, len(files))
 
     @cached_property
     def _span_stretches(self) -> np.ndarray:
         names = self._table.column("name").take(pa.array(self._span_rows))
-        return np.fromiter(map(stretch_of, _values(names)), np.int64, len(names))
+        return np.fromiter(map(stretch_of, values_of(names)), np.int64, len(names))
 
     def _entries(self, rows: np.ndarray) -> list[InputEntry]:
-        return [_entry_of(row) for row in self._table.take(pa.array(rows)).to_pylist()]
+        return [entry_of(row) for row in self._table.take(pa.array(rows)).to_pylist()]
 
     def _planned(self, rows: np.ndarray) -> list[PlannedSpan]:
         return [PlannedSpan(**row) for row in self._table.select(PLAN_FIELDS).take(pa.array(rows)).to_pylist()]
 
 
-def _values(found: pa.ChunkedArray | pa.Table) -> Iterator[Any]:
+def values_of(found: pa.ChunkedArray | pa.Table) -> Iterator[Any]:
     """The values of a column, or the rows of a table, never all of them at once."""
     for start in range(0, len(found), ROWS_AT_ONCE):
         yield from found.slice(start, ROWS_AT_ONCE).to_pylist()
@@ -228,28 +289,6 @@ def _values(found: pa.ChunkedArray | pa.Table) -> Iterator[Any]:
 @dataclass(frozen=True)
 class Standing:
     """Says that a run has a plan on record: an attempt before this one made it, and it is to be handed out again."""
-
-
-@dataclass(frozen=True)
-class CarriedSpan:
-    """A span of the last snapshot that a plan carries over; `was` as for PlannedFile."""
-
-    name: str
-    file: InputFile
-    was: str | None
-
-
-@dataclass(frozen=True)
-class RecordedWork:
-    """What a plan on record hands out: spans to embed, and spans to carry over.
-
-    By content `unchanged` says that all units of the last snapshot are carried; else all spans fall into `buckets`.
-    """
-
-    spans: list[AnySpan]
-    carried: list[CarriedSpan]
-    buckets: Buckets | None
-    unchanged: bool
 
 
 def write_plan(
@@ -274,6 +313,8 @@ def write_plan(
     metadata |= {BESIDE: json.dumps(beside.total())} if beside else {}
     bad = {file.file.relative: file.bad for file in listed if file.bad}
     metadata |= {BAD: json.dumps(bad)} if bad else {}
+    types = next((file.file.types for file in listed if file.file.types), ())
+    metadata |= {TYPES: json.dumps(dict(types))} if types else {}
     metadata |= {UNCHANGED: "true"} if unchanged else {}
     path = storage.join(root, layout.plan(run))
     return storage.storage_of(path).put_if_absent(path, _plan_bytes(listed, metadata))
@@ -292,21 +333,21 @@ def _plan_bytes(files: list[PlannedFile], metadata: dict[bytes, str]) -> bytes:
 def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:
     f = planned.file
     file = {"file": f.relative, "path": f.path, "format": f.format, "size": f.size}
-    file |= {"checksum": f.checksum, "version": f.version}
+    file |= {"checksum": f.checksum, "version": f.version, "group": planned.in_group or None}
     spans = [
         {**file, "tokens": tokens, "was": planned.was, **{name: getattr(span, name) for name in PLAN_FIELDS}}
         for span, tokens in planned.planned
     ]
     for row, span in zip(spans, planned.work, strict=False):  # those that are carried come after them
         row |= _work_of(span)
-    return spans or [file]
+    return spans or [file | {"rows": 0 if planned.is_rowless else None}]
 
 
 def _work_of(span: AnySpan) -> dict[str, Any]:
     """The columns that say what to read of a span."""
     if isinstance(span, Span):
         return {"number": span.number, "row_groups": span.row_groups}
-    members = [{"file": one.file.relative, **{name: getattr(one, name) for name in _MEMBER}} for one in span.spans]
+    members = [{"file": one.file.relative, **{name: getattr(one, name) for name in MEMBER}} for one in span.spans]
     return {"members": json.dumps(members)}
 
 
@@ -318,7 +359,7 @@ def has_plan(root: str, run: str) -> bool:
 
 def read_plan(root: str, run: str) -> RecordedPlan:
     """The plan of a run. Raises SentenceBeamError where it has none, or where that was changed."""
-    return _read(root, run, RecordedPlan)
+    return read_as(root, run, RecordedPlan)
 
 
 _SHARED: Kept[RecordedPlan] = Kept()
@@ -329,49 +370,21 @@ def shared_plan(root: str, run: str) -> RecordedPlan:
     return _SHARED.get((root, run), lambda: read_plan(root, run))
 
 
-def read_work(root: str, run: str, delimiter: str | None = None) -> RecordedWork:
-    """What the plan of a run hands out; `delimiter` is that of its input. Raises as `read_plan` does."""
-    return _read(root, run, partial(_work, delimiter=delimiter))
-
-
-def _read(root: str, run: str, read: Callable[[pa.Table], Plan]) -> Plan:
+def read_as(root: str, run: str, read: Callable[[pa.Table], Plan]) -> Plan:
+    """What `read` makes of the table of a run's plan. Raises as `read_plan` does."""
     path = storage.join(root, layout.plan(run))
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
         raise SentenceBeamError(f"{path} is missing; run again")
-    try:
+    with refuse_damage(f"{path} is not the plan that was written", "run again"):
         table = table_of(found[0])
         for name in ADDED:
             if name not in table.column_names:
                 table = table.append_column(name, pa.nulls(len(table)))
         return read(table.cast(SCHEMA.with_metadata(table.schema.metadata)))
-    except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise SentenceBeamError(f"{path} is not the plan that was written ({first_line(error)}); run again") from error
 
 
-def _work(table: pa.Table, delimiter: str | None) -> RecordedWork:
-    metadata = table.schema.metadata or {}
-    rows = _values(table.select(_FILE))
-    files = {row["file"]: replace(file_of(_entry_of(row)), delimiter=delimiter) for row in rows}
-    spans: list[AnySpan] = []
-    carried = []
-    for row in _values(table.filter(table.column("name").is_valid())):
-        file = files[row["file"]]
-        if row["carried"]:
-            carried.append(CarriedSpan(row["name"], file, row["was"]))
-        elif row["members"] is not None:
-            members = json.loads(row["members"])
-            spans.append(GroupSpan(row["name"], tuple(_span_of(files[member["file"]], member) for member in members)))
-        else:
-            spans.append(_span_of(file, row))
-    buckets = Buckets(**json.loads(metadata[BUCKETS])) if BUCKETS in metadata else None
-    return RecordedWork(spans, carried, buckets, UNCHANGED in metadata)
-
-
-def _span_of(file: InputFile, values: dict[str, Any]) -> Span:
-    return Span(file, **{name: values[name] for name in _MEMBER} | {"row_groups": tuple(values["row_groups"])})
-
-
-def _entry_of(row: dict[str, Any]) -> InputEntry:
+def entry_of(row: dict[str, Any]) -> InputEntry:
+    """The entry of the file that a row of a plan's table is of."""
     kept = {name: row[name] for name in ("format", "size", "checksum", "version")}
-    return InputEntry(row["file"], row["path"], **kept)
+    return InputEntry(row["file"], row["path"], **kept, group=row["group"] or "")

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from transforms import storage
 from transforms.arrow import values_of
-from transforms.errors import SentenceBeamError
+from transforms.errors import SentenceBeamError, refuse_damage
 from transforms.space import Space, canonical_json, sha256_text
 from transforms.space.identity import SHORTEST
 from transforms.store import layout
@@ -74,16 +74,13 @@ class Ranges:
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> "Ranges":
         """The ranges of a file that `to_bytes` made; `SentenceBeamError` naming `where` for other bytes."""
-        try:
+        with refuse_damage(f"{where} holds no ranges of this version, or was changed", "restore it"):
             values = json.loads(data)
             with np.errstate(over="ignore"):
                 ranges = cls(np.array(values["low"], np.float32), np.array(values["high"], np.float32))
-            whole = ranges.low.shape == ranges.high.shape and values["digest"] == ranges.digest
-        except (ValueError, LookupError, TypeError, RecursionError):
-            whole = False
-        if not whole:
-            raise SentenceBeamError(f"{where} holds no ranges of this version, or was changed; restore it")
-        return ranges
+            if ranges.low.shape != ranges.high.shape or values["digest"] != ranges.digest:
+                raise ValueError("its digest differs")
+            return ranges
 
     def _values(self) -> dict[str, list[float]]:
         return {"low": self.low.tolist(), "high": self.high.tolist()}
@@ -162,10 +159,8 @@ class Coding:
     def of_shard(cls, metadata: Mapping[bytes, bytes] | None, where: str) -> "Coding":
         """The coding that a shard's metadata describes. Raises SentenceBeamError naming the file where it has none."""
         found = metadata or {}
-        try:
+        with refuse_damage(f"{where} is not an embedding shard: no space in its metadata"):
             space = Space.from_json(json.loads(found[SPACE]))
-        except (KeyError, ValueError, TypeError) as error:
-            raise SentenceBeamError(f"{where} is not an embedding shard (no space in its metadata)") from error
         return cls(space, Ranges.from_bytes(found[RANGES], where) if RANGES in found else None)
 
     @property

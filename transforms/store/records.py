@@ -9,21 +9,30 @@ from typing import Any, cast
 
 from transforms.compact import by_values
 from transforms.corpus.groups import bits_of
-from transforms.errors import SentenceBeamError
+from transforms.errors import BY_EXIT_STATUS, SentenceBeamError
 from transforms.measures import tokens_a_second
 from transforms.store import layout
+from transforms.store.forms import HALF
 
 MANIFEST_FIELDS = (
     "path", "unit", "file", "range", "rows", "read", "rejected", "rejects",
     "tokens", "truncated", "lost", "bytes", "sha256",
 )  # fmt: skip
-ADDED_FIELDS = ("rejects_sha256", "checksum", "documents", "pieces_sum", "documents_sum")  # not in each manifest
+ADDED_FIELDS = (
+    "rejects_sha256",
+    "checksum",
+    "documents",
+    "pieces_sum",
+    "documents_sum",
+    "form",
+)  # not in each manifest
 SUMS = ("pieces_sum", "documents_sum")  # over pieces of documents
 COUNTS = (
     "rows", "read", "rejected", "tokens", "truncated", "lost", "bytes", "embedded", "reused", "duplicates", "carried",
-    "real", "padded", "fallbacks", "oom_splits",
+    "real", "padded", "fallbacks", "oom_splits", "blank", "known", "unknown",
 )  # fmt: skip
 _SUM = re.compile(r"[0-9a-f]{16}")
+_FORM = re.compile(r"(?:[0-9a-f]{8}){1,2}")
 _UNIT = re.compile(r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?")
 
 
@@ -34,16 +43,19 @@ class UnitRecord:
     were made.
 
     `path` and `rejects` are relative to the store and None where there is no such file; `range` is [start, stop) in
-    rows (Parquet) or bytes of the uncompressed text, stop None for "to the end"; of a group of small files `file` is
-    "", and `range` counts rows. `tokens` counts before truncation, `lost` is what truncation cut off. `embedded`,
-    `reused`, `duplicates` sum to `rows`. `real` and `padded` are tokens that went through the model, without and with
-    padding. `worker` is host and process id, `run` the run that computed it ("" where only the shard is left to tell,
-    or where an earlier snapshot has it). `damaged` are old shards (by path) whose vectors could not be reused.
-    `checksum` is the shard's as listings of its storage have it, None where they have none. Where rows are pieces,
-    `documents` of these begin here, `pieces_sum` and `documents_sum` are the sums (16 hex digits) of
-    `corpus.pieces.piece_sums`, and `read` and `rejected` count documents. `measures` say what its work took, by the
-    names of `measures.STAGES`; they make no two records differ. `moved` are sums that say how far its rows are from
-    those of the calibration's fit.
+    rows (Parquet) or bytes of the uncompressed text, stop None for "to the end"; of a group of small files `file`
+    is "", and `range` counts rows. `tokens` counts before truncation, `lost` is what truncation cut off.
+    `embedded`, `reused`, `duplicates` sum to `rows`. `real` and `padded` are tokens that went through the model,
+    without and with padding; of those that are the texts' own, neither special tokens nor a prompt, `known` are in
+    the vocabulary and `unknown` stand for text that it lacks (both 0 in sidecars of earlier versions). `worker` is
+    host and process id, `run` the run that computed it ("" where only the shard is left to tell, or where an
+    earlier snapshot has it). `damaged` are old shards (by path) whose vectors could not be reused. `checksum` is
+    the shard's as listings of its storage have it, None where they have none. Where rows are pieces, `documents` of
+    these begin here, `pieces_sum` and `documents_sum` are the sums (16 hex digits) of `corpus.pieces.piece_sums`,
+    and `read` and `rejected` count documents. `blank` rejected rows are blank lines of text files. `measures` say
+    what its work took, by the names of `measures.STAGES`; they make no two records differ. `moved` are sums that
+    say how far its rows are from those of the calibration's fit. `form` is the shard's (`store.forms`); only its
+    first half is known if an earlier version wrote the shard, and that is not written down.
     """
 
     path: str | None
@@ -77,6 +89,10 @@ class UnitRecord:
     documents: int | None = None
     pieces_sum: str | None = None
     documents_sum: str | None = None
+    blank: int = 0
+    form: str | None = None
+    known: int = 0
+    unknown: int = 0
 
     @property
     def written(self) -> int:
@@ -89,9 +105,18 @@ class UnitRecord:
         size = {"unit_rows": self.rows, "unit_tokens": self.real, "unit_bytes": self.bytes}
         return {**self.measures, **size, **tokens_a_second(self.measures | size)} if self.measures else {}
 
+    @property
+    def has_whole_form(self) -> bool:
+        """Whether both halves of the shard's form are known."""
+        return self.form is not None and len(self.form) > HALF
+
     def to_manifest(self) -> dict[str, Any]:
         """The record's entry in a manifest."""
         added = {name: value for name in ADDED_FIELDS if (value := getattr(self, name)) is not None}
+        if self.blank:
+            added["blank"] = self.blank
+        if not self.has_whole_form:
+            added.pop("form", None)
         file = {"file": None} if bits_of(self.unit) is not None else {}  # a group is of several
         return {name: getattr(self, name) for name in MANIFEST_FIELDS} | file | added
 
@@ -112,7 +137,8 @@ class UnitRecord:
         if not lists or len(place) != 2:
             raise SentenceBeamError(f"not a unit's record: {str(values)[:80]}")
         lists_as_tuples = {"range": (place[0], place[1]), "damaged": tuple(damaged), "moved": tuple(moved)}
-        record = cls(**{**values, **lists_as_tuples, "file": values["file"] if values["file"] is not None else ""})
+        file = values["file"] if values["file"] is not None else ""
+        record = cls(**{**values, **lists_as_tuples, "file": file})
         wrong = _wrong_field(record)
         if wrong:
             raise SentenceBeamError(f"not a unit's record: {wrong} is {str(getattr(record, wrong))[:80]!r}")
@@ -140,6 +166,7 @@ def _wrong_field(record: UnitRecord) -> str | None:
         "rejects": record.rejects is None or layout.is_a("rejects", record.rejects),
         "documents": record.documents is None or (type(record.documents) is int and record.documents >= 0),
         "pieces_sum": sums == (None, None) or all(isinstance(one, str) and _SUM.fullmatch(one) for one in sums),
+        "form": record.form is None or (isinstance(record.form, str) and _FORM.fullmatch(record.form)),
         "file": all(value is None or isinstance(value, str) for value in texts),
         "run": record.run == "" or layout.is_run(record.run),
         "worker": isinstance(record.worker, str),
@@ -156,13 +183,13 @@ def _is_figure(value: object) -> bool:
 
 def carried(unit: UnitRecord) -> UnitRecord:
     """The record of a unit that is taken over unchanged from the last snapshot."""
-    return UnitRecord(**{**unit.to_manifest(), "carried": unit.rows})
+    return UnitRecord(**{**unit.to_manifest(), "carried": unit.rows, "form": unit.form})
 
 
 def reused(unit: UnitRecord) -> UnitRecord:
     """The record of a unit that was read again and equals one of an earlier snapshot: nothing was computed for it."""
     found = replace(unit, embedded=0, duplicates=0, reused=unit.rows, measures={}, run="")
-    return replace(found, real=0, padded=0, fallbacks=0, oom_splits=0)
+    return replace(found, real=0, padded=0, fallbacks=0, oom_splits=0, known=0, unknown=0)
 
 
 @dataclass(frozen=True)
@@ -175,10 +202,8 @@ class Problem:
     @classmethod
     def of(cls, error: SentenceBeamError) -> "Problem":
         """The problem that an error of this project describes."""
-        return cls(str(error), error.exit_code)
+        return cls(error.line or str(error), error.exit_code)
 
     def error(self) -> SentenceBeamError:
-        """The error with which to end the run."""
-        error = SentenceBeamError(self.message)
-        error.exit_code = self.exit_code
-        return error
+        """The error with which to end the run, of the class that has this exit status."""
+        return BY_EXIT_STATUS.get(self.exit_code, SentenceBeamError)(self.message)

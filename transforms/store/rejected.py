@@ -4,21 +4,32 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Annotated
 
 from transforms import storage
 from transforms.corpus import Rejected
 from transforms.corpus.columns import first_json_rows, keys_of
 from transforms.corpus.files import JSON
-from transforms.corpus.row_blocks import NULL_TEXT
-from transforms.errors import OptionError, SentenceBeamError
+from transforms.corpus.row_blocks import BLANK_LINE, NULL_TEXT
+from transforms.entries import dataclass_of
+from transforms.errors import OptionError, SentenceBeamError, refuse_damage
 from transforms.store import layout
+from transforms.store.entries import stored
 from transforms.store.manifest import Manifest, read_manifest, to_bytes
+from transforms.store.open import named_run
 from transforms.store.plan import RecordedPlan, file_of
 from transforms.store.run_ids import runs_of
 from transforms.store.shards import rejects_from_bytes
 
-LIST = "rejected.json"
 FILES_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The content of the list of a run."""
+
+    rejects: tuple[Annotated[str, stored("rejects")], ...]
 
 
 def rejected_rows(root: str, paths: Iterable[str]) -> Iterator[Rejected]:
@@ -37,12 +48,12 @@ def _rows(root: str, path: str) -> list[Rejected]:
 
 def record_rejected(root: str, run: str, paths: list[str]) -> None:
     """Write down the reject files of a run that does not commit."""
-    path = storage.join(root, layout.scratch(run, LIST))
+    path = storage.join(root, layout.reject_list(run))
     storage.storage_of(path).put_if_absent(path, to_bytes({"rejects": paths}))
 
 
 def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
-    """How many rows were rejected for which reason, most frequent first.
+    """How many rows were rejected for which reason that counts for the gate, most frequent first.
 
     For null texts of JSON and JSONL, the keys that there are follow, as in `5 null text (keys there: id, body)`.
     """
@@ -50,8 +61,9 @@ def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
     example: dict[str, str] = {}
     try:
         for row in rejected_rows(root, paths):
-            counts[row.reason] += 1
-            example.setdefault(row.reason, row.file)
+            if row.reason != BLANK_LINE:
+                counts[row.reason] += 1
+                example.setdefault(row.reason, row.file)
     except SentenceBeamError as error:
         return f"reasons unknown, {error}"
     keys = _keys(plan, example[NULL_TEXT]) if NULL_TEXT in example else ""
@@ -71,18 +83,19 @@ def _keys(plan: RecordedPlan, relative: str) -> str:
 
 
 def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
-    """A run and its reject files: `run`, else the last that committed or that had too many rejected rows.
+    """A run and its reject files: `run`, as `named_run` takes it, else the last that committed or was ended by rejects.
 
     Raises OptionError where there is no such run.
     """
     current = read_manifest(root)
-    if run is not None and layout.snapshot_run(layout.snapshot(run)) != run:
-        raise OptionError(f"--run {run}: not the name of a run; history lists them")
-    candidates = [run] if run else sorted(runs_of(root), reverse=True)
+    runs = sorted(runs_of(root), reverse=True)
+    if run is not None:
+        run = named_run(root, run, runs)
+    candidates = [run] if run else runs
     for name in candidates:
-        found = storage.storage_of(root).read_versioned(storage.join(root, layout.scratch(name, LIST)))
+        found = storage.storage_of(root).read_versioned(storage.join(root, layout.reject_list(name)))
         if found is not None:
-            return name, json.loads(found[0])["rejects"]
+            return name, _listed(root, name, found[0])
         manifest = current if current is not None and current.run == name else None
         manifest = manifest or (read_manifest(root, run) if run else None)
         if manifest is not None:
@@ -91,6 +104,13 @@ def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
         return current.run, reject_files(current)
     named = f" of a run {run}" if run else ""
     raise OptionError(f"{root} has no list of rejected rows{named}; check the path, or see history for the runs")
+
+
+def _listed(root: str, run: str, data: bytes) -> list[str]:
+    """The reject files in the list of a run. Raises SentenceBeamError if it is damaged."""
+    path = storage.join(root, layout.reject_list(run))
+    with refuse_damage(f"{path} is not the list that was written", "run embed again"):
+        return list(dataclass_of(_Listed, json.loads(data)).rejects)
 
 
 def reject_files(manifest: Manifest) -> list[str]:

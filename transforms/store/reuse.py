@@ -1,6 +1,6 @@
 """Vectors of the last snapshot, found by the hash of their row's text, so that no text is embedded a second time."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from transforms.arrow import as_hashes, as_matrix, hash_prefixes
 from transforms.corpus import InputFile, UnitRows
 from transforms.corpus.buckets import Bucket, parse_name
 from transforms.corpus.files import key_of
-from transforms.corpus.groups import AnySpan, GroupSpan, bits_of, group_name
+from transforms.corpus.groups import AnySpan, GroupSpan
 from transforms.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.store.kept import Kept
@@ -131,14 +131,14 @@ def with_before(spans: list[AnySpan], last: Manifest | None) -> list[AnySpan]:
     """
     if last is None or not spans:
         return spans
-    alone, before = last.units_by_file, last.files_by_path
-    bits = next((bits for unit in last.units if (bits := bits_of(unit.unit)) is not None), None)
+    before = last.files_by_path
     twins = {file.checksum: file.path for file in last.files if file.checksum}
 
     def known(file: InputFile) -> InputFile:
-        own = _named(file.relative, alone, bits) if file.relative in before else ""
+        own = _named(file.relative, last) if file.relative in before else ""
         other = twins.get(file.checksum, file.relative)
-        return replace(file, before=(own, _named(other, alone, bits) if other != file.relative else ""))
+        twin = _named(other, last) if other != file.relative else ""
+        return replace(file, before=(own, twin))
 
     def of_span(span: AnySpan) -> AnySpan:
         if isinstance(span, GroupSpan):
@@ -148,9 +148,11 @@ def with_before(spans: list[AnySpan], last: Manifest | None) -> list[AnySpan]:
     return [of_span(span) for span in spans]
 
 
-def _named(relative: str, alone: Collection[str], bits: int | None) -> str:
-    """The name of a snapshot's units of a file: its own, or those of its group; "" where it has none."""
-    return key_of(relative) if relative in alone else "" if bits is None else group_name(relative, bits)
+def _named(relative: str, last: Manifest) -> str:
+    """The name of a snapshot's units of a file: its own, or those of its group; "" if it has none."""
+    if relative in last.units_by_file:
+        return key_of(relative)
+    return last.group_of(last.files_by_path[relative])
 
 
 def _distinct(units: Iterable[UnitRecord]) -> list[UnitRecord]:

@@ -32,7 +32,7 @@ class Tally:
     `stored` are rows of shards. Of the units that were not carried over there are `made`, `own_rows` of whose rows this
     run has; those of an earlier attempt are `resumed`, by its run. `tokens` went through the model in this run, `whole`
     are all that the rows have but what was cut off. `moved` are sums as in a unit's record, `damaged` shards that could
-    not be reused.
+    not be reused. `forms` has a shard of each form.
     """
 
     units: int = 0
@@ -47,6 +47,7 @@ class Tally:
     resumed: dict[str, int] = field(default_factory=dict)
     moved: tuple[float, ...] = ()
     damaged: frozenset[str] = frozenset()
+    forms: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, units: list[UnitRecord], run: str) -> "Tally":
@@ -66,6 +67,7 @@ class Tally:
             resumed=dict(resumed),
             moved=added(unit.moved for unit in made),
             damaged=frozenset(path for unit in units for path in unit.damaged),
+            forms={unit.form: unit.path for unit in units if unit.form and unit.path},
         )
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -75,6 +77,7 @@ class Tally:
             resumed=dict(Counter(self.resumed) + Counter(other.resumed)),
             moved=added((self.moved, other.moved)),
             damaged=self.damaged | other.damaged,
+            forms=self.forms | other.forms,
         )
 
 

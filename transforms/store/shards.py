@@ -17,7 +17,7 @@ from transforms import storage
 from transforms.arrow import as_hashes, as_matrix, fixed_size, parquet_bytes, table_of
 from transforms.corpus import Rejected, UnitRows
 from transforms.corpus.pieces import PIECES, own_texts
-from transforms.errors import OptionError, SentenceBeamError, first_line
+from transforms.errors import OptionError, SentenceBeamError, first_line, refuse_damage
 from transforms.space import Space
 from transforms.store.entries import TEXT, Options
 from transforms.store.precision import Coding, Ranges, embedding_type
@@ -26,6 +26,11 @@ from transforms.store.records import COUNTS
 ROW_GROUP_ROWS = 25_000
 PAGE_BYTES = 64 << 10  # stays in a core's cache: a fifth faster to write and to read than pages of a megabyte
 FETCHED_WHOLE = 16 << 20
+# What parsing bytes that nobody wrote raises; what a remote storage's client raises is tried again by the engine.
+OF_BYTES = (
+    pa.ArrowException, OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
+    RecursionError, MemoryError,
+)  # fmt: skip
 OWN_COLUMNS = ("id", "embedding", "norm", "row_hash", "tokens", "truncated", "pooled", "piece")
 PIECE_COLUMNS = tuple(PIECES.names)  # of shards whose rows are pieces, which `piece` tells
 REJECTS_SCHEMA = pa.schema(
@@ -83,6 +88,11 @@ def check_kept(options: Options) -> None:
             raise OptionError(
                 f"--keep-columns {name}: every shard has a column {name} of its own; rename it in the input"
             )
+    kind = options.keep_types.get(options.text_column, "str")
+    if options.keeps_text_column and kind != "str":
+        raise OptionError(
+            f"--keep-columns {options.text_column}:{kind}: it is the column with the text; leave {kind} out"
+        )
     if TEXT in options.keep_columns and options.keep_text and not options.keeps_text_column:
         raise OptionError(
             f"--keep-columns {TEXT}: the store keeps what is embedded under that name, which is another text; say "
@@ -105,15 +115,21 @@ def own_columns(names: Sequence[str]) -> frozenset[str]:
 
 def schema_of(space: Space, kept: pa.Schema, pieces: bool = False) -> pa.Schema:
     """The schema of a store's shards, without file metadata; `pieces` says whether rows are pieces of documents."""
+    own = schema_of_own(embedding_type(space), pieces)
+    return pa.schema([*own, *((field.name, field.type) for field in kept)])
+
+
+def schema_of_own(embedding: pa.DataType, pieces: bool) -> pa.Schema:
+    """The columns that every shard has, the vectors of a type, and those of pieces."""
     own: list[tuple[str, pa.DataType]] = [
         ("id", pa.string()),
-        ("embedding", embedding_type(space)),
+        ("embedding", embedding),
         ("norm", pa.float32()),
         ("row_hash", pa.binary(16)),
         ("tokens", pa.int32()),
         ("truncated", pa.bool_()),
     ]
-    return pa.schema([*own, *(PIECES if pieces else ()), *((field.name, field.type) for field in kept)])
+    return pa.schema([*own, *(PIECES if pieces else ())])
 
 
 def unit_digest(
@@ -236,10 +252,8 @@ def rejects_bytes(rejects: list[Rejected]) -> bytes:
 
 def rejects_from_bytes(data: bytes) -> list[Rejected]:
     """The rejected rows of a unit's reject file. Raises SentenceBeamError for bytes of another file."""
-    try:
+    with refuse_damage("not a reject file"):
         return [Rejected(**row) for row in table_of(data).cast(REJECTS_SCHEMA).to_pylist()]
-    except (pa.ArrowException, ValueError, OSError) as error:
-        raise SentenceBeamError(f"not a reject file ({first_line(error)})") from error
 
 
 def read_rejects(path: str, sha256: str | None) -> list[Rejected]:
@@ -277,7 +291,7 @@ def inspect_shard(data: bytes) -> ShardInfo:
     """A shard's footer, once every page has passed its checksum. Raises SentenceBeamError for other bytes."""
     if not data.startswith(b"PAR1"):  # pyarrow looks at the end alone, other readers at the start too
         raise SentenceBeamError("not an embedding shard (no magic bytes at its start)")
-    try:
+    with refuse_damage("not an embedding shard"):
         parquet = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         table = parquet.read()
         metadata = parquet.schema_arrow.metadata or {}
@@ -285,11 +299,9 @@ def inspect_shard(data: bytes) -> ShardInfo:
         ranges = json.loads(metadata[b"ranges"])["digest"] if b"ranges" in metadata else None
         schema = parquet.schema_arrow.remove_metadata()
         if not _are_counts(counts):
-            raise SentenceBeamError("not an embedding shard (its counts are none)")
+            raise ValueError("its counts are none")
         pieces = table.select(PIECE_COLUMNS) if "piece" in schema.names else None
         return ShardInfo(parquet.metadata.num_rows, space["id"], ranges, counts, schema, pieces)
-    except (pa.ArrowException, KeyError, ValueError, OSError) as error:
-        raise SentenceBeamError(f"not an embedding shard ({error})") from error
 
 
 def _are_counts(found: Any) -> bool:
@@ -316,13 +328,24 @@ def open_shard(path: str, size: int | None = None) -> Iterator[pq.ParquetFile]:
         else:
             source = storage.storage_of(path).open(path)
         with pq.ParquetFile(source, page_checksum_verification=True) as parquet:
+            _check_types(parquet.schema_arrow)
             yield parquet
-    except (pa.ArrowException, OSError) as error:
+    except OF_BYTES as error:
         reason = first_line(error)
         raise SentenceBeamError(
             f"{path} cannot be read ({reason}); sentence-beam verify lists the damage, remove the file and embed makes "
             "it again"
         ) from error
+
+
+def _check_types(schema: pa.Schema) -> None:
+    """Raise ValueError for a column that is of another type than in any shard."""
+    embedding = schema.field("embedding").type
+    if not pa.types.is_fixed_size_list(embedding):
+        raise ValueError(f"its column embedding is {embedding}, not vectors")
+    for field in schema_of_own(embedding, "piece" in schema.names):
+        if field.name in schema.names and schema.field(field.name).type != field.type:
+            raise ValueError(f"its column {field.name} is {schema.field(field.name).type}, not {field.type}")
 
 
 def read_shard(path: str, columns: list[str], size: int | None = None) -> Iterator[pa.RecordBatch]:

@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from transforms import storage
-from transforms.corpus import InputFile, Rejected, UnitRows
+from transforms.corpus import InputFile, Rejected, UnitRows, blank_lines
 from transforms.corpus.pieces import piece_sums
-from transforms.errors import SentenceBeamError
+from transforms.errors import SentenceBeamError, refuse_damage
 from transforms.measures import Stopwatch
 from transforms.space import Space
 from transforms.store import layout, shards
+from transforms.store.forms import shard_form
 from transforms.store.precision import Coding, Ranges
 from transforms.store.records import UnitRecord
 
@@ -33,6 +34,8 @@ class UnitCounts:
     oom_splits: int = 0
     damaged: tuple[str, ...] = ()
     moved: tuple[float, ...] = ()
+    known: int = 0
+    unknown: int = 0
 
     @classmethod
     def of(cls, record: UnitRecord) -> "UnitCounts":
@@ -67,10 +70,13 @@ class PreparedUnit:
 
 
 class UnitStore:
-    """The store as one unit uses it: whether the unit is written, and if not, writing it as the work of `run`."""
+    """The store as one unit uses it: whether the unit is written, and if not, writing it as the work of `run`.
 
-    def __init__(self, root: str, space: Space, ranges: Ranges | None = None, run: str = ""):
-        self._root, self.space, self.ranges, self._run = root, space, ranges, run
+    `form` is the first half of the form of its shards (`store.forms`), "" if their records are not to have one.
+    """
+
+    def __init__(self, root: str, space: Space, ranges: Ranges | None = None, run: str = "", form: str = ""):
+        self._root, self.space, self.ranges, self._run, self._form = root, space, ranges, run, form
         self._storage = storage.storage_of(root)
 
     def finished(self, unit: PreparedUnit) -> UnitRecord | None:
@@ -83,6 +89,7 @@ class UnitStore:
         if not self._is_intact(record):
             return None
         here = replace(record, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows))
+        here = replace(here, blank=blank_lines(unit.rows.rejects), form=self._form_of(unit))
         return here if here.rejects in (None, unit.rejects) else self._with_rejects(unit, here)
 
     def write(
@@ -99,7 +106,7 @@ class UnitStore:
         """
         rows = unit.rows
         rejects = [*rows.rejects, *late]
-        record = replace(_record(unit, vectors, len(rejects), counts), run=self._run)
+        record = replace(_record(unit, vectors, len(rejects), counts), run=self._run, form=self._form_of(unit))
         if rejects:
             record = self._put_rejects(unit, record, rejects)
         if rows.ids:
@@ -108,6 +115,11 @@ class UnitStore:
                 return self._adopt(unit) or self._replace(unit, data, record)
             record = self._located(record, unit, data)
         return self._write_sidecar(unit, replace(record, measures=watch.figures if watch else {}))
+
+    def _form_of(self, unit: PreparedUnit) -> str | None:
+        kept = unit.rows.kept.schema if unit.rows.kept is not None else None
+        ranges = self.ranges.digest if self.ranges else None
+        return shard_form(self._form, kept, ranges) if self._form and unit.rows.ids else None
 
     def _located(self, record: UnitRecord, unit: PreparedUnit, data: bytes) -> UnitRecord:
         """The record of a unit whose shard has these bytes, with the checksum by which listings know the file."""
@@ -145,10 +157,11 @@ class UnitStore:
         if found is None:
             return None
         try:
-            record = UnitRecord.from_dict(json.loads(found[0]))
-            return record if _is_of(record, unit) else None
-        except (ValueError, TypeError, RecursionError, SentenceBeamError):
+            with refuse_damage("not a sidecar"):
+                record = UnitRecord.from_dict(json.loads(found[0]))
+        except SentenceBeamError:
             return None  # cut short by a crash: the shard itself decides
+        return record if _is_of(record, unit) else None
 
     def _is_intact(self, record: UnitRecord) -> bool:
         if record.rejects:
@@ -178,8 +191,9 @@ class UnitStore:
         record = UnitRecord(
             path=None, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows),
             rejects=None, bytes=0, sha256=None, worker=_worker(), **info.counts, **sums_of(info.pieces),
+            blank=blank_lines(unit.rows.rejects),
         )  # fmt: skip
-        record = self._located(record, unit, found[0])
+        record = replace(self._located(record, unit, found[0]), form=self._form_of(unit))
         return self._with_rejects(unit, record) if record.rejected else self._write_sidecar(unit, record)
 
     def _with_rejects(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord | None:
@@ -251,6 +265,7 @@ def _record(unit: PreparedUnit, vectors: shards.Vectors, rejected: int, counts: 
         tokens=int(vectors.tokens.sum(dtype="int64")), truncated=int(vectors.truncated.sum()),
         lost=int(vectors.lost.sum(dtype="int64")), bytes=0, sha256=None, worker=_worker(), **vars(counts),
         documents=None if rows.pieces is None else rows.documents, **sums_of(rows.pieces),
+        blank=blank_lines(rows.rejects),
     )  # fmt: skip
 
 

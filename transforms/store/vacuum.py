@@ -180,7 +180,7 @@ class _Named:
         kind = layout.kind(path)
         if kind in ("shards", "sidecars", "ids", "rejects") and self._is_planned(layout.unit(path)):
             return True
-        if kind == "runs" and layout.run_of(path) in self._unfinished:
+        if layout.run_of(path) in self._unfinished:
             return True
         if kind in ("sidecars", "ids"):
             return layout.stem(path) in self._stems

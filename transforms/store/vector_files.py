@@ -11,7 +11,7 @@ from transforms import storage
 from transforms.errors import OptionError, first_line
 from transforms.index.vectors import as_vectors
 from transforms.space import Space
-from transforms.store.shards import decoder
+from transforms.store.shards import OF_BYTES, decoder
 
 COLUMN = "embedding"
 
@@ -24,7 +24,7 @@ def read_vectors(path: str, option: str, space: Space) -> tuple[list[str], np.nd
     """
     try:
         names, vectors = _of_npy(path, option) if path.endswith(".npy") else _of_parquet(path, option, space)
-    except (ValueError, EOFError, OSError, MemoryError, pa.ArrowException) as error:
+    except OF_BYTES as error:
         raise OptionError(
             f"{option} {path} is no array of numbers in .npy and no Parquet ({first_line(error)}); write one of these"
         ) from error

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import progress, storage
-from transforms.calibration.calibration import INFO, TENSORS
 from transforms.errors import LedgerError, SentenceBeamError
 from transforms.store import layout, locators, shards
 from transforms.store.calibrations import kept_calibration
@@ -26,6 +25,7 @@ from transforms.store.ledger import Ledger, check_pieces
 from transforms.store.manifest import UNSEALED, Manifest, read_manifest
 from transforms.store.precision import kept_ranges
 from transforms.store.records import SUMS, UnitRecord
+from transforms.store.runs import checked_result
 from transforms.store.units import sums_of
 
 READ_AT_ONCE = 8  # shards: a read of remote storage takes longer than hashing does
@@ -156,6 +156,13 @@ def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
     if not extent.is_whole:
         yield from _listed_faults(manifest, {unit.path for unit in extent.read(manifest)})
     yield from _ledger_faults(manifest)
+    yield from _small_faults(manifest)
+    yield from _with_reading(_reads(checked_result, manifest.root, manifest.run))
+    yield from _with_reading(_manifest_faults(manifest))
+
+
+def _small_faults(manifest: Manifest) -> Iterator[str]:
+    """The faults of the small files that all rows need: bounds of codes, the calibration, the canary."""
     if manifest.ranges:
         yield from _with_reading(_reads(kept_ranges, manifest.root, manifest.ranges))
     if manifest.space.calibration:
@@ -163,7 +170,6 @@ def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
     if manifest.canary:
         canary = CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256)
         yield from _with_reading(_reads(canary.read))
-    yield from _with_reading(_manifest_faults(manifest))
 
 
 def _listed_faults(manifest: Manifest, read: set[str | None]) -> Iterator[str]:
@@ -191,15 +197,25 @@ def _manifest_faults(manifest: Manifest) -> Iterator[str]:
         yield f"{path}: says something else than manifest.json of {', '.join(other)}; keep one of them, run embed again"
 
 
-def missing_file(manifest: Manifest) -> str | None:
-    """The full path of a file that the snapshot names and the store does not have; None where all are there."""
-    named = [path for unit in manifest.units for path in (unit.path, unit.rejects) if path]
-    named += [path for path, _ in manifest.index.files] if manifest.index else []
-    named += [entry.path for entry in (manifest.ranges, manifest.canary) if entry]
-    digest = manifest.space.calibration
-    named += [storage.join(layout.calibration(digest), name) for name in (INFO, TENSORS)] if digest else []
-    there = {entry.path for entry in storage.storage_of(manifest.root).below(manifest.root)}
-    return next((full for path in named if (full := storage.join(manifest.root, path)) not in there), None)
+def faults_without_reading(manifest: Manifest) -> Iterator[str]:
+    """A line for each fault that a listing of the store and the small files that all rows need can tell.
+
+    Files that the snapshot names are missing, or have another size than the manifest says.
+    """
+    named: dict[str, int | None] = {unit.path: unit.bytes for unit in manifest.units if unit.path}
+    named |= {unit.rejects: None for unit in manifest.units if unit.rejects}
+    if manifest.index:
+        named |= {path: None for path, _ in manifest.index.files}
+        named |= {segment.path: segment.bytes for segment in manifest.index.segments}
+        named |= {segment.locator: segment.locator_bytes or None for segment in manifest.index.segments}
+    sizes = {entry.path: entry.size for entry in storage.storage_of(manifest.root).below(manifest.root)}
+    for path, wanted in named.items():
+        full = storage.join(manifest.root, path)
+        if full not in sizes:
+            yield f"{full} is missing"
+        elif wanted not in (None, sizes[full]):
+            yield f"{full} has {sizes[full]:,} bytes, not {wanted:,}"
+    yield from _small_faults(manifest)
 
 
 def _unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:

@@ -133,3 +133,17 @@ def test_ids_of_the_same_rows_are_not_read_again(nights: Nights) -> None:
     finish(run, units, [], duplicate_ids=7)  # more than there are: what is on record is what is said again
     again, units = nights.begin(BEFORE)
     assert counted(again, [settled(again, units)], ids=True) == [DuplicateIds(7)]
+
+
+@pytest.mark.parametrize("content", [b"", b"null", b"[" * 100_000, None])
+def test_ids_are_counted_again_where_the_last_count_is_lost(nights: Nights, content: bytes | None) -> None:
+    corpus = {"a": [("1", "x"), ("1", "y")]}
+    run, units = nights.begin(corpus)
+    assert finish(run, units, [], duplicate_ids=1).exit_code == 0
+    result = nights.root / "runs" / run.id / "result.json"
+    if content is None:
+        result.unlink()
+    else:
+        result.write_bytes(content)
+    run, units = nights.begin(corpus)
+    assert rows_with_an_earlier_ones_id(counted(run, [settled(run, units)], ids=True)) == 1

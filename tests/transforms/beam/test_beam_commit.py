@@ -68,7 +68,7 @@ BAD_UNITS: dict[str, tuple[Callable[[list], list], int]] = {
     "one is missing": (lambda units: units[:1], 4),
     "one was written twice": (lambda units: [*units, replace(units[0], sha256="0" * 64)], 4),
     "rows that nobody read": (lambda units: [units[0], replace(units[1], rows=2)], 4),
-    "too many rejected": (lambda units: [units[0], replace(units[1], rows=0, embedded=0, rejected=1)], 3),
+    "too many rejected": (lambda units: [replace(unit, rows=0, embedded=0, rejected=unit.rows) for unit in units], 3),
 }
 
 

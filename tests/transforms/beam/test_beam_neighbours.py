@@ -12,6 +12,7 @@ from helpers.nights import DIM, Nights, vector_of
 
 from transforms.beam import IndexRequest
 from transforms.beam.neighbours import Conclude, Neighbours
+from transforms.errors import OptionError
 from transforms.search import Searcher
 from transforms.search.opened import SnapshotIndex
 from transforms.steps import compare, neighbours
@@ -132,6 +133,57 @@ def test_what_is_finished_is_not_made_again_after_a_crash(tmp_path: Path, monkey
     for path in (tmp_path / "whole").glob("*.parquet"):
         assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
     assert stood.items() <= {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}.items()
+
+
+@pytest.mark.parametrize("left", [b"", b"PAR1", b"cut"])
+def test_a_damaged_file_of_a_block_is_made_again(tmp_path: Path, left: bytes) -> None:
+    nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
+    job, blocks = job_of(nights, tmp_path / "out"), blocks_of(others.manifest)
+    eager.run(Neighbours(job), blocks)
+    (path,) = (tmp_path / "out").glob("*.parquet")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if left == b"cut" else left)
+    (record,) = eager.run(Neighbours(job), blocks)
+    assert (record.queries, record.rows) == (70, 490)
+    assert path.read_bytes() == whole
+
+
+def test_what_a_killed_run_left_of_its_work_is_written_over(tmp_path: Path) -> None:
+    nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
+    for name in ("whole", "out"):
+        work = tmp_path / name / "_work"
+        work.mkdir(parents=True)
+        if name == "out":
+            (work / "000000.npz").write_bytes(b"cut")
+        eager.run(Neighbours(job_of(nights, tmp_path / name)), blocks_of(others.manifest))
+    assert by_query(tmp_path / "out") == by_query(tmp_path / "whole")
+
+
+def test_a_file_of_the_work_that_is_damaged_meanwhile_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
+    leave = neighbours._leave
+    monkeypatch.setattr(neighbours, "_leave", lambda path, **arrays: (leave(path, **arrays), cut(Path(path))))
+    problems = eager.run(Neighbours(job_of(nights, tmp_path / "out")), blocks_of(others.manifest))
+    assert problems
+    assert all("000000.npz is not what the job wrote" in problem.message for problem in problems)
+
+
+def cut(path: Path) -> None:
+    """Leave the first half of a file."""
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def test_a_folder_with_nothing_but_a_lock_is_free(tmp_path: Path) -> None:
+    (tmp_path / "._neighbours.json.lock").touch()
+    (tmp_path / f"_neighbours.json.tmp-{'0' * 32}").touch()
+    begin(str(tmp_path), {"k": 3})
+    begin(str(tmp_path), {"k": 3})
+    (tmp_path / "_neighbours.json").write_bytes(b"[" * 100_000)
+    with pytest.raises(OptionError, match="neighbours of another job"):
+        begin(str(tmp_path), {"k": 3})
 
 
 def test_a_damaged_index_is_a_problem_and_no_file(tmp_path: Path) -> None:

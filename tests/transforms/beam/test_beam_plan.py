@@ -14,7 +14,7 @@ from helpers.jobs import embed_job
 from transforms.beam import Commit, Embed, Plan, Settle, content
 from transforms.beam.plan import PlanFilesFn
 from transforms.corpus import Span
-from transforms.corpus.files import find_inputs
+from transforms.corpus.find import find_inputs
 from transforms.steps import content as steps_of_content
 from transforms.steps import elements, footers, plan_files
 from transforms.steps.elements import ListedFiles, PlannedFiles

@@ -17,10 +17,13 @@ from transforms.store import layout, manifest
 from transforms.store import settled as store_settled
 from transforms.store.commit import Run
 from transforms.store.entries import Options
+from transforms.store.forms import run_form
 from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs import now
 from transforms.store.settled import Settled, Settler
+
+OPTIONS = Options(model="m")
 
 
 def unit_of(file: InputFile) -> UnitRecord:
@@ -29,7 +32,7 @@ def unit_of(file: InputFile) -> UnitRecord:
     return UnitRecord(
         path=layout.shard(name, "0" * 16), unit=name, file=file.relative, range=(0, None), rows=10, read=10, rejected=0,
         rejects=None, tokens=100, truncated=1, lost=2, bytes=1000, sha256=file.key * 4, embedded=10, real=98, padded=99,
-        run="other", measures={"read_ms": 1.5, "forward_ms": 20.25},
+        run="other", measures={"read_ms": 1.5, "forward_ms": 20.25}, form=run_form(SPACE, 0, OPTIONS) + "0" * 8,
     )  # fmt: skip
 
 
@@ -38,7 +41,7 @@ def run_of(root: Path, units: int, number: int = 1) -> tuple[Run, list[UnitRecor
     files = [InputFile(f"/in/{n}.txt", f"{n}.txt", "text", "", 1000, "sum", "v") for n in range(units)]
     made = [unit_of(file) for file in files]
     write_plan(str(root), run_name(number), [PlannedFile(f, carried=(u,)) for f, u in zip(files, made, strict=True)])
-    run = Run(str(root), run_name(number), SPACE, "file", 100, ("/in/*.txt",), Options(model="m"), {}, now())
+    run = Run(str(root), run_name(number), SPACE, "file", 100, ("/in/*.txt",), OPTIONS, {}, now())
     return run, made
 
 

@@ -31,11 +31,9 @@ def test_the_kind_within_the_bytes_is_built_and_the_manifest_says_why(nights: Ni
     request = IndexRequest(target_recall=0.7, max_bytes_per_row=20)
     index = nights.commit(FILES, request)
     assert [tried["factory"] for tried in index["choice"]["tried"]] == ["SQ8", "SQ6", "SQ4"]
-    assert index["factory"] == "SQ4"
-    assert index["choice"]["row_bytes"] == 8
-    assert index["choice"]["why"].startswith(
-        "of 3 kinds for recall 0.7 within 20 bytes a row, the one that reads least"
-    )
+    assert index["factory"] == "SQ8"
+    assert index["choice"]["row_bytes"] == 16
+    assert index["choice"]["why"].startswith("of 3 kinds for recall 0.7 within 20 bytes a row, the one that finds most")
     assert Nights(tmp_path / "again").commit(FILES, request)["choice"] == index["choice"]
     assert len(nights.search(["a question"], 999)[0]) == 400
     more = {**FILES, "new": [("n", "b new")]}
@@ -44,6 +42,13 @@ def test_the_kind_within_the_bytes_is_built_and_the_manifest_says_why(nights: Ni
     assert nights.commit(more, IndexRequest())["choice"] == {
         "why": "auto, for 401 rows", "row_bytes": 64, "query_bytes": 401 * 64, "tried": [],
     }  # fmt: skip
+
+
+def test_few_rows_are_compared_by_their_vectors_if_the_time_allows_it(nights: Nights) -> None:
+    index = nights.commit(FILES, IndexRequest(max_latency_ms=2))
+    assert (index["factory"], index["recall"]["value"]) == ("Flat", 1.0)
+    assert index["choice"]["why"] == "exact, for recall 0.95 within 2 ms (4,000,000 bytes) a query"
+    assert nights.commit(FILES, IndexRequest(max_latency_ms=0.01))["factory"] == "SQbf16"
 
 
 def test_kinds_with_lists_are_compared_and_those_with_candidates_have_their_vectors(

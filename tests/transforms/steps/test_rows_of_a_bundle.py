@@ -198,7 +198,7 @@ def test_a_prefix_without_room_or_that_is_no_text_costs_its_document_alone(model
 @pytest.mark.parametrize(
     ("prefix", "chunks", "row", "said"),
     [
-        ("{title}", "none", None, "--chunk-prefix stands before pieces of documents"),
+        ("{title}", "none", None, "chunk_prefix stands before pieces of documents"),
         ("{title}", "late", None, "know what stands around them"),
         ("{", "sentences", None, "brace"),
         ("{title}", "sentences", ("a", "a dog."), "no field 'title', being pairs of id and text"),

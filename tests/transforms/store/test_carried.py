@@ -2,19 +2,20 @@
 
 import hashlib
 import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.snapshots import write_unit
+from helpers.snapshots import night, numbered, write_unit
 from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms import storage
 from transforms.storage.local import LocalStorage
-from transforms.store import carried
-from transforms.store.carried import ROUND, CarriedShards, step
+from transforms.store import carried, open_store
+from transforms.store.carried import ROUND, CarriedShards, stride
 from transforms.store.records import UnitRecord
 
 
@@ -22,9 +23,31 @@ from transforms.store.records import UnitRecord
 def test_after_one_over_the_fraction_runs_every_place_was_read(fraction: float, place: int) -> None:
     start, due = 0, 0
     for _ in range(math.ceil(1 / fraction)):
-        due += (place - start) % ROUND < step(fraction)
-        start = (start + step(fraction)) % ROUND
+        due += (place - start) % ROUND < stride(None, start, fraction)
+        start = (start + stride(None, start, fraction)) % ROUND
     assert due >= 1
+
+
+@pytest.mark.parametrize("shards", [1, 2, 10, 60])
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_of_few_shards_one_at_least_is_read_in_each_run_and_each_in_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, in_parts: bool
+) -> None:
+    if in_parts:
+        monkeypatch.setattr("transforms.store.manifest.UNITS_IN_ONE_FILE", 0)
+    root = str(tmp_path / "store")
+    night(root, 0, *(numbered(n, n + 1) for n in range(shards)))
+    manifest = open_store(root).manifest
+    start, read = 5, Counter[str]()
+    for _ in range(shards):
+        way = stride(manifest, start, 0.01)
+        found = [unit.path for unit in manifest.units if CarriedShards(root, start, way).check([unit]).read]
+        assert found
+        read.update(map(str, found))
+        start = (start + way) % ROUND
+    assert set(read) == set(manifest.rows_of)
+    assert stride(manifest, start, 0.0) == 0
+    assert stride(manifest, start, 1) == ROUND
 
 
 @pytest.fixture
@@ -55,7 +78,7 @@ def remote(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_with_a_checksum_in_the_listing_nothing_is_read(root: str, unit: UnitRecord, remote: dict[str, Any]) -> None:
     known = replace(unit, checksum="abc")
-    shards = CarriedShards(root, fraction=1)
+    shards = CarriedShards(root, stride=ROUND)
     assert vars(shards.check([known])) == {"shards": 1, "compared": 1, "read": 0, "bytes": 0, "damaged": ()}
     assert shards.current(known) == known
     assert remote["read"] == []
@@ -78,7 +101,7 @@ def test_a_record_without_a_checksum_gets_one_when_the_shard_was_read(
     shards = CarriedShards(root)
     assert shards(unit)
     assert shards.current(unit).checksum is None
-    shards = CarriedShards(root, fraction=1)
+    shards = CarriedShards(root, stride=ROUND)
     assert shards(unit)
     assert shards.current(unit).checksum == "abc"
 
@@ -87,6 +110,6 @@ def test_the_place_of_a_shard_is_the_hash_of_its_path(root: str, unit: UnitRecor
     place = int.from_bytes(hashlib.sha256(str(unit.path).encode()).digest()[:4])
     path = Path(root, str(unit.path))
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    assert not CarriedShards(root, place, 1e-9)(unit)
-    assert CarriedShards(root, place + 1, 0.99)(unit)
-    assert CarriedShards(root, place - (ROUND >> 1), 0.5)(unit)
+    assert not CarriedShards(root, place, 1)(unit)
+    assert CarriedShards(root, place + 1, ROUND - 1)(unit)
+    assert CarriedShards(root, place - (ROUND >> 1), ROUND >> 1)(unit)

@@ -93,6 +93,30 @@ def test_a_ledger_that_does_not_add_up_is_exit_4_and_no_commit(run: Run, units: 
     assert read_result(run.root, "run1") == result
 
 
+OTHER = InputFile("/in/b.txt", "b.txt", "text", "", 5, "sum", "v")
+UNCOUNTED = "ledger: no unit counts the rows of b.txt (1 such files); nothing committed"
+
+
+@pytest.mark.parametrize(
+    ("other", "options", "said"),
+    [
+        (PlannedFile(OTHER), {}, UNCOUNTED),
+        (PlannedFile(OTHER, in_group="f0-0"), {}, UNCOUNTED),
+        (PlannedFile(OTHER, in_group=GOOD[0].unit), {}, "committed"),
+        (PlannedFile(OTHER, is_rowless=True), {}, "committed"),
+        (PlannedFile(replace(OTHER, size=0)), {}, "committed"),
+        (PlannedFile(OTHER), {"limit": 9}, "committed"),
+    ],
+)
+def test_every_file_with_rows_has_a_unit_that_counts_them(
+    run: Run, other: PlannedFile, options: dict, said: str
+) -> None:
+    spans = tuple(Span(FILE, start, start, start + 100, tokens=10) for start in (0, 100, 200))
+    write_plan(run.root, "run2", [PlannedFile(FILE, spans), other])
+    result = finish(replace(run, id="run2", options=replace(run.options, **options)), GOOD, [])
+    assert (result.message, result.exit_code) == (said, 0 if said == "committed" else 4)
+
+
 def test_parquet_rows_must_all_be_read(tmp_path: Path, run: Run) -> None:
     write_plan(run.root, "run2", [PlannedFile(FILE, (Span(FILE, 0, 0, 5, (0,), rows=5),))])
     other = replace(run, id="run2")
@@ -101,10 +125,33 @@ def test_parquet_rows_must_all_be_read(tmp_path: Path, run: Run) -> None:
 
 
 def test_too_many_rejects_is_exit_3(run: Run) -> None:
-    bad = [GOOD[0], GOOD[1], replace(GOOD[2], rows=3, embedded=3, rejected=1)]
-    with pytest.raises(DataGateError, match="1 of 12 rows rejected.*--max-rejects 0.01"):
+    bad = [GOOD[0], GOOD[1], replace(GOOD[2], read=14, rejected=10)]
+    with pytest.raises(DataGateError, match="10 of 22 rows rejected.*--max-rejects 0.01"):
         settle(run, stretches(run, bad), [])
-    assert settle(replace(run, max_rejects=0.1), stretches(run, bad), []).tally.ledger.rejected == 1
+    assert settle(replace(run, max_rejects=0.5), stretches(run, bad), []).tally.ledger.rejected == 10
+
+
+@pytest.mark.parametrize(
+    ("read", "rejected", "blank", "share", "too_many"),
+    [
+        (1000, 10, 0, 0.01, False),  # as many as are allowed
+        (1000, 11, 0, 0.01, True),
+        (20, 9, 0, 0.01, False),  # the gate begins at ten
+        (20, 10, 0, 0.01, True),
+        (9, 9, 0, 0.01, True),  # no row is left
+        (1000, 1, 0, 0.0, True),  # none is allowed
+        (9, 9, 0, 1.0, False),
+        (200, 100, 100, 0.01, False),  # blank lines do not count
+        (200, 100, 100, 0.0, False),
+        (100, 100, 100, 0.01, False),
+        (200, 110, 100, 0.1, False),  # ten of the hundred lines with text
+        (200, 111, 100, 0.1, True),
+        (0, 0, 0, 0.0, False),
+    ],
+)
+def test_the_gate_of_rejected_rows(read: int, rejected: int, blank: int, share: float, too_many: bool) -> None:
+    ledger = Ledger(read=read, written=read - rejected, rejected=rejected, blank=blank)
+    assert ledger.rejects_too_many(share) == too_many
 
 
 def test_a_problem_comes_before_everything_else(run: Run) -> None:
@@ -282,3 +329,13 @@ def test_verify_says_what_is_wrong_where(
     found = list(faults(manifest.Manifest.of(sound.root, sound.data)))
     assert any(said in fault for fault in found), found
     assert all("\n" not in fault for fault in found)
+
+
+def test_the_share_of_unknown_tokens_is_of_what_a_run_embedded() -> None:
+    units = [record(0, 100, known=60, unknown=40), record(100, 200, carried=4, embedded=0, known=0, unknown=500)]
+    ledger = Ledger.of(units)
+    assert (ledger.known, ledger.unknown) == (60, 40)
+    assert ledger.has_too_many_unknown(0.3, 10)
+    assert not ledger.has_too_many_unknown(0.4, 10)
+    assert not ledger.has_too_many_unknown(0.3, 41)
+    assert not Ledger().has_too_many_unknown(0, 1)

@@ -58,6 +58,27 @@ def test_a_second_writer_is_told_run_and_job(tmp_path: Path) -> None:
     lease.acquire(str(tmp_path), holder(run="run2"))
 
 
+def test_a_lease_that_could_not_be_given_back_closes_the_store_to_nobody_in_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other_process: int
+) -> None:
+    def full(*_: object) -> bool:
+        raise OSError(28, "No space left on device")
+
+    root = str(tmp_path)
+    lease.acquire(root, holder())
+    monkeypatch.setattr(LocalStorage, "delete_if", full)
+    with pytest.raises(OSError, match="No space left"):
+        lease.release(root, "run1")
+    monkeypatch.undo()
+    lease.acquire(root, holder(run="run2"))
+    with pytest.raises(SentenceBeamError, match="run2"):
+        lease.acquire(root, holder(run="run3"))
+    lease.release(root, "run2")
+    lease.acquire(root, holder(run="run2", pid=other_process, process_start=process.start_of(other_process)))
+    with pytest.raises(SentenceBeamError, match="run2"):
+        lease.acquire(root, holder(run="run3"))
+
+
 def test_a_dead_writers_lease_is_taken_over(tmp_path: Path, dead_pid: int) -> None:
     lease.acquire(str(tmp_path), holder(pid=dead_pid, process_start=1))
     lease.acquire(str(tmp_path), holder(run="run2"))

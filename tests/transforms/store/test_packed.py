@@ -31,9 +31,9 @@ def typical() -> UnitRecord:
         path=layout.shard(name, "0123456789abcdef"), unit=name, file=path, range=(20_000, 30_000),
         rows=9_990, read=10_000, rejected=10, rejects=layout.rejects(name, "0123456789abcdef"), tokens=262_144,
         truncated=1_000, lost=70_000, bytes=16_777_216, sha256=sha256, embedded=9_000, reused=900, duplicates=90,
-        real=240_000, padded=245_000, worker="a-worker-on-some-machine-of-a-cluster-0123:12345",
+        real=240_000, padded=245_000, blank=9, known=222_000, worker="a-worker-on-some-machine-of-a-cluster-0123:12345",
         run="20261122T153748_123Z-fff87f", measures={name: 12_345.678 for name in FIGURES[:8]},
-        rejects_sha256=sha256[::-1], checksum="q83vEg==",
+        rejects_sha256=sha256[::-1], checksum="q83vEg==", form="0123456789abcdef",
     )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def records(draw: st.DrawFn) -> UnitRecord:
         path=draw(named), unit=unit, file=draw(TEXT), rejects=draw(rejects), sha256=draw(optional), run=draw(TEXT),
         range=(draw(NUMBER), draw(st.one_of(st.none(), NUMBER))), rejects_sha256=draw(optional),
         checksum=draw(optional), documents=draw(st.one_of(st.none(), NUMBER)), pieces_sum=draw(optional),
-        documents_sum=draw(optional), damaged=tuple(draw(st.lists(TEXT, max_size=3))),
+        documents_sum=draw(optional), form=draw(optional), damaged=tuple(draw(st.lists(TEXT, max_size=3))),
         moved=tuple(draw(st.lists(FLOAT, max_size=4))),
         measures=draw(st.dictionaries(st.one_of(TEXT, st.sampled_from(FIGURES)), FLOAT, max_size=4)),
         **{name: draw(NUMBER) for name in COUNTS},

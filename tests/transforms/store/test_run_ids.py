@@ -55,7 +55,8 @@ def test_mixed_ids_sort_by_start(one: datetime, other: datetime, suffix: str) ->
 def test_both_kinds_of_ids_are_known_everywhere(time: datetime, suffix: str) -> None:
     for run in (old_id(time, suffix), following(None, time)):
         assert layout.kind(layout.snapshot(run)) == "snapshots"
-        assert layout.kind(layout.result(run)) == layout.kind(layout.plan(run)) == "runs"
+        kinds = [layout.kind(make(run)) for make in (layout.plan, layout.result, layout.reject_list)]
+        assert kinds == ["plans", "results", "lists"]
         assert layout.snapshot_run(layout.snapshot(run)) == layout.result_run(layout.result(run)) == run
         assert datetime.fromisoformat(start_of(run)).replace(microsecond=0) == time.replace(microsecond=0)
 

@@ -22,7 +22,7 @@ UNITS = tuple(
     UnitRecord(
         path=f"embeddings/{FILE.key}-{number:012d}-{number:016x}.parquet", unit=f"{FILE.key}-{number:012d}",
         file=FILE.relative, range=(number, None), rows=9, read=10, rejected=1, rejects=None, tokens=90, truncated=0,
-        lost=0, bytes=16_000, sha256="7" * 64, checksum="md5",
+        lost=0, bytes=16_000, sha256="7" * 64, checksum="md5", form="8" * 16,
     )
     for number in range(20)
 )  # fmt: skip

@@ -1,0 +1,98 @@
+"""Forms: what all shards of a snapshot have in common beside their rows, as a digest in each unit's record.
+
+The first half of a form follows from a run's options, the second from the columns that a unit was written with. The
+commit compares both, so it opens no shard. What they cover must stay the same from version to version, because carried
+units keep the forms that they were written with.
+"""
+
+import hashlib
+import json
+from functools import lru_cache
+
+import pyarrow as pa
+
+from transforms.errors import LedgerError
+from transforms.space import Space
+from transforms.store.entries import Options
+
+HALF = 8  # hex digits
+
+
+def run_form(space: Space, generation: int, options: Options) -> str:
+    """The first half of the form of all shards that a run writes: 8 hex digits.
+
+    It covers the space, how often the store was embedded again, the text's columns, the column of the ids, whether the
+    text is kept and the names of the kept columns.
+    """
+    text = [options.text_column, options.text_template, options.kept_text]
+    return _digest([space.id, generation, *text, options.id_column, list(options.keep_columns)])
+
+
+def shard_form(of_run: str, kept: pa.Schema | None, ranges: str | None) -> str:
+    """The form of a shard, 16 hex digits: that of its run, and one of its kept columns and the bounds of its steps.
+
+    `ranges` is the digest of those bounds.
+    """
+    columns = [[field.name, kind_of(field.type)] for field in kept] if kept is not None else []
+    return of_run + _digest([columns, ranges])
+
+
+def check_forms(of_run: str, found: dict[str, str]) -> None:
+    """Raise LedgerError for a shard of another form than the run's, and for two shards whose columns differ.
+
+    `found` has a shard of each form. Of shards of an earlier version only the first half is known.
+    """
+    for form, path in found.items():
+        if form[:HALF] != of_run:
+            raise LedgerError(
+                f"ledger: {path} is of another space, or has other kept columns, another text or other ids than this "
+                "run's options say; nothing committed"
+            )
+    columns = {form[HALF:]: path for form, path in found.items() if form[HALF:]}
+    if len(columns) > 1:
+        first, second, *_ = sorted(columns.values())
+        raise LedgerError(f"ledger: the kept columns of {first} and of {second} differ; nothing committed")
+
+
+def _digest(covered: object) -> str:
+    return hashlib.sha256(json.dumps(covered).encode()).hexdigest()[:HALF]
+
+
+@lru_cache(256)
+def kind_of(kind: pa.DataType) -> str:
+    """The name of a type, without what readers of Parquet may change: units of time, names in lists, encodings."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind_of(kind.storage_type)
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return kind_of(kind.value_type)
+    if pa.types.is_map(kind):
+        return f"map<{kind_of(kind.key_type)}, {kind_of(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{field.name}: {kind_of(field.type)}' for field in kind)}>"
+    if _is_list(kind):
+        return f"list<{kind_of(kind.value_type)}>"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision}, {kind.scale})"
+    return next((name for name, is_of_it in _FAMILIES.items() if is_of_it(kind)), str(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return hasattr(kind, "value_type") and hasattr(kind, "value_field")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+
+
+_FAMILIES = {
+    "string": _is_text,
+    "binary": _is_bytes,
+    "timestamp": pa.types.is_timestamp,
+    "date": pa.types.is_date,
+    "time": pa.types.is_time,
+    "duration": pa.types.is_duration,
+}

@@ -1,0 +1,109 @@
+"""Facts about a store: its model, rows, columns and index, and how its last run ended."""
+
+from dataclasses import asdict
+from typing import Any
+
+from transforms.errors import SentenceBeamError
+from transforms.store import lease
+from transforms.store.entries import IndexEntry
+from transforms.store.manifest import Manifest, snapshots
+from transforms.store.run_ids import last_run, start_of
+from transforms.store.runs import Result, checked_result, result_of_snapshot
+from transforms.store.shards import open_shard, own_columns
+
+RUNNING, UNFINISHED = "running", "unfinished"
+NO_RESULT = "its result is missing"
+ROWS, WORK = ("read", "written", "rejected"), ("embedded", "reused", "duplicates", "carried")
+OF_A_RUN = ("run", "status", "command", "started", "finished", "seconds", "message", "changes", "duplicate_ids")
+
+
+def info_of(manifest: Manifest) -> dict[str, Any]:
+    """Facts about a snapshot and its store, as JSON has them; `faults` name files that are missing or damaged.
+
+    Reads the manifest, the footer of one shard and the result of the last run.
+    """
+    faults: list[str] = []
+    units = manifest.units
+    files = manifest.files
+    return {
+        "store": manifest.root,
+        "snapshot": manifest.run,
+        "snapshots": len(snapshots(manifest.root)),
+        "format": manifest.format,
+        "started": manifest.started,
+        "finished": manifest.finished,
+        "model": manifest.options.model,
+        "space": manifest.space.to_json(),
+        "rows": manifest.rows.to_json(),
+        "columns": _columns(manifest, faults),
+        "files": len(files),
+        "shards": sum(unit.path is not None for unit in units),
+        "bytes": {
+            "input": sum(file.size for file in files),
+            "shards": sum(unit.bytes for unit in units),
+            "index": _index_bytes(manifest.index),
+        },
+        "input": list(manifest.input.globs),
+        "tables": manifest.input.tables,
+        "partition": manifest.partition,
+        "unit_tokens": manifest.unit_tokens,
+        "options": manifest.options.to_json(),
+        "index": _index(manifest.index),
+        "last_run": _last_run(manifest, faults),
+        "versions": manifest.versions,
+        "faults": faults,
+    }
+
+
+def _columns(manifest: Manifest, faults: list[str]) -> list[dict[str, str]] | None:
+    """Name and type of every column of the first shard, kept ones marked; None without a shard that can be read."""
+    if not manifest.shard_paths:
+        return None
+    try:
+        with open_shard(manifest.shard_paths[0]) as parquet:
+            schema = parquet.schema_arrow
+    except SentenceBeamError as error:
+        faults.append(str(error))
+        return None
+    own = own_columns(schema.names)
+    return [
+        {"name": field.name, "type": str(field.type), "kind": "own" if field.name in own else "kept"}
+        for field in schema
+    ]
+
+
+def _index(index: IndexEntry | None) -> dict[str, Any] | None:
+    """What an index is, and its recall; its files are in the manifest."""
+    if index is None:
+        return None
+    names = ("factory", "metric", "rows", "nprobe", "rerank", "request", "recall", "recall_100", "recall_changed")
+    told = index.to_json()
+    return {"segments": len(index.segments), **{name: told.get(name) for name in names}}
+
+
+def _index_bytes(index: IndexEntry | None) -> int:
+    segments = index.segments if index is not None else ()
+    return sum(segment.bytes + segment.locator_bytes for segment in segments)
+
+
+def _last_run(manifest: Manifest, faults: list[str]) -> dict[str, Any]:
+    """The last run of the store, whether it committed or not: how it ended, and its counts of rows."""
+    run = max(manifest.run, last_run(manifest.root) or "")
+    try:
+        result = checked_result(manifest.root, run)
+    except SentenceBeamError as error:
+        faults.append(str(error))
+        result = None
+    if result is None and run == manifest.run:
+        result = result_of_snapshot(manifest, NO_RESULT)
+    if result is None:
+        status = RUNNING if lease.is_alive(manifest.root, run) else UNFINISHED
+        return {"run": run, "status": status, "started": start_of(run)}
+    return _ended(result)
+
+
+def _ended(result: Result) -> dict[str, Any]:
+    told = asdict(result)
+    rows = {name: result.ledger[name] for name in ROWS if name in result.ledger}
+    work = {name: result.ledger[name] for name in WORK if name in result.ledger}
+    return {**{name: told[name] for name in OF_A_RUN}, "rows": rows, "work": work}
