@@ -7,9 +7,8 @@ from dataclasses import asdict
 from pipelines import command, options
 from pipelines.said import Said
 from pipelines.tables import wrapped
-from transforms.push import Pushed, open_target, push, shown
+from transforms.push import MAX_DELETES, Pushed, PushOptions, open_target, push, shown
 from transforms.store import open_store
-from transforms.store.manifest import Manifest
 from transforms.store.open import named_run
 
 
@@ -43,29 +42,38 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="write every row, and delete what the store has not (default: no)",
     )
+    p.add_argument(
+        "--max-deletes",
+        type=options.fraction,
+        default=MAX_DELETES,
+        metavar="FRACTION",
+        help="rows of the table that may be deleted; 1 allows all (default: 0.5)",
+    )
     p.add_argument("--dry-run", action="store_true", help="only count what would be written (default: no)")
     return p
 
 
 def _push(args: argparse.Namespace) -> Said:
-    manifest = open_store(args.store).manifest
-    since = named_run(manifest.root, args.since) if args.since else None
+    root = open_store(args.store).manifest.root
+    since = named_run(root, args.since) if args.since else None
+    how = PushOptions(since, args.full, args.dry_run, args.max_deletes)
     with open_target(args.to) as target:
-        pushed = push(manifest, target, since, args.full, args.dry_run)
+        pushed = push(lambda: open_store(args.store).manifest, target, how)
+    manifest = pushed.new
     values = {"store": manifest.root, "to": shown(args.to), "run": manifest.run, "dry_run": args.dry_run}
     values |= {"held": pushed.held, "rows": pushed.rows, **asdict(pushed.changes)}
-    return Said(wrapped(summary(manifest, pushed, shown(args.to), args.dry_run)), values)
+    return Said(wrapped(summary(pushed, shown(args.to), args.dry_run)), values)
 
 
-def summary(manifest: Manifest, pushed: Pushed, where: str, dry_run: bool) -> list[str]:
-    """What came of it; one fact a line."""
+def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:
+    """Summary lines, one fact each."""
     numbers = ", ".join(f"{number:,} {what}" for what, number in asdict(pushed.changes).items())
-    things = "pieces" if manifest.rows.pieces is not None else "rows"
+    things = "pieces" if pushed.new.rows.pieces is not None else "rows"
     holds = f"{'would hold' if dry_run else 'holds'} {pushed.rows:,} {things}"
     return [
         f"{things:<11} {numbers}{' (nothing was written)' if dry_run else ''}",
         f"since       {pushed.held or 'all rows: no snapshot was there'}",
-        f"table       {where} {holds} of {manifest.run}",
+        f"table       {where} {holds} of {pushed.new.run}",
     ]
 
 

@@ -41,13 +41,15 @@ Listing = Callable[[], Iterable[pa.RecordBatch]]
 class Lack:
     """What a database lacks: rows to write by the place of their unit, the file with the keys of rows to delete.
 
-    `counts` are told against what the database was left with; of rows that are written without being compared, those
-    that were there count as changed. `gone` is the number of keys to delete, whether their rows are there or may be.
+    `counts` are relative to what the database was left with, `before` rows; of rows that are written without being
+    compared, those that existed count as changed. `gone` is the number of keys to delete, whether their rows exist or
+    may exist.
     """
 
     keys: tuple[str, ...]
     deleted: str
     counts: Changes = field(default_factory=Changes)
+    before: int = 0
     rows: "dict[int, array[int]]" = field(default_factory=dict)
     gone: int = 0
 
@@ -67,7 +69,8 @@ class Lack:
 def lacking(new: Manifest, columns: pa.Schema, old: Sequence[Manifest], listing: Listing | None, folder: str) -> Lack:
     """What a database lacks that may hold rows of the `old` snapshots, or, given a listing of its keys, any rows.
 
-    Raises DataGateError where two rows have one id. `folder` takes temporary files.
+    The database was left with the first of the old snapshots, or with the rows of the listing. Raises DataGateError if
+    two rows have one id. `folder` takes temporary files.
     """
     sides = _sides(new, columns, old, listing is None)
     rows = sum(unit.rows for side in sides for _, unit in side.units)
@@ -76,20 +79,23 @@ def lacking(new: Manifest, columns: pa.Schema, old: Sequence[Manifest], listing:
     for number, side in enumerate(sides):
         for place, unit in progress.over(side.units, "comparing", "shards"):
             _spill_unit(spill, side, number, place, unit)
-    for batch in listing() if listing else ():
-        spill.add(batch, len(sides), 0, None, 0)
-    spill.close()
     lack = Lack(keys_of(columns.names), os.path.join(folder, "deleted.arrow"))
+    left_with, last = 1, len(old)
+    if old:
+        lack.before = old[0].rows.stored
+    if listing is not None:
+        left_with = last = len(sides)
+        lack.before = 0
+        for batch in listing():
+            spill.add(batch, last, 0, None, 0)
+            lack.before += batch.num_rows
+    spill.close()
     with pa.ipc.new_file(lack.deleted, _DELETED) as deleted:
         for path in spill.paths:
             with pa.memory_map(path) as source:
-                deleted.write_table(_compare(pa.ipc.open_file(source).read_all(), _sides_of(old, listing), lack))
+                deleted.write_table(_compare(pa.ipc.open_file(source).read_all(), last, left_with, lack))
             os.unlink(path)
     return lack
-
-
-def _sides_of(old: Sequence[Manifest], listing: Listing | None) -> int:
-    return len(old) + (listing is not None)
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,7 @@ def _sides(new: Manifest, columns: pa.Schema, old: Sequence[Manifest], compared:
     sides = [_Side(new, columns, _without(new, shared), compared and any(alike))]
     for manifest, is_alike in zip(old, alike, strict=True):
         kept = columns if is_alike else pa.schema([f for f in columns_of(manifest) if f.name in KEYS])
-        sides.append(_Side(manifest, kept, _without(manifest, shared), is_alike))
+        sides.append(_Side(manifest, kept, _without(manifest, shared), compared and is_alike))
     return sides
 
 
@@ -164,8 +170,11 @@ def _spill_unit(spill: _Spill, side: _Side, number: int, place: int, unit: UnitR
         start += batch.num_rows
 
 
-def _compare(rows: pa.Table, sides: int, lack: Lack) -> pa.Table:
-    """Note what is lacking of some ids, of which so many old sides were read; the keys that are to be deleted."""
+def _compare(rows: pa.Table, sides: int, left_with: int, lack: Lack) -> pa.Table:
+    """Note what is lacking of some ids, and return the keys to delete.
+
+    So many old sides were read, among them what the database was left with.
+    """
     wanted: dict[tuple[str, int], tuple[bytes | None, int, int]] = {}
     columns = [column.to_pylist() for column in rows.columns]
     for row_id, piece, digest, side, unit, row in zip(*columns, strict=True):
@@ -180,7 +189,9 @@ def _compare(rows: pa.Table, sides: int, lack: Lack) -> pa.Table:
         key = row_id, piece
         if side == _NEW:
             continue
-        if side == 1:
+        if side == left_with:
+            if key in first and digest is None:  # two rows of one id; the row is written after they are deleted
+                gone[key] = None
             first.add(key)
         if key not in wanted:
             gone[key] = None
@@ -191,7 +202,8 @@ def _compare(rows: pa.Table, sides: int, lack: Lack) -> pa.Table:
         _, unit, row = wanted[key]
         lack.rows.setdefault(unit, array("i")).append(row)
     changed = sum(key in first for key in written)
-    lack.counts += Changes(len(written) - changed, changed, sum(key in first for key in gone))
+    deleted = sum(key in first and key not in wanted for key in gone)
+    lack.counts += Changes(len(written) - changed, changed, deleted)
     lack.gone += len(gone)
     names = [list(part) for part in zip(*gone, strict=True)] or [[], []]
     return pa.table([pa.array(names[0], pa.string()), pa.array(names[1], pa.int32())], schema=_DELETED)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from transforms.errors import MissingExtraError, OptionError
+from transforms.extras import pip_line
 from transforms.push.target import Target
 
 KINDS = "postgresql://USER@HOST/DATABASE#TABLE, qdrant:URL#COLLECTION or lance:FOLDER#TABLE"
@@ -23,7 +24,7 @@ def open_target(text: str) -> Iterator[Target]:
     except ImportError as error:
         module = (error.name or "a package").partition(".")[0]
         raise MissingExtraError(
-            f"--to {shown(text)} needs {module}, which is not installed; pip install 'sentence-beam[push]'"
+            f"--to {shown(text)} needs {module}, which is not installed; {pip_line('push')}"
         ) from error
     with opened as target:
         yield target

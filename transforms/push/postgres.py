@@ -1,7 +1,8 @@
 """PostgreSQL with pgvector: a push is one transaction, and what is remembered is the table's comment."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,14 @@ from pyarrow import types
 
 from transforms.arrow import as_matrix
 from transforms.errors import DataGateError, OptionError, first_line
-from transforms.push.target import MARK, State, Table, refused
+from transforms.push.state import MARK, PushRecord, State
+from transforms.push.target import Table, refused
 from transforms.push.values import json_value
 
 CONNECT_SECONDS = 10
 WAIT_SECONDS = 60  # for another push into the same table
+# After which the server ends a push whose machine vanished; by the system's own times it does so after two hours.
+KEEPALIVES = {"tcp_keepalives_idle": 60, "tcp_keepalives_interval": 10}
 LISTED = 50_000
 INDEXED_DIMENSIONS = 2_000  # pgvector has no HNSW of more
 LONGEST_NAME = 63  # bytes; PostgreSQL cuts longer ones
@@ -67,56 +71,67 @@ class PostgresTarget:
         self._parts = name.split(".")
         self._table = sql.Identifier(*self._parts)
         self._found: State | None = None
-        self._is_new = False
+        self._done: State | None = None
         self._keys: tuple[str, ...] = ()
 
     def state(self) -> State | None:
-        """What the table's comment says; no other push writes from here on."""
+        """Return what the table's comment says; no other push writes from here on."""
         run = self._connection.execute
         run("SET LOCAL idle_in_transaction_session_timeout = 0")  # snapshots are compared meanwhile
         run("SET LOCAL statement_timeout = 0")
         run(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'")
+        for name, seconds in KEEPALIVES.items():
+            run(f"SET LOCAL {name} = {seconds}")
         text = self._table.as_string(self._connection)
-        try:
-            run("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{MARK} {text}"])
-        except psycopg.errors.LockNotAvailable as error:
-            raise refused(self.where, "another push into it is under way", "wait for its end") from error
-        found = run(
-            "SELECT obj_description(c, 'pg_class') FROM to_regclass(%s) c WHERE c IS NOT NULL", [text]
-        ).fetchone()
-        self._found = None if found is None else State.read(found[0], self.where)
+        self._lock(text)
+        there = run("SELECT to_regclass(%s)::oid", [text]).fetchone()
+        if there is None or there[0] is None:
+            return None
+        self._lock(str(there[0]))  # the same table may be named in two ways, with its schema and without
+        comment = run("SELECT obj_description(%s::oid, 'pg_class')", [there[0]]).fetchone()
+        self._found = State.from_text(comment[0] if comment else None, self.where)
         return self._found
 
+    def _lock(self, what: str) -> None:
+        """Have no other push go on that locks the same, until the end of the transaction."""
+        try:
+            self._connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{MARK} {what}"])
+        except psycopg.errors.LockNotAvailable as error:
+            raise refused(self.where, "another push into it is under way", "wait for its end") from error
+
     def listing(self, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """The keys of all rows."""
+        """Yield the keys of all rows."""
         query = sql.SQL("SELECT {} FROM {}").format(_names(keys), self._table)
         with self._connection.cursor(name=f"{MARK}_keys") as cursor:
             cursor.execute(query)
             while rows := cursor.fetchmany(LISTED):
                 yield pa.RecordBatch.from_arrays([pa.array(part) for part in zip(*rows, strict=True)], list(keys))
 
-    def begin(self, table: Table, state: State, anew: bool) -> None:
-        """Make the table, or give it the columns of the rows; columns that are no store's stay."""
-        kinds = {field.name: _kind(field, table.dim, self.where) for field in table.columns}
-        run, held = self._connection.execute, self._found
-        self._keys, self._is_new = table.keys, held is None
+    def begin(self, table: Table, record: PushRecord) -> None:
+        """Create the table, or give it the columns of the rows; columns that are no store's stay."""
+        kinds = {field.name: _kind(field, table.space.dim, self.where) for field in table.columns}
+        run = self._connection.execute
+        self._keys = table.keys
+        self._done = State(table.space, table.metric, {record.run: replace(record, done=True)})
         self._vector_type()
-        if held is None:
+        if self._found is None:
             columns = [sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in kinds.items()]
             columns.append(sql.SQL("PRIMARY KEY ({})").format(_names(table.keys)))
             run(sql.SQL("CREATE TABLE {} ({})").format(self._table, sql.SQL(", ").join(columns)))
         else:
-            wanted = state.columns
-            gone = [name for name, kind in held.columns.items() if wanted.get(name) != kind]
-            new = [name for name, kind in wanted.items() if held.columns.get(name) != kind]
-            changes = [sql.SQL("DROP COLUMN {}").format(sql.Identifier(name)) for name in gone]
-            changes += [sql.SQL("ADD COLUMN {} {}").format(sql.Identifier(n), sql.SQL(kinds[n])) for n in new]
-            if changes:
-                run(sql.SQL("ALTER TABLE {} {}").format(self._table, sql.SQL(", ").join(changes)))
+            self._change_columns(self._found.columns, record.columns, kinds)
         for stage, names in ((STAGE, table.columns.names), (GONE, table.keys)):
             query = sql.SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WHERE false")
             run(query.format(sql.Identifier(stage), _names(names), self._table))
-        self._remember(state)
+
+    def _change_columns(self, held: Mapping[str, str], wanted: Mapping[str, str], kinds: Mapping[str, str]) -> None:
+        """Drop and add the columns whose types differ; `kinds` are PostgreSQL's types of the wanted ones."""
+        gone = [name for name, kind in held.items() if wanted.get(name) != kind]
+        new = [name for name, kind in wanted.items() if held.get(name) != kind]
+        changes = [sql.SQL("DROP COLUMN {}").format(sql.Identifier(name)) for name in gone]
+        changes += [sql.SQL("ADD COLUMN {} {}").format(sql.Identifier(n), sql.SQL(kinds[n])) for n in new]
+        if changes:
+            self._connection.execute(sql.SQL("ALTER TABLE {} {}").format(self._table, sql.SQL(", ").join(changes)))
 
     def _vector_type(self) -> None:
         """Have the type `vector`, and have this connection write it."""
@@ -134,7 +149,7 @@ class PostgresTarget:
 
     def upsert(self, rows: pa.RecordBatch) -> None:
         """Copy rows, and put them in the place of those with the same keys."""
-        if self._is_new:
+        if self._found is None:
             self._copy(self._table, rows)
             return
         self._copy(sql.Identifier(STAGE), rows)
@@ -164,21 +179,20 @@ class PostgresTarget:
                 copy.write_row(row)
 
     def count(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         found = self._connection.execute(sql.SQL("SELECT count(*) FROM {}").format(self._table)).fetchone()
         assert found is not None
         return int(found[0])
 
-    def finish(self, state: State) -> None:
-        """Index a new table's vectors, remember the state, and commit."""
-        if self._is_new and state.space.dim <= INDEXED_DIMENSIONS:
+    def finish(self) -> None:
+        """Index a new table's vectors, remember the push, and commit."""
+        assert self._done is not None
+        if self._found is None and self._done.space.dim <= INDEXED_DIMENSIONS:
             query = sql.SQL("CREATE INDEX ON {} USING hnsw (embedding {})")
-            self._connection.execute(query.format(self._table, sql.SQL(OPERATORS[state.metric])))
-        self._remember(state)
+            self._connection.execute(query.format(self._table, sql.SQL(OPERATORS[self._done.metric])))
+        comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(self._table, sql.Literal(self._done.text))
+        self._connection.execute(comment)
         self._connection.commit()
-
-    def _remember(self, state: State) -> None:
-        self._connection.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(self._table, sql.Literal(state.text)))
 
 
 class _VectorDumper(Dumper):

@@ -1,20 +1,27 @@
-"""Qdrant: points whose ids are made of the rows' ids; what is remembered is the collection's metadata."""
+"""Qdrant: points whose ids are made of the rows' ids; what is remembered is the collection's metadata.
+
+A push writes by an alias of the collection that is its own. The push that takes the turn removes the aliases of those
+before it, so that Qdrant refuses what they still send.
+"""
 
 import contextlib
 import os
+import time
 import uuid
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
 import pyarrow as pa
 from qdrant_client import QdrantClient, models
-from qdrant_client.http.exceptions import ApiException
+from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from transforms.arrow import as_matrix
 from transforms.errors import first_line
-from transforms.push.target import MARK, State, Table, refused
+from transforms.push.state import MARK, Notes, PushRecord, State, note_name
+from transforms.push.target import Table, refused
 from transforms.push.turn import Turn
 from transforms.push.values import json_value
 
@@ -22,6 +29,8 @@ API_KEY = "QDRANT_API_KEY"
 SECONDS = 60
 NUMBERS = 250_000  # components in one request, some three megabytes
 LISTED = 10_000
+MISSING = 404
+PAUSES = (0.1, 1, 5)
 DISTANCES = {"cosine": models.Distance.COSINE, "ip": models.Distance.DOT, "l2": models.Distance.EUCLID}
 
 
@@ -45,7 +54,7 @@ def opened(place: str, name: str, where: str) -> Iterator["QdrantTarget"]:
         mend = f"check the URL, the environment variable {API_KEY}, and that the server runs; then push again"
         raise refused(where, first_line(error), mend) from error
     finally:
-        target.turn.give_up()
+        target.close()
         client.close()
 
 
@@ -56,25 +65,41 @@ class QdrantTarget:
         self.where = where
         self._client = client
         self._name = name
-        self.turn = Turn(where, self._read, self._remember)
+        self.turn = Turn(where, self)
+        self._alias = note_name(self.turn.push)
 
     def state(self) -> State | None:
-        """What the collection's metadata says."""
+        """Return what the collection's metadata says."""
+        aliases = {alias.alias_name: alias.collection_name for alias in self._client.get_aliases().aliases}
+        self._name = aliases.get(self._name, self._name)
         return self.turn.look()
 
-    def _read(self) -> State | None:
+    def read_notes(self) -> Notes | None:
+        """Read the collection's metadata."""
         if not self._client.collection_exists(self._name):
             return None
-        return State.read(self._metadata().get(MARK), self.where)
-
-    def _metadata(self) -> dict[str, Any]:
         return self._client.get_collection(self._name).config.metadata or {}
 
-    def _remember(self, state: State) -> None:
-        self._client.update_collection(self._name, metadata={MARK: state.text})
+    def write_notes(self, notes: Mapping[str, str | None]) -> None:
+        """Write metadata of the collection; Qdrant merges it into what is there."""
+        self._client.update_collection(self._name, metadata=dict(notes))
+
+    def fence(self, push: str, others: Collection[str]) -> None:
+        """Remove the aliases of other pushes, and create this one's."""
+        alias = models.CreateAlias(collection_name=self._name, alias_name=note_name(push))
+        changes: list[Any] = [models.CreateAliasOperation(create_alias=alias)]
+        changes += map(_removal, others)
+        self._client.update_collection_aliases(changes)
+
+    def close(self) -> None:
+        """Remove the alias of a push that did not come to its end, and give the turn back."""
+        if self.turn.is_taken:
+            with contextlib.suppress(Exception):  # the error that ended the push is raised
+                self._client.update_collection_aliases([_removal(self.turn.push)])
+            self.turn.give_up()
 
     def listing(self, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """The keys of all points."""
+        """Yield the keys of all points."""
         after: Any = None
         while True:
             points, after = self._client.scroll(
@@ -85,18 +110,14 @@ class QdrantTarget:
             if after is None:
                 return
 
-    def begin(self, table: Table, state: State, anew: bool) -> None:
-        """Make the collection, or remember the state in it."""
-        self.turn.take(state, lambda told: self._made(table, told))
+    def begin(self, table: Table, record: PushRecord) -> None:
+        """Create the collection, or take its turn."""
+        self.turn.take(table, record, lambda notes: self._create(table, notes))
 
-    def _made(self, table: Table, state: State) -> None:
-        """Have the collection, with the state."""
-        if self._client.collection_exists(self._name):
-            self._remember(state)
-            return
-        vectors = models.VectorParams(size=table.dim, distance=DISTANCES[table.metric])
-        self._client.create_collection(self._name, vectors_config=vectors, metadata={MARK: state.text})
-        if MARK not in self._metadata():
+    def _create(self, table: Table, notes: Notes) -> None:
+        vectors = models.VectorParams(size=table.space.dim, distance=DISTANCES[table.metric])
+        self._client.create_collection(self._name, vectors_config=vectors, metadata=dict(notes))
+        if MARK not in (self.read_notes() or {}):
             self._client.delete_collection(self._name)
             raise refused(self.where, "it keeps no metadata of collections", "run Qdrant 1.16 or later")
 
@@ -112,24 +133,43 @@ class QdrantTarget:
         ]
         step = max(1, NUMBERS // vectors.shape[1])
         for start in range(0, len(points), step):
-            self.turn.keep()
-            self._client.upsert(self._name, points[start : start + step], wait=True)
+            self._send(partial(self._client.upsert, self._alias, points[start : start + step], wait=True))
 
     def delete(self, keys: pa.RecordBatch) -> None:
         """Delete the points of these keys."""
         points: Sequence[Any] = _points(keys)
         for start in range(0, len(points), LISTED):
-            self.turn.keep()
             chosen = models.PointIdsList(points=list(points[start : start + LISTED]))
-            self._client.delete(self._name, chosen, wait=True)
+            self._send(partial(self._client.delete, self._alias, chosen, wait=True))
+
+    def _send(self, write: Callable[[], Any]) -> None:
+        """Write one batch; again if the alias is not known, since some nodes of a cluster hear of it a little later."""
+        for seconds in PAUSES:
+            try:
+                with self.turn.writing():
+                    write()
+                return
+            except UnexpectedResponse as error:
+                if error.status_code != MISSING:
+                    raise
+            time.sleep(seconds)
+        with self.turn.writing():
+            write()
 
     def count(self) -> int:
-        """The number of points."""
-        return self._client.count(self._name, exact=True).count
+        """Return the number of points."""
+        rows = self._client.count(self._name, exact=True).count
+        self.turn.check()
+        return rows
 
-    def finish(self, state: State) -> None:
-        """Write the state of the finished push into the target, and give the turn back."""
-        self.turn.end(state)
+    def finish(self) -> None:
+        """Remove the push's alias, remember that the push is done, and give the turn back."""
+        self._client.update_collection_aliases([_removal(self.turn.push)])
+        self.turn.finish()
+
+
+def _removal(push: str) -> models.DeleteAliasOperation:
+    return models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=note_name(push)))
 
 
 _KEY_TYPES = {"id": pa.string(), "piece": pa.int32()}

@@ -1,64 +1,24 @@
-"""What a database is to a push: the few operations that each has, and what it remembers."""
+"""What a database is to a push: the few operations that each has."""
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from transforms.entries import JsonEntry
-from transforms.errors import OptionError, SentenceBeamError
+from transforms.errors import SentenceBeamError
+from transforms.push.state import PushRecord, State
 from transforms.space import Space
-from transforms.store.lease import Lease
 
 KEYS = ("id", "piece")  # of these, the columns that a table has tell its rows apart
-MARK = "sentence_beam"  # under which a database keeps what it remembers
-
-
-@dataclass(frozen=True)
-class State(JsonEntry):
-    """What a database remembers of the pushes into a table; `columns` are those of its rows, with their types.
-
-    `run` is the snapshot that it holds, None where a push that wrote all rows did not end. `pending` are snapshots of
-    pushes that did not end: rows may already be theirs. `writer` is the push that writes now, where the database has no
-    transactions.
-    """
-
-    space: Space
-    metric: str
-    columns: dict[str, str]
-    run: str | None = None
-    pending: tuple[str, ...] = ()
-    writer: Lease | None = None
-    format: int = 1
-
-    def begun(self, run: str) -> "State":
-        """The state while a snapshot is written."""
-        return replace(self, pending=tuple(dict.fromkeys((*self.pending, run))))
-
-    @property
-    def text(self) -> str:
-        """The state as text."""
-        return json.dumps(self.to_json(), sort_keys=True)
-
-    @classmethod
-    def read(cls, text: str | None, where: str) -> "State":
-        """The state of a table that is there. Raises OptionError where no push made it."""
-        try:
-            return cls.from_json(json.loads(text or ""))
-        except (ValueError, OptionError) as error:
-            raise OptionError(
-                f"--to {where}: it is there, and push did not make it (or a later version did); name another"
-            ) from error
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it has to be: its columns, `embedding` float32 [dim] among them, and the metric of its vectors."""
+    """A table as it has to be: its columns, `embedding` float32 among them, the space of its vectors and its metric."""
 
     columns: pa.Schema
-    dim: int
+    space: Space
     metric: str
     keys: tuple[str, ...] = field(init=False)
 
@@ -74,24 +34,27 @@ def keys_of(names: Sequence[str]) -> tuple[str, ...]:
 class Target(Protocol):
     """A table or collection of a database. Rows are written by id (of pieces: and number), as often as it takes.
 
-    Where the database has transactions all is one, which ends with `finish`; elsewhere `finish` is the last write.
+    If the database has transactions, a push is one, which `finish` commits. In others `begin` ends the writing of all
+    other pushes, and `finish` is the last write.
     """
 
     where: str
 
     def state(self) -> State | None:
-        """What it remembers; None where there is none. OptionError for one that no push made.
+        """Return what it remembers, None if it does not exist. Raises OptionError for a table that no push made.
 
-        Where there are transactions, no other push writes from here on; elsewhere from `begin` on.
+        Raises SentenceBeamError if another push is under way. If there are transactions, no other push writes from here
+        on; in other databases from `begin` on.
         """
 
     def listing(self, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """The ids, and numbers of pieces, of all that it holds."""
+        """Yield the ids, and numbers of pieces, of all rows that it holds."""
 
-    def begin(self, table: Table, state: State, anew: bool) -> None:
-        """Make it where it is not there, remember the state, and have the columns; `anew`: every row will be written.
+    def begin(self, table: Table, record: PushRecord) -> None:
+        """Create the table if it does not exist, remember the push, and change the columns to those of its rows.
 
-        Raises OptionError for columns that it cannot have.
+        Raises OptionError for columns that the database cannot have, SentenceBeamError if another push wrote since
+        `state` or at the same time.
         """
 
     def upsert(self, rows: pa.RecordBatch) -> None:
@@ -101,10 +64,10 @@ class Target(Protocol):
         """Delete the rows of these keys."""
 
     def count(self) -> int:
-        """The number of rows that it holds."""
+        """Return the number of rows that it holds. Raises SentenceBeamError if another push wrote since `begin`."""
 
-    def finish(self, state: State) -> None:
-        """Remember the state; where there are transactions, commit."""
+    def finish(self) -> None:
+        """Remember that the push is done; if there are transactions, commit."""
 
 
 def refused(where: str, what: Any, mend: str) -> SentenceBeamError:

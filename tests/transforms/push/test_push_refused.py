@@ -11,6 +11,7 @@ from helpers.commands import Run
 from helpers.gcs import free_port
 from helpers.pushes import Kept, files_of
 
+from transforms.extras import pip_line
 from transforms.push import shown
 
 
@@ -31,7 +32,7 @@ def test_an_extra_that_is_missing(run: Run, store: Kept, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "lancedb", None)
     monkeypatch.delitem(sys.modules, "transforms.push.lance", raising=False)
     line = run("push", "--store", store.root, "--to", "lance:folder#docs").failed(2)
-    assert line.endswith("needs lancedb, which is not installed; pip install 'sentence-beam[push]'")
+    assert line.endswith(f"needs lancedb, which is not installed; {pip_line('push')}")
 
 
 def test_databases_that_cannot_be_reached(run: Run, store: Kept, pgvector: str) -> None:
@@ -72,13 +73,13 @@ def test_a_run_that_is_gone(run: Run, store: Kept, to: str) -> None:
     (store.root / "manifests" / "run1.json").unlink()
     run("push", "--store", store.root, "--to", to).failed(2, "it holds rows of run1", "push with --full")
     run("push", "--store", store.root, "--to", to, "--since", "run1").failed(2, "no snapshot run1")
-    run("push", "--store", store.root, "--to", to, "--full").ok()
+    run("push", "--store", store.root, "--to", to, "--full", "--max-deletes", "1").ok()
 
 
 def test_rows_that_somebody_else_wrote(run: Run, store: Kept, pgvector: str) -> None:
     import psycopg
 
-    push = ("push", "--store", store.root, "--to", f"{pgvector}#disturbed")
+    push = ("push", "--store", store.root, "--to", f"{pgvector}#disturbed", "--max-deletes", "1")
     run(*push).ok()
     with psycopg.connect(pgvector) as connection:
         connection.execute("INSERT INTO disturbed SELECT 'x' || id, embedding, text, size FROM disturbed")

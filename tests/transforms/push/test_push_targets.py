@@ -2,12 +2,12 @@
 
 import json
 import random
-import time
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from helpers import qdrant
 from helpers.commands import Run
-from helpers.killed_push import killed
 from helpers.nights import space_of
 from helpers.pushes import Kept, check, expected, files_of, held_by
 
@@ -32,24 +32,13 @@ def test_a_table_follows_its_store(run: Run, store: Kept, to: str) -> None:
     said = json.loads(run("push", "--store", store.root, "--to", to, "--json").ok().out)
     assert (said["added"], said["changed"], said["deleted"], said["held"]) == (0, 0, 0, store.manifest.run)
     store.commit_without_index({})
-    run("push", "--store", store.root, "--to", to).ok()
+    run("push", "--store", store.root, "--to", to).failed(
+        3, f"{len(texts)} of its {len(texts)} rows", "--max-deletes 0.5"
+    )
+    check(held_by(to), expected(files_of(texts)))
+    run("push", "--store", store.root, "--to", to, "--max-deletes", "1").ok()
     assert held_by(to) == {}
     run("push", "--store", store.root, "--to", to, "--full").ok()
-
-
-@pytest.mark.slow
-def test_killed_at_random_moments(run: Run, store: Kept, to: str) -> None:
-    rng, rows = random.Random(12), 60 if to.startswith("qdrant") else 400
-    started = time.monotonic()
-    run("push", "--store", store.root, "--to", to).ok()
-    seconds = time.monotonic() - started
-    for _ in range(12):
-        store.commit_without_index(files_of(texts_of(rng, rows), 50))
-        killed(store.root, to, rng.random() * seconds)
-    texts = texts_of(rng, rows)
-    store.commit_without_index(files_of(texts, 50))
-    run("push", "--store", store.root, "--to", to).ok()
-    check(held_by(to), expected(files_of(texts)))
 
 
 def test_another_space_or_metric_is_refused(run: Run, store: Kept, to: str, quick) -> None:  # type: ignore[no-untyped-def]
@@ -61,11 +50,30 @@ def test_another_space_or_metric_is_refused(run: Run, store: Kept, to: str, quic
     check(held_by(to), expected(files_of({f"i{n}": f"text {n}" for n in range(9)})))
 
 
-def test_columns_that_a_store_keeps_anew_come_with_all_rows(run: Run, store: Kept, to: str) -> None:
-    class Bare(Kept):
-        def kept(self, texts):  # type: ignore[no-untyped-def]
-            return super().kept(texts).select(["text"])
+class Bare(Kept):
+    """A store that keeps the text alone."""
 
+    def kept(self, texts: list[str]) -> pa.Table:
+        """The text."""
+        return super().kept(texts).select(["text"])
+
+
+def test_columns_of_ones_own_stay_in_lance(run: Run, store: Kept, quick: Path) -> None:
+    lancedb, to = pytest.importorskip("lancedb"), f"lance:{quick}/lance#docs"
+    run("push", "--store", store.root, "--to", to).ok()
+    table = lancedb.connect(str(quick / "lance")).open_table("docs")
+    table.add_columns(pa.field("mine", pa.string()))
+    table.update(values={"mine": "kept"})
+    Bare(store.root, count=1).commit_without_index(files_of({f"i{n}": f"other {n}" for n in range(10)}))
+    run("push", "--store", store.root, "--to", to).ok()
+    table.checkout_latest()
+    found = {row["id"]: row for row in table.to_arrow().to_pylist()}
+    assert sorted(found["i1"]) == ["embedding", "id", "mine", "text"]
+    assert [found[name]["mine"] for name in ("i1", "i9")] == ["kept", None]
+    assert found["i1"]["text"] == "other 1"
+
+
+def test_columns_that_a_store_keeps_anew_come_with_all_rows(run: Run, store: Kept, to: str) -> None:
     files = files_of({f"i{n}": f"text {n}" for n in range(7)})
     bare = Bare(store.root)
     bare.commit_without_index(files)
@@ -78,7 +86,7 @@ def test_columns_that_a_store_keeps_anew_come_with_all_rows(run: Run, store: Kep
 def test_a_collection_behind_http(run: Run, store: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
     with qdrant.running() as (url, client):
-        push = ("push", "--store", store.root, "--to", f"qdrant:{url}#docs")
+        push = ("push", "--store", store.root, "--to", f"qdrant:{url}#docs", "--max-deletes", "1")
         run(*push).failed(1, f"--to qdrant:{url}#docs: Unexpected Response: 403 (Forbidden)", "QDRANT_API_KEY")
         monkeypatch.setenv("QDRANT_API_KEY", qdrant.KEY)
         run(*push).ok()
@@ -92,3 +100,26 @@ def test_a_collection_behind_http(run: Run, store: Kept, monkeypatch: pytest.Mon
                 "text 1",
             ]
             assert client.count("docs").count == 3
+
+
+def test_a_node_that_does_not_know_the_alias_yet(run: Run, store: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
+    monkeypatch.setenv("QDRANT_API_KEY", qdrant.KEY)
+    monkeypatch.setattr("transforms.push.qdrant.PAUSES", (0, 0))
+    with qdrant.running(late=2) as (url, client):
+        run("push", "--store", store.root, "--to", f"qdrant:{url}#docs").ok()
+        assert client.count("docs").count == 9
+        assert client.get_aliases().aliases == []
+
+
+def test_a_collection_that_is_named_by_an_alias(run: Run, store: Kept, quick: Path) -> None:
+    from qdrant_client import QdrantClient, models
+
+    run("push", "--store", store.root, "--to", f"qdrant:{quick}/qdrant#docs").ok()
+    client = QdrantClient(path=str(quick / "qdrant"))
+    alias = models.CreateAlias(collection_name="docs", alias_name="live")
+    client.update_collection_aliases([models.CreateAliasOperation(create_alias=alias)])
+    client.close()
+    store.commit_without_index(files_of({f"i{n}": f"text {n}" for n in range(8)}))
+    run("push", "--store", store.root, "--to", f"qdrant:{quick}/qdrant#live").ok()
+    assert len(held_by(f"qdrant:{quick}/qdrant#docs")) == 8

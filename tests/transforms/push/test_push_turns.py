@@ -9,37 +9,47 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from helpers.commands import Run
+from helpers.databases import Aliased, Database, MadeUp
 from helpers.nights import space_of
 from helpers.pushes import Kept, check, expected, files_of, held_by
 
 from transforms.errors import SentenceBeamError
 from transforms.push import open_target, push
-from transforms.push.target import State
-from transforms.push.turn import Turn
+from transforms.push.state import PushRecord, note, note_name
+from transforms.push.target import Table
 from transforms.store.lease import Lease
 
-BEGUN = State(space_of(), "cosine", {"id": "string"}, None, ("run1",))
+COLUMNS = pa.schema([("id", pa.string())])
+TABLE = Table(COLUMNS, space_of(), "cosine")
+RECORD = PushRecord("run1", {"id": "string"})
+ELSEWHERE = {"host": "other", "boot": "another", "pid_namespace": "another"}
 
 
-class Remembered:
-    """What a database remembers, and turns of pushes into it."""
-
-    def __init__(self) -> None:
-        self.state: State | None = None
-
-    def turn(self) -> Turn:
-        """The turn of one more push, which has looked."""
-        turn = Turn("memory:#docs", lambda: self.state, self.keep)
-        turn.look()
-        return turn
-
-    def keep(self, state: State) -> None:
-        """Remember a state."""
-        self.state = state
+def looked(database: Database) -> MadeUp:
+    """One more push, which has looked."""
+    target = MadeUp(database)
+    target.state()
+    return target
 
 
-def writer(renewed: float, **of: object) -> Lease:
-    """A push of another machine that was seen at a time, or of this one."""
+def begun(database: Database) -> MadeUp:
+    """One more push, which has its turn."""
+    target = looked(database)
+    target.begin(TABLE, RECORD)
+    return target
+
+
+def writing(database: Database, writer: Lease) -> None:
+    """Have the record of a push that goes on in the table."""
+    if database.now.notes is None:
+        begun(database).finish()
+    database.write(
+        "notes", notes={**(database.now.notes or {}), note_name("other"): note(replace(RECORD, writer=writer))}
+    )
+
+
+def lease(renewed: float, **of: object) -> Lease:
+    """A push of this machine that was seen at a time, or of another."""
     return replace(Lease.of_this_process("run1", "push", "other", True), renewed=renewed, **of)  # type: ignore[arg-type]
 
 
@@ -50,77 +60,141 @@ def ended() -> int:
     return process.pid
 
 
+class Clock:
+    """A clock that others move, or sleeping."""
+
+    def __init__(self) -> None:
+        self.seconds = 5000.0
+
+    def monotonic(self) -> float:
+        """The time."""
+        return self.seconds
+
+    def time(self) -> float:
+        """The same time, by the calendar."""
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        self.seconds += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of this process."""
+    clock = Clock()
+    monkeypatch.setattr("transforms.push.turn.time", clock)
+    return clock
+
+
 def test_one_push_has_its_turn_until_its_end() -> None:
-    database = Remembered()
-    first = database.turn()
-    first.take(BEGUN)
+    database = Aliased()
+    first = begun(database)
     with pytest.raises(SentenceBeamError, match=r"--to memory:#docs: another push into it is under way \(process \d+"):
-        database.turn()
-    first.keep()
-    first.end(replace(BEGUN, run="run1", pending=()))
-    assert database.state == replace(BEGUN, run="run1", pending=())
-    database.turn()
+        looked(database)
+    first.upsert(pa.record_batch({"id": ["a"]}))
+    first.finish()
+    state = looked(database).state()
+    assert state is not None
+    assert list(state.live.values()) == [replace(RECORD, done=True)]
 
 
 def test_what_another_push_wrote_since_the_look_is_noticed() -> None:
-    database = Remembered()
-    first, second = database.turn(), database.turn()
-    first.take(BEGUN)
-    with pytest.raises(SentenceBeamError, match="another push wrote into it meanwhile; push again, one at a time"):
-        second.take(BEGUN)
-    first.end(BEGUN)
+    database = Aliased()
+    begun(database).finish()
+    first, second = looked(database), looked(database)
+    first.begin(TABLE, RECORD)
+    for _ in range(2):
+        with pytest.raises(SentenceBeamError, match="another push wrote into it meanwhile; push again, one at a time"):
+            second.begin(TABLE, RECORD)
+        second.turn.give_up()
+    first.finish()
 
 
-def test_of_two_that_take_it_in_the_same_moment_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    database = Remembered()
-    first = database.turn()
-    second = database.turn()
-    monkeypatch.setattr("transforms.push.turn.time.sleep", lambda _: second._write(taken))
-    taken = replace(BEGUN, writer=writer(time.time()))
+def test_a_table_that_another_push_makes_at_the_same_time_is_left_alone() -> None:
+    database = Aliased()
+    first, second = looked(database), looked(database)
+    first.begin(TABLE, RECORD)
     with pytest.raises(SentenceBeamError, match="another push wrote into it meanwhile"):
-        first.take(BEGUN)
-    assert database.state == taken
+        second.begin(TABLE, RECORD)
+    first.finish()
 
 
-def test_the_dead_and_the_silent_have_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    database, now = Remembered(), time.time()
-    elsewhere = {"host": "other", "boot": "another", "pid_namespace": "another"}
-    for one in (writer(now, pid=ended()), writer(now - 700, **elsewhere)):
-        database.state = replace(BEGUN, writer=one)
-        database.turn()
-    database.state = replace(BEGUN, writer=writer(now - 500, **elsewhere))
+def test_the_dead_have_no_turn() -> None:
+    database = Aliased()
+    writing(database, lease(time.time(), pid=ended()))
+    begun(database).finish()
+
+
+@pytest.mark.parametrize("renewed", [-1e9, 0, 1e9])
+def test_a_silent_push_is_watched_by_ones_own_clock(renewed: float, clock: Clock) -> None:
+    database = Aliased()
+    writing(database, lease(renewed, **ELSEWHERE))
+    began = clock.seconds
+    begun(database).finish()
+    assert 600 <= clock.seconds - began < 620
+
+
+def test_a_push_of_another_machine_that_gives_a_sign_of_life_goes_on(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, began = Aliased(), clock.seconds
+    writing(database, lease(7, **ELSEWHERE))
+
+    def sleep(seconds: float) -> None:
+        clock.seconds += seconds
+        if clock.seconds > began + 60:
+            writing(database, lease(8, **ELSEWHERE))
+
+    monkeypatch.setattr(clock, "sleep", sleep)
     with pytest.raises(SentenceBeamError, match=r"under way \(process \d+ on other\); wait for its end, or 10 minutes"):
-        database.turn()
+        looked(database)
+    assert clock.seconds - began < 70
+
+
+def test_a_push_of_another_machine_that_ends_is_waited_for(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Aliased()
+    writing(database, lease(7, **ELSEWHERE))
+    monkeypatch.setattr(clock, "sleep", lambda _: database.write("notes", notes=database.versions[-2].notes))
+    begun(database).finish()
+
+
+def test_a_push_of_this_machine_is_not_waited_for(clock: Clock) -> None:
+    database = Aliased()
+    for renewed in (clock.seconds, clock.seconds - 599):
+        writing(database, lease(renewed))
+        with pytest.raises(SentenceBeamError, match="is under way"):
+            looked(database)
+        database.write("notes", notes=None)
+    writing(database, lease(clock.seconds - 600))
+    began = clock.seconds
+    begun(database).finish()
+    assert clock.seconds == began
 
 
 def test_a_push_whose_turn_was_taken_stops_before_its_next_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transforms.push.turn.LOOK_SECONDS", 0)
-    database = Remembered()
-    first = database.turn()
-    first.take(BEGUN)
+    database = Aliased()
+    first = begun(database)
     monkeypatch.setattr("transforms.push.turn.STALE_SECONDS", 0)
-    second = database.turn()
-    second.take(BEGUN)
-    for step in (first.keep, lambda: first.end(BEGUN)):
+    second = begun(database)
+    for step in (lambda: first.upsert(pa.record_batch({"id": ["a"]})), first.finish):
         with pytest.raises(SentenceBeamError, match="another push wrote into it meanwhile"):
             step()
-    first.give_up()
-    second.end(BEGUN)
+    first.turn.give_up()
+    second.finish()
+    assert database.held() == {}
 
 
-def test_a_long_push_says_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    database = Remembered()
-    turn = database.turn()
-    turn.take(BEGUN)
-    assert database.state is not None
-    first = database.state.writer
-    for name in ("LOOK_SECONDS", "RENEW_SECONDS"):
-        monkeypatch.setattr(f"transforms.push.turn.{name}", 0)
-    turn.keep()
-    assert database.state.writer is not None
-    assert first is not None
-    assert database.state.writer.renewed > first.renewed
-    turn.end(BEGUN)
+def test_a_long_push_says_that_it_lives(clock: Clock) -> None:
+    database = Aliased()
+    target = begun(database)
+    for _ in range(100):
+        clock.seconds += 50
+        target.upsert(pa.record_batch({"id": ["a"]}))
+        with pytest.raises(SentenceBeamError, match="is under way"):
+            looked(database)
+    target.finish()
 
 
 def test_two_pushes_into_lance(store: Kept, quick: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,22 +205,22 @@ def test_two_pushes_into_lance(store: Kept, quick: Path, monkeypatch: pytest.Mon
     def meanwhile(target: object, rows: pa.RecordBatch) -> None:
         if not others:
             with open_target(to) as second, pytest.raises(SentenceBeamError) as error:
-                push(store.manifest, second)
+                push(lambda: store.manifest, second)
             others.append(str(error.value))
             store.commit_without_index(later)
             monkeypatch.setattr("transforms.push.turn.STALE_SECONDS", 0)  # the first is taken for dead
             monkeypatch.setattr("transforms.push.turn.LOOK_SECONDS", 0)
             with open_target(to) as third:
-                push(store.manifest, third)
+                push(lambda: store.manifest, third)
         upsert(target, rows)
 
     monkeypatch.setattr(lance.LanceTarget, "upsert", meanwhile)
     with pytest.raises(SentenceBeamError, match="another push wrote into it meanwhile"), open_target(to) as first:
-        push(store.manifest, first)
+        push(lambda: store.manifest, first)
     assert "is under way" in others[0]
     check(held_by(to), expected(later))
     with open_target(to) as again:
-        assert push(store.manifest, again).changes.added == 0
+        assert push(lambda: store.manifest, again).changes.added == 0
 
 
 def test_two_pushes_into_a_folder_of_qdrant(run: Run, store: Kept, quick: Path) -> None:
@@ -159,8 +233,12 @@ def test_two_pushes_into_a_folder_of_qdrant(run: Run, store: Kept, quick: Path) 
 
 def test_two_pushes_into_postgres(run: Run, store: Kept, pgvector: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transforms.push.postgres.WAIT_SECONDS", 0.1)
-    with open_target(f"{pgvector}#at_once") as first:
+    to = f"{pgvector}#at_once"
+    with open_target(to) as first:
         first.state()
-        line = run("push", "--store", store.root, "--to", f"{pgvector}#at_once").failed(1, "another push into it")
+        line = run("push", "--store", store.root, "--to", to).failed(1, "another push into it")
     assert line.endswith("is under way; wait for its end")
-    run("push", "--store", store.root, "--to", f"{pgvector}#at_once").ok()
+    run("push", "--store", store.root, "--to", to).ok()
+    with open_target(to) as first:
+        first.state()
+        run("push", "--store", store.root, "--to", f"{pgvector}#public.at_once").failed(1, "another push into it")
