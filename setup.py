@@ -11,6 +11,7 @@ setup(
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    package_dir={"": "."},  # or an editable install is a hook of imports, which type checkers and editors do not see
     packages=find_packages(include=["sentence_beam*", "pipelines*", "transforms*"]),
     package_data={
         "sentence_beam": ["py.typed"],

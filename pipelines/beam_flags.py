@@ -48,6 +48,22 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argpars
     return args, pipeline_options(rest, after, *accelerators)
 
 
+def options_of_list(flags: Sequence[str], *accelerators: str | None) -> PipelineOptions:
+    """Beam's options from the list that a program gives; what only a runner's Java side knows stands after `--`.
+
+    Raises OptionError for what is no list, a flag that Beam has not, and an unusable runner.
+    """
+    if isinstance(flags, str):
+        raise OptionError(f"beam_flags: {flags!r} is no list; write ['--runner=FlinkRunner', ...]")
+    ours, after = _split(list(flags))
+    unknown = beam_parser().parse_known_args(ours)[1]
+    if unknown:
+        raise OptionError(
+            f"beam_flags: Beam has no flag {unknown[0]}; what a runner's Java side alone knows follows '--'"
+        )
+    return pipeline_options(ours, after, *accelerators)
+
+
 def pipeline_options(
     flags: Sequence[str] = (),
     after: Sequence[str] = (),

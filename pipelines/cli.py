@@ -2,13 +2,13 @@
 
 import gc
 import importlib
-import logging
 import sys
 from importlib import metadata
 from typing import TYPE_CHECKING
 
 from transforms.errors import STOPPED
 from transforms.imports import uncollected
+from transforms.logs import keep_root_logger
 from transforms.values import nearest
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ COMMANDS = {
     "dedup": "find the rows of a store that say nearly the same",
     "cluster": "put the rows of a store into groups by what they are about",
     "pairs": "find the most similar pairs of texts in a collection",
+    "info": "show what a store is: model, rows, columns, bytes, index, last run",
     "files": "print or link a store's current shards",
     "diagnose": "figures of vectors, tokens and a model, mostly without labels",
     "evaluate": "score poolers on pairs of sentences that people have scored",
@@ -48,6 +49,7 @@ MEANT = {
     "prune": "vacuum", "revert": "rollback", "undo": "rollback", "eval": "evaluate", "calibrate": "fit",
     "build-index": "index", "estimate": "plan", "finetune": "train", "fine-tune": "train",
     "neighbors": "neighbours", "knn": "neighbours", "join": "neighbours", "batch-search": "neighbours",
+    "describe": "info", "stats": "info", "show": "info", "inspect": "info",
     "server": "serve", "web": "serve", "ui": "serve", "http": "serve", "sync": "push", "upload": "push",
     "deduplicate": "dedup", "duplicates": "dedup", "clusters": "cluster", "kmeans": "cluster",
 }  # fmt: skip
@@ -93,11 +95,10 @@ def main(argv: list[str] | None = None) -> int:
     if name != "completion" and name not in COMMANDS:
         print(f"sentence-beam: {unknown(name)}", file=sys.stderr)
         return 2
-    logging.getLogger().setLevel(logging.ERROR)  # Beam warns of its own optional parts while it is imported
     try:
         if name == "completion":
             return complete(rest)
-        with uncollected():
+        with uncollected(), keep_root_logger():
             command = importlib.import_module(f"pipelines.{name}")
     except KeyboardInterrupt:
         print(f"sentence-beam {name}: {INTERRUPTED}", file=sys.stderr)

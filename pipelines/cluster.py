@@ -6,12 +6,14 @@ import tempfile
 from pathlib import Path
 
 from pipelines import command, options
+from pipelines.library import as_function, options_of
 from pipelines.output import TABLE_FILE, check_file, check_output, write_table
 from pipelines.said import Said
 from pipelines.tables import Column, table, text_column
 from transforms.steps.cluster import AGGLOMERATIVE_ROWS, Clustered, by_number, by_threshold
 from transforms.steps.options import ClusterOptions
 from transforms.store import open_store
+from transforms.values import StrPath
 
 SHOWN = 20
 NAMED_BY = 3
@@ -46,14 +48,15 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def cluster(store: str, clusters: int | None = None, threshold: float | None = None) -> Clustered:
+def cluster(store: StrPath, clusters: int | None = None, threshold: float | None = None) -> Clustered:
     """The rows of a store in so many clusters, or in as many as a threshold gives.
 
     Raises the errors with which `sentence-beam cluster` ends.
     """
-    asked = ClusterOptions(store, "", clusters, threshold)
-    manifest = open_store(asked.store).manifest
-    with tempfile.TemporaryDirectory() as folder:
+    with as_function(ClusterOptions), tempfile.TemporaryDirectory() as folder:
+        given = {"store": store, "output": "", "clusters": clusters, "threshold": threshold}
+        asked = options_of(ClusterOptions, "cluster", given)
+        manifest = open_store(asked.store).manifest
         if asked.clusters is not None:
             return by_number(manifest, asked.clusters, Path(folder))
         return by_threshold(manifest, float(asked.threshold or 0), Path(folder))

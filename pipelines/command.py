@@ -16,7 +16,7 @@ from pipelines.cli import INTERRUPTED
 from pipelines.options import RUNNER, check_text, every_command
 from pipelines.progress import watched
 from pipelines.said import Said
-from transforms.errors import STOPPED, OptionError, SentenceBeamError
+from transforms.errors import STOPPED, OptionError, SentenceBeamError, printable
 from transforms.imports import uncollected
 
 DEBUG = "SENTENCE_BEAM_DEBUG"
@@ -119,14 +119,15 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 def _text(error: BaseException) -> str:
-    return re.sub(r"\s*\[while running '.*?'\]", "", str(error), flags=re.DOTALL).strip()  # Beam's addition
+    line = error.line if isinstance(error, SentenceBeamError) else None
+    return re.sub(r"\s*\[while running '.*?'\]", "", line or str(error), flags=re.DOTALL).strip()  # Beam's addition
 
 
 def _one_line(error: BaseException) -> str:
     """The line for an error: the message of ours; of others the first line, with its type, and that a rerun goes on."""
     text = _text(error)
     if isinstance(error, SentenceBeamError):
-        return text
+        return printable(text)
     if _is_interrupt(error):
         return INTERRUPTED
     first = text.splitlines()[0] if text else type(error).__name__

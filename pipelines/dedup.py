@@ -5,12 +5,20 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa
+
 from pipelines import command, options
-from pipelines.output import TABLE_FILE, check_output, write_table
+from pipelines.library import as_function, options_of
+from pipelines.output import TABLE_FILE, check_output, write_tables
 from pipelines.said import Said
+from pipelines.tables import Column, id_column, one_line, table, text_column
+from transforms.numbers import counted
 from transforms.steps.dedup import Deduplicated, deduplicate
 from transforms.steps.options import DedupOptions
+from transforms.steps.store_vectors import with_texts
 from transforms.store import open_store
+from transforms.store.manifest import Manifest
+from transforms.values import StrPath
 
 
 def parser() -> argparse.ArgumentParser:
@@ -33,31 +41,50 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def dedup(store: str, threshold: float) -> Deduplicated:
+def dedup(store: StrPath, threshold: float) -> Deduplicated:
     """The rows of a store in groups of near duplicates, each with the row to keep.
 
     Raises the errors with which `sentence-beam dedup` ends.
     """
-    asked = DedupOptions(store, threshold, "")
-    manifest = open_store(asked.store).manifest
+    with as_function(DedupOptions):
+        asked = options_of(DedupOptions, "dedup", {"store": store, "threshold": threshold, "output": ""})
+        return run(open_store(asked.store).manifest, asked.threshold)
+
+
+def run(manifest: Manifest, threshold: float) -> Deduplicated:
+    """The rows of a snapshot in groups."""
     with tempfile.TemporaryDirectory() as folder:
-        return deduplicate(manifest, asked.threshold, Path(folder))
+        return deduplicate(manifest, threshold, Path(folder))
 
 
 def _dedup(args: argparse.Namespace) -> Said:
     asked = DedupOptions(**vars(args))
     check_output(asked.output)
-    found = dedup(asked.store, asked.threshold)
-    write_table(asked.output, found.rows)
+    manifest = open_store(asked.store).manifest
+    found = run(manifest, asked.threshold)
+    write_tables(asked.output, *with_texts(found.rows, manifest))
     rows = len(found.rows)
     lines = [
+        *shown(found.largest),
         f"rows        {rows:,}, {rows - found.duplicates:,} to keep",
-        f"duplicates  {found.duplicates:,} in {found.groups:,} groups",
+        f"duplicates  {found.duplicates:,} in {counted(found.groups, 'group')}",
         f"found       {found.found:.1%} of the {found.sampled:,} pairs of some rows, which were compared with all",
         f"output      {asked.output}",
     ]
     counts = {"rows": rows, "groups": found.groups, "duplicates": found.duplicates}
     return Said(lines, {"output": asked.output, **counts, "found": found.found, "sampled": found.sampled})
+
+
+def shown(rows: pa.Table) -> list[str]:
+    """The largest groups as a table, and an empty line; nothing where no group is."""
+    if not len(rows):
+        return []
+    columns = [Column("component", right=True), Column("keep"), Column("score"), id_column(), text_column("text")]
+    cells = [
+        [str(row["component"]), "yes" if row["keep"] else "no", f"{row['score']:.4f}", row["id"], one_line(row["text"])]
+        for row in rows.to_pylist()
+    ]
+    return [*table(columns, cells), ""]
 
 
 main = command.main(parser, _dedup)

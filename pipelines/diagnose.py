@@ -1,23 +1,25 @@
 """`sentence-beam diagnose`: what vectors, tokens and a model look like, mostly without any label."""
 
 import argparse
-import json
+import math
 import sys
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from pipelines import command, options, specs
-from pipelines.output import check_file, write_text
+from pipelines.output import TABLE_FILE, check_file, check_output, write_rows, write_text
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
 from pipelines.tables import Column, middle
 from pipelines.tables import table as lines_of
 from transforms.evaluation.diagnostics.figures import FIGURES
 from transforms.evaluation.diagnostics.options import SAMPLE, DiagnoseOptions
+from transforms.numbers import counted
 
-TOLD = frozenset(
-    ("mean-cosine", "uniformity", "effective-rank", "alignment", "spearman", "edit-distance", "auc", "norm")
-    + ("chosen-head", "hop-cosine", "influence-tfidf")
-)
+SHOWN = 10  # lines of a figure that has many
+LARGEST_FIRST = ("head", "impact", "influence")
+TENTH = 0.1  # of cosines: the width of a line's range
 COLUMNS = (
     Column("figure"), Column("pooler", middle, least=24), Column("of", middle, least=20),
     Column("value", right=True), Column("n", right=True),
@@ -53,21 +55,21 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--sample", type=options.positive, default=SAMPLE, metavar="N", help=sample)
     options.add_text_files(p, of="of --input: ", default="auto", column="text")
     options.add_device(p)
-    p.add_argument("--output", metavar="FILE", help="JSON lines, one a figure (default: none)")
+    p.add_argument("--output", metavar="FILE", help=f"{TABLE_FILE}, a row a figure (default: none)")
     p.add_argument("--report", metavar="FILE.html", help="a page with the pictures (default: none)")
     return p
 
 
 def _diagnose(args: argparse.Namespace) -> Said:
-    for path, flag in ((args.output, "--output"), (args.report, "--report")):
-        if path:
-            check_file(path, flag)
+    check_output(args.output)
+    if args.report:
+        check_file(args.report, "--report")
     from transforms.evaluation.diagnostics.diagnose import diagnose
 
     with with_stdin(options.as_options(DiagnoseOptions, args), local=True) as asked:
         found = diagnose(asked)
     if args.output:
-        write_text(args.output, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.rows))
+        write_rows(args.output, found.rows)
     if args.report:
         from transforms.evaluation.diagnostics.page import page
 
@@ -78,19 +80,81 @@ def _diagnose(args: argparse.Namespace) -> Said:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The figures with one value as text, a line each; distributions and maps are in --output and --report."""
-    lines = []
-    for row in (row for row in rows if row["figure"] in TOLD):
-        value = "-" if row["value"] is None else f"{row['value']:.4f}"
-        lines.append((row["figure"], row["pooler"] or "-", _of(row), value, f"{row['n']:,}"))
-    return "\n".join(lines_of(COLUMNS, lines))
+    """The figures as text, a line each; of those with many values the first or the largest SHOWN."""
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["figure"], row["pooler"] or "-", row.get("task") or ""), []).append(row)
+    lines, left = [], Counter[str]()
+    for (name, pooler, _), group in groups.items():
+        values = shown_rows(name, group)
+        left[name] += max(len(values) - SHOWN, 0)
+        lines += [(name, pooler, describe(row), _value(row["value"]), f"{row['n']:,}") for row in values[:SHOWN]]
+    text = "\n".join(lines_of(COLUMNS, lines))
+    more = ", ".join(f"{count:,} of {name}" for name, count in left.items() if count)
+    return f"{text}\nand more: {more}; --output FILE has all" if more else text
 
 
-def _of(row: dict[str, Any]) -> str:
+def shown_rows(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The values of one figure in the order in which people read them; shares of cosines are summed by tenths."""
+    if name == "cosine-share":
+        return sorted(_by_tenths(rows), key=_largest_first)
+    if name == "layer-cosine":  # symmetric, and 1 for a layer with itself
+        return [row for row in rows if row["layer"] < row["other"]]
+    if name == "impact":
+        rows = [row for row in rows if row["place"] != row["other"]]
+    if name in LARGEST_FIRST:
+        return sorted(rows, key=_largest_first)
+    return rows
+
+
+def _largest_first(row: dict[str, Any]) -> float:
+    return math.inf if row["value"] is None else -row["value"]
+
+
+def _by_tenths(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The shares of pairs whose cosine is in each tenth of -1 to 1, those that are 0 left out."""
+    sums: dict[int, float] = {}
+    for row in rows:
+        tenth = math.floor((row["low"] + row["high"]) / 2 / TENTH)
+        sums[tenth] = sums.get(tenth, 0.0) + (row["value"] or 0.0)
+    return [
+        {**rows[0], "low": tenth * TENTH, "high": (tenth + 1) * TENTH, "value": share}
+        for tenth, share in sums.items()
+        if share
+    ]
+
+
+def _value(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def describe(row: dict[str, Any]) -> str:
+    """The column `of` of a figure: the task, the pairs, and the layers, tokens or range that it is of."""
     words = [row[key] for key in ("task", "pairs") if row.get(key)]
-    words += [f"ranks {row['low']:,} to {row['high']:,}"] if row["figure"] == "norm" else []
-    words += [f"{row['hops']} layers apart"] if row["figure"] == "hop-cosine" else []
+    words += _PLACES.get(row["figure"], lambda row: [])(row)
     return ", ".join(words) or "-"
+
+
+def _of_neighbours(row: dict[str, Any]) -> list[str]:
+    return [*_of_ranks(row), counted(row["neighbours"], "neighbour")]
+
+
+def _of_ranks(row: dict[str, Any]) -> list[str]:
+    return [f"ranks {row['low']:,} to {row['high']:,}"]
+
+
+_PLACES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
+    "cosine-share": lambda row: [f"{row['low']:.1f} to {row['high']:.1f}"],
+    "deviation": lambda row: [f"component {row['component']}"],
+    "norm": _of_ranks,
+    "neighbour-distance": _of_neighbours,
+    "neighbour-product": _of_neighbours,
+    "head": lambda row: [f"layer {row['layer']}, head {row['head']}"],
+    "layer-cosine": lambda row: [f"layers {row['layer']} and {row['other']}"],
+    "hop-cosine": lambda row: [f"{counted(row['hops'], 'layer')} apart"],
+    "impact": lambda row: [f"{row['perturbed']} ({row['other']}) on {row['token']} ({row['place']})"],
+    "influence": lambda row: [f"{row['token']} ({row['place']})"],
+}
 
 
 main = command.main(parser, _diagnose)

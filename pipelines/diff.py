@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from pipelines import command, options
-from pipelines.output import check_output, write_tables
+from pipelines.output import TABLE_FILE, check_output, write_tables
 from pipelines.said import Said
 from pipelines.tables import Column, middle, table, wrapped
 from transforms.store import open_store
@@ -34,13 +34,13 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--output",
         metavar="FILE",
-        help=f".parquet file with a row for each difference (default: the first {SHOWN} are printed)",
+        help=f"{TABLE_FILE} with a row for each difference (default: the first {SHOWN} are printed)",
     )
     return p
 
 
 def _diff(args: argparse.Namespace) -> Said:
-    check_output(args.output, (".parquet",))
+    check_output(args.output)
     old, new = (open_store(args.store, run).manifest for run in (args.old, args.new))
     counts, shown = Counter[str](), list[tuple[str, str]]()
 

@@ -1,21 +1,19 @@
 """`sentence-beam embed`: Plan -> Embed -> (Index) -> Commit, into one store."""
 
 import argparse
-import os
 import sys
-import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, Unpack, overload
 
 import apache_beam as beam
-import pyarrow.parquet as pq
+import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import command, engines
-from pipelines.beam_flags import hints, memory, parse, pipeline_options
+from pipelines.beam_flags import hints, memory, options_of_list, parse
 from pipelines.embed_options import parser
+from pipelines.library import as_function, options_of
 from pipelines.progress import watched
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
@@ -24,8 +22,9 @@ from pipelines.tables import wrapped
 from pipelines.writing import Writer, recorded, result_of, submitted, writing
 from transforms import storage
 from transforms.beam import BuildIndex, Commit, Embed, Plan, Settle
-from transforms.corpus.in_memory import table_of
+from transforms.corpus.in_memory import Files, Rows, batch_name, input_of, write_batch
 from transforms.errors import OptionError
+from transforms.steps.keywords import RowsKeywords
 from transforms.steps.options import EmbedOptions
 from transforms.steps.resolve import Resolved, holding_lease, resolve
 from transforms.store import Store, open_store
@@ -34,27 +33,66 @@ from transforms.store.manifest import read_manifest
 from transforms.store.run_ids import new_run
 from transforms.store.runs import Result
 
-ROWS = "rows.parquet"
-ROWS_IN_A_GROUP = 10_000
+ROWS = "rows"  # the batch that a call without append makes, so that the next rows take the place of these
 
 
-def embed(source: Any, *, beam_flags: Sequence[str] = (), **options: Any) -> Store | None:
-    """Embed a collection into a store, or bring it up to date; its new snapshot, None where nobody waits for the job.
+@overload
+def embed(input: Rows | Files, **options: Unpack[RowsKeywords]) -> Store: ...
 
-    `source`: a pattern of files, or the rows themselves: a pandas or Polars data frame, an Arrow table, texts, dicts.
-    `options` are those of `sentence-beam embed`, `store=` among them; or all of it is one EmbedOptions. `beam_flags` go
-    to Beam: `["--runner=FlinkRunner", ...]`; rows in memory are embedded in this process.
+
+@overload
+def embed(input: Rows | Files, *, beam_flags: Sequence[str], **options: Unpack[RowsKeywords]) -> Store | None: ...
+
+
+@overload
+def embed(input: EmbedOptions) -> Store: ...
+
+
+@overload
+def embed(input: EmbedOptions, *, beam_flags: Sequence[str]) -> Store | None: ...
+
+
+def embed(
+    input: Rows | Files | EmbedOptions, *, batch: str | None = None, beam_flags: Sequence[str] = (), **options: Any
+) -> Store | None:
+    """Embed a collection into a store, or bring the store up to date, and return the new snapshot.
+
+    `input`: a pattern of files, or one or several `pathlib.Path`s; or the rows themselves: a pandas or Polars data
+    frame, an Arrow table, a dict of columns, dicts, texts. `options` are those of `sentence-beam embed`, `store=` among
+    them; or all of it is one EmbedOptions.
+
+    Rows take the place of all that the store has. With `append=True` they are added; those that were added under the
+    same name `batch` are replaced. Without a name the same rows again add nothing. Rows are embedded in this process.
+    `beam_flags` go to Beam: `["--runner=FlinkRunner", ...]`. Returns None if nobody waits for the job.
     Raises the errors with which the command ends; `exit_code` is its exit status.
     """
-    if isinstance(source, EmbedOptions):
-        return _embedded(source, beam_flags)
-    if isinstance(source, str | Path):
-        return _embedded(EmbedOptions(input=(str(source),), **options), beam_flags)
-    with tempfile.TemporaryDirectory(prefix="sentence-beam-") as folder:
-        path = os.path.join(folder, ROWS)  # of one name, so that the next rows take the place of these
-        asked = EmbedOptions(input=(path,), **options)
-        pq.write_table(table_of(source), path, row_group_size=ROWS_IN_A_GROUP)
-        return _embedded(asked, beam_flags, in_memory=True)
+    with as_function(EmbedOptions):
+        if isinstance(input, EmbedOptions):
+            if options or batch is not None:
+                raise TypeError(f"embed() got EmbedOptions and {next(iter(options), 'batch')!r}; give one of them")
+            return _embedded(input, beam_flags)
+        given = input_of(input)
+        if isinstance(given, tuple):
+            if batch is not None:
+                raise OptionError("batch: it names rows in memory, and files have names of their own; leave it out")
+            return _embedded(options_of(EmbedOptions, "embed", {"input": given, **options}), beam_flags)
+        asked = options_of(EmbedOptions, "embed", {"input": (), **options})
+        return _embed_rows(given, _batch(batch, asked.append), asked, beam_flags)
+
+
+def _batch(name: str | None, append: bool) -> str | None:
+    """The name of a batch of rows; None for a batch that is named by what it holds."""
+    if name is not None and not append:
+        raise OptionError("batch: it names rows that are appended; say append=True too, or leave batch out")
+    if name is not None:
+        return batch_name(name)
+    return None if append else ROWS
+
+
+def _embed_rows(rows: pa.Table, batch: str | None, asked: EmbedOptions, flags: Sequence[str]) -> Store | None:
+    with storage.folder_of_rows() as folder:
+        file = write_batch(rows, folder, batch)
+        return _embedded(replace(asked, input=(storage.ROWS + file,)), flags, in_memory=True)
 
 
 def _embedded(asked: EmbedOptions, flags: Sequence[str], in_memory: bool = False) -> Store | None:
@@ -62,7 +100,7 @@ def _embedded(asked: EmbedOptions, flags: Sequence[str], in_memory: bool = False
         raise OptionError("argument --dry-run: it prints; say sentence-beam plan")
     if asked.min_ram is not None:
         memory(asked.min_ram)
-    beam_options = pipeline_options(flags, accelerator=asked.accelerator, index_accelerator=asked.index_accelerator)
+    beam_options = options_of_list(flags, asked.accelerator, asked.index_accelerator)
     if in_memory and not engines.in_process(beam_options):
         raise OptionError("rows in memory are embedded in this process; write them to files for another runner")
     with watched(sys.stderr):

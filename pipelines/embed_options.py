@@ -3,6 +3,7 @@
 import argparse
 
 from pipelines import beam_flags, options, specs
+from transforms.corpus.column_types import TYPES
 from transforms.space.identity import PRECISIONS
 from transforms.steps.options import PARTITIONS
 
@@ -64,7 +65,10 @@ def _add_input_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
     group.add_argument(
-        "--keep-columns", type=options.names, metavar="A,B", help="columns to carry into the store (default: none)"
+        "--keep-columns",
+        type=options.columns,
+        metavar="A[:TYPE],B",
+        help=f"columns to keep in the store; types: {', '.join(TYPES)} (default: none)",
     )
     group.add_argument(
         "--keep-text",
@@ -132,7 +136,13 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
         "--max-deletes",
         type=options.fraction,
         metavar="FRACTION",
-        help="rows by which the store may shrink before the run fails; 1 allows all (default: 0.5)",
+        help="share of the rows that a run may delete; 1 allows all (default: 0.5)",
+    )
+    group.add_argument(
+        "--max-unknown",
+        type=options.fraction,
+        metavar="FRACTION",
+        help="tokens unknown to the model that are allowed before the run fails (default: 0.3)",
     )
     group.add_argument(
         "--max-bad-files",
@@ -161,8 +171,8 @@ def _add_run_options(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="files of earlier runs stay, though --input does not name them; needs --partition file (default: no)",
     )
-    required = "end with exit status 2 unless the run's space has this id (default: any)"
-    group.add_argument("--require-space", metavar="ID", help=required)
+    required = "end with exit status 2 unless the run's space has this id, or begins so (default: any)"
+    group.add_argument("--require-space", type=options.digest, metavar="ID", help=required)
     reembed = "embed everything again, in a new space if need be (default: no)"
     group.add_argument("--reembed", action="store_true", help=reembed)
     group.add_argument(

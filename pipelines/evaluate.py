@@ -1,14 +1,11 @@
 """`sentence-beam evaluate`: scores of poolers and calibrations on tasks, all of them from one forward pass."""
 
 import argparse
-import csv
-import json
-import os
 import sys
 from typing import Any
 
 from pipelines import command, options, pictures, specs
-from pipelines.output import check_file
+from pipelines.output import TABLE_FILE, check_file, check_output, write_rows, write_text
 from pipelines.said import Said
 from pipelines.tables import Column, middle
 from pipelines.tables import table as lines_of
@@ -65,8 +62,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--classifier", choices=CLASSIFIERS, default=LOGISTIC, help=judge)
     cache = "folder that keeps scores; what is there is not computed again (default: none)"
     p.add_argument("--cache", metavar="DIR", help=cache)
-    output = f"JSON lines, or CSV where the name ends in .csv; a heat map (PNG) beside it for {EVERY_HEAD} "
-    output += "(default: a table is printed alone)"
+    output = f"{TABLE_FILE}; a heat map (PNG) beside it for {EVERY_HEAD} (default: a table is printed alone)"
     p.add_argument("--output", metavar="FILE", help=output)
     report = "a page with the scores, their intervals and heat maps (default: none)"
     p.add_argument("--report", metavar="FILE.html", help=report)
@@ -74,9 +70,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _evaluate(args: argparse.Namespace) -> Said:
-    for path, flag in ((args.output, "--output"), (args.report, "--report")):
-        if path:
-            check_file(path, flag)
+    check_output(args.output)
+    if args.report:
+        check_file(args.report, "--report")
     if not args.tasks and not args.make:
         raise OptionError("no task is given; say --task NAME=PATH")
     asked = options.as_options(EvaluateOptions, args)
@@ -86,15 +82,14 @@ def _evaluate(args: argparse.Namespace) -> Said:
 
     found = evaluate(asked)
     if args.output:
-        write(args.output, found.rows)
+        write_rows(args.output, found.rows)
         if found.grid:
             tasks = dict.fromkeys(row["task"] for row in found.rows if row["kind"] == "sts" and row["task"] != AVERAGE)
             pictures.draw_heads(args.output, found.rows, list(tasks), found.grid)
     if args.report:
         from transforms.evaluation.page import page
 
-        with open(args.report, "w", encoding="utf8") as f:
-            f.write(page(args.model, found.rows, found.notes, found.grid))
+        write_text(args.report, page(args.model, found.rows, found.notes, found.grid))
     lines = [table(found.rows), *(f"note: {note}" for note in found.notes)]
     return Said(lines, {"scores": found.rows, "notes": list(found.notes)}, asked=True)
 
@@ -122,20 +117,6 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def _beside(row: dict[str, Any]) -> str:
     return ", ".join(word for word in (row["calibration"], row.get("search")) if word) or "-"
-
-
-def write(path: str, rows: list[dict[str, Any]]) -> None:
-    """Write the rows as CSV or JSON lines, by the name's ending."""
-    temporary = f"{path}.tmp-{os.getpid()}"
-    with open(temporary, "w", encoding="utf8", newline="") as f:
-        if path.endswith(".csv"):
-            names = dict.fromkeys(name for row in rows for name in row)
-            writer = csv.DictWriter(f, list(names), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-        else:
-            f.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    os.replace(temporary, path)
 
 
 main = command.main(parser, _evaluate)

@@ -22,6 +22,7 @@ from transforms.calibration.spec import CALIBRATIONS, CalibrationSpec
 from transforms.corpus import InputFile, match_inputs
 from transforms.corpus.files import check_distinct
 from transforms.errors import OptionError, SentenceBeamError
+from transforms.extras import pip_line
 from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
 from transforms.space.token_table import METHODS
@@ -204,7 +205,7 @@ def _number(value: float | None, form: str) -> str:
 def _picture(found: dict[str, Any], output: str) -> str:
     """Draw the fit into the calibration's folder; the picture's path, or a line that names what drawing needs."""
     if not pictures.is_installed():
-        return "none: it needs matplotlib, pip install 'sentence-beam[report]'"
+        return f"none: it needs matplotlib, {pip_line('report')}"
     path = storage.join(output, PICTURE)
     storage.overwrite(path, pictures.draw_fit(found))
     return path

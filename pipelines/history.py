@@ -10,20 +10,23 @@ from pipelines.output import TABLE_FILE, check_output, write_rows
 from pipelines.said import Said
 from pipelines.tables import Column, end, table
 from transforms import storage
+from transforms.numbers import counted
 from transforms.progress import duration
 from transforms.report.history import RunSummary, known_summaries, run_summaries
 from transforms.store import open_store
 from transforms.store.manifest import read_manifest, snapshots
 from transforms.store.runs import COMMITTED
 
-PIECES_AT = 4  # behind the rows
-COUNTS = ("rows", "embedded", "reused", "duplicates", "carried", "rejected")
+PIECES_AT = 5  # behind the rows
+COUNTS = ("rows", "added", "changed", "deleted", "embedded", "reused", "duplicates", "carried", "rejected")
 COLUMNS = (
-    Column("run"), Column("started", spare=9), Column("time", spare=2, right=True), Column("rows", right=True),
-    Column("embedded", spare=1, right=True), Column("reused", spare=3, right=True),
-    Column("duplicates", spare=5, right=True), Column("carried", spare=4, right=True),
-    Column("rejected", spare=6, right=True), Column("recall", spare=7, right=True), Column("status"),
-    Column("snapshot", spare=1), Column("message", end, spare=0),
+    Column("run"), Column("started", spare=12), Column("time", spare=5, right=True), Column("command", spare=1),
+    Column("rows", right=True), Column("added", spare=3, right=True), Column("changed", spare=4, right=True),
+    Column("deleted", spare=2, right=True), Column("embedded", spare=6, right=True),
+    Column("reused", spare=7, right=True), Column("duplicates", spare=9, right=True),
+    Column("carried", spare=8, right=True), Column("rejected", spare=10, right=True),
+    Column("recall", spare=11, right=True), Column("status"), Column("snapshot", spare=1),
+    Column("message", end, spare=0),
 )  # fmt: skip
 
 
@@ -52,7 +55,8 @@ def _history(args: argparse.Namespace) -> Said:
     runs = [columns(summary, state) for summary, state in zip(found, states, strict=True)]
     if args.output:
         write_rows(args.output, runs)
-        return Said([f"{len(found)} runs in {args.output}"], {"store": root, "output": args.output, "runs": len(found)})
+        values = {"store": root, "output": args.output, "runs": len(found)}
+        return Said([f"{counted(len(found), 'run')} in {args.output}"], values)
     rows = [cells(summary, state) for summary, state in zip(found, states, strict=True)]
     shown = list(COLUMNS)
     if any(summary.pieces is not None for summary in found):
@@ -87,6 +91,7 @@ def cells(summary: RunSummary, state: str) -> tuple[str, ...]:
         summary.run,
         summary.started[:16].replace("T", " "),
         "" if summary.seconds is None else duration(summary.seconds),
+        summary.command,
         *("" if count is None else f"{count:,}" for count in counts),
         "" if summary.recall is None else f"{summary.recall:.4f}",
         summary.status,

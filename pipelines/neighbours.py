@@ -1,18 +1,23 @@
-"""`sentence-beam neighbours`: the nearest rows of many queries at once, as files."""
+"""`sentence-beam neighbours`: the nearest rows of many queries at once, as a file or a folder of files."""
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import groupby, islice
+from typing import Any, Unpack
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags as flags
 from pipelines import command, engines, options
+from pipelines.library import as_function, options_of
+from pipelines.output import TABLE_FILE, TABLES, check_output, write_tables
 from pipelines.progress import aside
 from pipelines.said import Said
+from pipelines.search import hits
 from transforms import storage
 from transforms.beam.neighbours import Conclude, Neighbours
 from transforms.corpus import Columns, InputFile, Span
@@ -21,23 +26,29 @@ from transforms.corpus.files import PLAIN
 from transforms.corpus.reading import list_files
 from transforms.corpus.spans import UNIT_TOKENS, plan_file
 from transforms.errors import OptionError, SentenceBeamError
+from transforms.numbers import counted
 from transforms.search import NO_QUERY_PROMPT, Searcher
+from transforms.steps.keywords import NeighboursKeywords
 from transforms.steps.neighbours import NeighboursJob, StoredBlock, blocks_of
-from transforms.steps.neighbours_result import RESULT, begin, ended
+from transforms.steps.neighbours_result import RESULT, begin, ended, remove, schema_of, tables_of
 from transforms.steps.options import NeighboursOptions
 from transforms.store import open_store
 from transforms.store.open import Store
 from transforms.store.records import Problem
 from transforms.store.run_ids import new_run
+from transforms.values import StrPath
+
+PARTS = ".parts"  # the folder beside a file in which its job goes on if it was interrupted
+SHOWN = 3  # queries, and rows of each, that are printed of a file
 
 
 def parser() -> argparse.ArgumentParser:
     """The options of `neighbours`."""
     p = options.command(
         "neighbours",
-        "Find the nearest rows of many queries, or of every row of a store, and write them as Parquet files.",
+        "Find the nearest rows of many queries, or of every row of a store.",
         "sentence-beam neighbours --store store --of store -k 5 --output neighbours",
-        "sentence-beam neighbours --store store --queries questions.txt -k 10 --output answers",
+        "sentence-beam neighbours --store store --queries questions.txt -k 10 --output answers.csv",
     )
     options.add_store(p, help="folder or URL of the store whose rows are found")
     asked = p.add_mutually_exclusive_group(required=True)
@@ -50,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="STORE",
         help="a store whose rows are the queries; where it is the same, no row is found for itself (default: none)",
     )
-    p.add_argument("-k", type=options.positive, required=True, metavar="K", help="rows for each query")
+    options.add_k(p, "rows for each query", required=True)
     p.add_argument(
         "--min-score", type=options.score, metavar="X", help="leave out rows with a lower score (default: none)"
     )
@@ -58,8 +69,8 @@ def parser() -> argparse.ArgumentParser:
         "--output",
         type=options.filled,
         required=True,
-        metavar="DIR",
-        help="folder or URL for the files: a new or empty one, or that of the same job, which goes on",
+        metavar="FILE|DIR",
+        help=f"{TABLE_FILE}, with texts; or a folder or URL, new, empty or of the same job, for Parquet files of ids",
     )
     files = p.add_argument_group("files of queries")
     options.add_text_files(files)
@@ -78,23 +89,65 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def neighbours(store: str, *, output: str, k: int, beam_flags: Sequence[str] = (), **options: Any) -> dict[str, Any]:
-    """Write the k rows of a store nearest to each query into a folder; what came out, as the file beside it says.
+def neighbours(
+    store: StrPath, *, output: StrPath, k: int, beam_flags: Sequence[str] = (), **options: Unpack[NeighboursKeywords]
+) -> dict[str, Any]:
+    """Write the k rows of a store nearest to each query into a file or folder; counts of queries, rows and files.
 
     `options` are those of `sentence-beam neighbours`: `of=` a store, or `queries=` a pattern of files, ...
     `beam_flags` go to Beam. Raises the errors with which the command ends.
     """
-    return run(NeighboursOptions(store, output, k, **options), flags.pipeline_options(beam_flags))
+    with as_function(NeighboursOptions):
+        asked = options_of(NeighboursOptions, "neighbours", {"store": store, "output": output, "k": k, **options})
+        return run(asked, flags.options_of_list(beam_flags))
 
 
 def run(asked: NeighboursOptions, beam_options: PipelineOptions) -> dict[str, Any]:
     """What a job says of itself when it has ended; of one that nobody waits for, its `output` and `run` alone."""
-    output, store = storage.absolute(asked.output), open_store(asked.store)
+    if asked.output.endswith(TABLES):
+        return run_into_file(asked, beam_options)[0]
+    return run_into(asked, storage.absolute(asked.output), beam_options)
+
+
+def run_into_file(
+    asked: NeighboursOptions, beam_options: PipelineOptions
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The same of a job whose rows are put into one file, and the first of these rows.
+
+    The job works in a folder beside the file, where it goes on if it was interrupted.
+    """
+    if not storage.is_local(storage.absolute(asked.output)):
+        raise OptionError(f"--output {asked.output}: a file is written on this machine alone; name a folder")
+    if not engines.waits(beam_options):
+        raise OptionError(f"--output {asked.output}: nobody waits for this job to write a file; name a folder")
+    check_output(asked.output)
+    folder = storage.absolute(asked.output) + PARTS
+    found = run_into(asked, folder, beam_options)
+    first: list[dict[str, Any]] = []
+
+    def tables() -> Iterator[pa.Table]:
+        for table in tables_of(folder, found["files"]):
+            first.extend(table.slice(0, SHOWN * asked.k - len(first)).to_pylist())
+            yield table
+
+    write_tables(asked.output, schema_of(folder, found["files"]), tables())
+    remove(folder)
+    file = {"path": asked.output, "queries": found["queries"], "rows": found["rows"]}
+    return {**found, "output": asked.output, "files": [file]}, first
+
+
+def run_into(asked: NeighboursOptions, output: str, beam_options: PipelineOptions) -> dict[str, Any]:
+    """The same of a job whose files are in a folder."""
+    store = open_store(asked.store)
     engines.check_shared(beam_options, store=store.root, output=output)
     job = _job(asked, store, output)
-    sources, what = _stored(asked, store) if asked.of is not None else _files(asked, store)
-    if isinstance(sources[0], StoredBlock):
-        job = replace(job, itself=what["queries"] == store.manifest.digest)
+    sources: Sequence[StoredBlock | Span]
+    if asked.of is not None:
+        other = open_store(asked.of)
+        sources, what = _stored(store, other)
+        job = _of_stored_queries(job, store, other)
+    else:
+        sources, what = _files(asked, store)
     _begin(job, what)
     run_id = new_run()
     with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
@@ -119,13 +172,18 @@ def _job(asked: NeighboursOptions, store: Store, output: str) -> NeighboursJob:
     columns = Columns(asked.text_column or "text", asked.id_column or None)
     return NeighboursJob(
         store.root, manifest.run, manifest.digest, output, asked.k, asked.min_score,
-        columns=columns, model=asked.model, query_prompt=asked.query_prompt,
+        columns=columns, model=asked.model, query_prompt=asked.query_prompt, texts=asked.output.endswith(TABLES),
     )  # fmt: skip
 
 
-def _stored(asked: NeighboursOptions, store: Store) -> tuple[list[StoredBlock], dict[str, Any]]:
+def _of_stored_queries(job: NeighboursJob, store: Store, other: Store) -> NeighboursJob:
+    """The job for the rows of the other store, which may be the same."""
+    text = other.manifest.options.kept_text if job.texts else None
+    return replace(job, itself=other.manifest.digest == store.manifest.digest, query_text=text)
+
+
+def _stored(store: Store, other: Store) -> tuple[list[StoredBlock], dict[str, Any]]:
     """The rows of the other store in blocks, and what says which these are."""
-    other = open_store(str(asked.of))
     what = f"--of {other.root} has vectors of another space than {store.root}"
     store.space.check(other.space, what, "embed both alike", ignoring=("prompt", "precision"))
     blocks = blocks_of(other.manifest)
@@ -159,6 +217,8 @@ def _spans(file: InputFile, asked: NeighboursOptions) -> list[Span]:
 def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:
     """Make the output this job's. Raises OptionError where it is another's or cannot be written."""
     asked = {"snapshot": job.digest, "k": job.k, "min_score": job.min_score, "query_prompt": job.query_prompt, **what}
+    if job.texts:
+        asked["texts"] = True
     try:
         begin(job.output, asked)
     except OSError as error:
@@ -168,17 +228,32 @@ def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:
 
 
 def _neighbours(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
-    found = run(NeighboursOptions(**vars(args)), beam_options)
+    asked = NeighboursOptions(**vars(args))
+    first: list[dict[str, Any]] = []
+    if asked.output.endswith(TABLES):
+        found, first = run_into_file(asked, beam_options)
+    else:
+        found = run_into(asked, storage.absolute(asked.output), beam_options)
     if "files" not in found:
         return Said([f"submitted   {found['output']}/{RESULT} says how it ended"], found)
     rejected = f", {found['rejected']:,} rejected" if found["rejected"] else ""
-    files = len(found["files"])
     lines = [
+        *shown(first),
         f"queries     {found['queries']:,}{rejected}",
-        f"rows        {found['rows']:,} in {files:,} file{'s' if files > 1 else ''}",
+        f"rows        {found['rows']:,} in {counted(len(found['files']), 'file')}",
         f"output      {found['output']}",
     ]
     return Said(lines, found)
+
+
+def shown(rows: list[dict[str, Any]]) -> list[str]:
+    """The neighbours of the first queries as text, with an empty line after each query's."""
+    queries = groupby(rows, key=lambda row: (row["query"], row.get("query_piece"), row.get("query_text")))
+    lines = []
+    for (name, _, text), found in islice(queries, SHOWN):
+        query = name if text is None else f"{name}: {text}"
+        lines += [*hits(query, list(islice(found, SHOWN))).splitlines(), ""]
+    return lines
 
 
 main = command.main(parser, _neighbours, flags.parse)

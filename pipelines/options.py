@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from transforms import values
+from transforms.corpus.column_types import parse_columns
 from transforms.corpus.files import INPUT_FORMATS, is_utf8
 from transforms.errors import OptionError
 from transforms.steps.options import DTYPES_ASKED, METRICS
@@ -89,7 +90,9 @@ def value(kind: values.Kind) -> values.Kind:
 size, filled, duration = map(value, (values.size, values.filled, values.duration))
 positive, whole, port = map(value, (values.positive, values.whole, values.port))
 fraction, few, distance = map(value, (values.fraction, values.few, values.distance))
+digest = value(values.digest)
 price, names = map(value, (values.price, values.names))
+columns = value(parse_columns)
 milliseconds = value(values.milliseconds)
 device, delimiter = map(value, (values.device, values.delimiter))
 cosine, score = map(value, (values.cosine, values.score))
@@ -123,6 +126,12 @@ def add_store(
     """Add the option `--store`; `aliases` are its names in earlier versions, which --help does not show."""
     store = group.add_argument("--store", action=_OneStore, required=required, type=filled, metavar="STORE", help=help)
     group._option_string_actions.update(dict.fromkeys(aliases, store))
+
+
+def add_k(group: argparse._ActionsContainer, help: str, **how: Any) -> None:
+    """Add the option `-k`; it may be called `--limit` too, as in SQL, which --help does not show."""
+    action = group.add_argument("-k", type=positive, metavar="K", help=help, **how)
+    group._option_string_actions["--limit"] = action
 
 
 def add_input(group: argparse._ActionsContainer, help: str, required: bool = True) -> None:

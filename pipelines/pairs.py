@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
     options.add_vector_options(p.add_argument_group("vectors"))
     out = p.add_argument_group("result")
-    out.add_argument("-k", type=options.positive, default=10, metavar="K", help="how many pairs (default: 10)")
+    options.add_k(out, "how many pairs (default: 10)", default=10)
     out.add_argument(
         "--min-score",
         type=options.cosine,

@@ -10,6 +10,7 @@ import numpy as np
 
 from transforms.errors import MissingExtraError
 from transforms.evaluation.heads import head_scores
+from transforms.extras import pip_line
 
 BEFORE, AFTER = "#8c8c8c", "#1f6fb4"
 
@@ -22,7 +23,7 @@ def is_installed() -> bool:
 def check_installed() -> None:
     """Raise MissingExtraError where matplotlib is not installed, before anything is computed for a heat map."""
     if not is_installed():
-        raise MissingExtraError("the heat map needs matplotlib: pip install 'sentence-beam[report]'")
+        raise MissingExtraError(f"the heat map needs matplotlib: {pip_line('report')}")
 
 
 def _pyplot() -> Any:

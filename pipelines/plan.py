@@ -18,7 +18,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines import beam_flags, command, embed_options, engines
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
-from pipelines.summary import amount, bad_lines, beside_lines
+from pipelines.summary import bad_lines, beside_lines
 from pipelines.tables import wrapped
 from transforms import progress, storage
 from transforms.corpus import InputFile, Span, UnitRows, read_span
@@ -28,6 +28,7 @@ from transforms.corpus.groups import AnySpan, spans_of
 from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, estimated_tokens
 from transforms.index.choose import lack_of_rows
 from transforms.index.sizes import size_of
+from transforms.numbers import amount
 from transforms.progress import duration
 from transforms.steps import content
 from transforms.steps.cutting import texts_of_pieces
@@ -170,7 +171,7 @@ def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
     unchanged = sum(item.is_unopened for item in planned)
     if job.by_content and same is None:
         planned = read_footers(planned, job)
-        content.check_opened(planned, job)
+        planned = content.checked_opened(planned, job)
     work = [span for item in planned for span in item.work] if same is None else []
     spans = [part for span in work for part in spans_of(span)]
     # The store has no copy yet of a calibration that is new to it.

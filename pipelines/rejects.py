@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--run",
         metavar="RUN",
-        help="a snapshot's run, or one that ended since too many were rejected (default: the last of these)",
+        help="a run or the beginning of one, latest, or -1 for the one before (default: the last with a list)",
     )
     p.add_argument(
         "--output", metavar="FILE", help=f"{TABLE_FILE} with all of them (default: the first {SHOWN} are printed)"

@@ -9,7 +9,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options
 from pipelines.said import Said
-from pipelines.summary import changes_line, things_of, vectors_of
+from pipelines.summary import changes_line, checked_line, things_of, vectors_of
 from pipelines.writing import recorded, result_of, submitted, writing
 from transforms import storage
 from transforms.beam import Commit, Settle
@@ -17,12 +17,13 @@ from transforms.errors import OptionError
 from transforms.steps.from_snapshot import carried_units, record_plan, run_like
 from transforms.steps.index_files import IndexRecord
 from transforms.store import layout, open_store
+from transforms.store.carried import CarriedShards, Checked, stride
 from transforms.store.commit import Run
 from transforms.store.manifest import Manifest, snapshots
 from transforms.store.open import named_run
 from transforms.store.run_ids import new_run
 from transforms.store.runs import Result
-from transforms.store.verify import missing_file
+from transforms.store.verify import faults_without_reading
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,6 +36,12 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("run", metavar="RUN", help="run of the earlier snapshot; history lists them")
     options.add_store(p)
+    p.add_argument(
+        "--check-carried",
+        type=options.fraction,
+        metavar="FRACTION",
+        help="share of the snapshot's shards to read, where listings have no checksums (default: the store's)",
+    )
     return p
 
 
@@ -46,13 +53,17 @@ def _rollback(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
     snapshot_to_restore(root, restored)  # a mistake should not touch the store
     with writing(root, run_id, beam_options) as writer:
         current, earlier = open_store(root).manifest, snapshot_to_restore(root, restored)
+        fraction = current.options.check_carried if args.check_carried is None else args.check_carried
+        way = stride(earlier, current.check_from, fraction)
         run = replace(
             run_like(earlier, run_id, "rollback"),
             previous=current.run,
             previous_digest=current.digest,
             version=current.version,
+            check_from=current.check_from,
+            check_stride=way,
         )
-        record_plan(earlier, run_id)
+        record_plan(earlier, run_id, read_some(earlier, current.check_from, way))
         with recorded(run, writer), writer.pipeline() as pipeline:
             build(pipeline, earlier, run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
@@ -69,10 +80,26 @@ def snapshot_to_restore(root: str, run: str) -> Manifest:
         path = storage.join(root, layout.snapshot(run))
         raise OptionError(f"{path} is missing: no run has that name, or vacuum removed its snapshot; see history")
     manifest = open_store(root, run).manifest
-    missing = missing_file(manifest)
-    if missing is not None:
-        raise OptionError(f"{missing} is missing, which the snapshot {run} needs; choose one that vacuum left whole")
+    fault = next(faults_without_reading(manifest), None)
+    if fault is not None:
+        raise _damaged(fault, run)
     return manifest
+
+
+def _damaged(fault: str, run: str) -> OptionError:
+    return OptionError(f"{fault}; the snapshot {run} needs it: choose one that is whole, or restore the file")
+
+
+def read_some(earlier: Manifest, start: int, way: int) -> Checked:
+    """What came of reading the shards of a snapshot that lie on the round from `start` on, so far as `way`.
+
+    Raises OptionError if one of them is damaged.
+    """
+    checked = CarriedShards(earlier.root, start, way).check(earlier.units)
+    if checked.damaged:
+        path = storage.join(earlier.root, checked.damaged[0])
+        raise _damaged(f"{path} was changed after it was written", earlier.run)
+    return checked
 
 
 def build(pipeline: beam.Pipeline, earlier: Manifest, run: Run, raises: bool = False) -> beam.PCollection:
@@ -86,12 +113,13 @@ def build(pipeline: beam.Pipeline, earlier: Manifest, run: Run, raises: bool = F
 
 
 def summary(result: Result, earlier: str, root: str) -> list[str]:
-    """What came of it; one fact a line."""
-    return [
-        f"rows        {vectors_of(result.ledger)} as in {earlier}",
-        *([f"changes     {changes_line(result.changes, things_of(result.ledger))}"] if result.changes else []),
-        f"store       {root} (snapshot {result.run})",
-    ]
+    """The closing lines about a run, one fact a line."""
+    lines = [f"rows        {vectors_of(result.ledger)} as in {earlier}"]
+    if result.changes:
+        lines.append(f"changes     {changes_line(result.changes, things_of(result.ledger))}")
+    if result.checked and result.checked["shards"]:
+        lines.append(f"checked     {checked_line(result.checked)}")
+    return [*lines, f"store       {root} (snapshot {result.run})"]
 
 
 main = command.main(parser, _rollback, beam_flags.parse)

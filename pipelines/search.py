@@ -3,20 +3,27 @@
 import argparse
 import re
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from pipelines import command, options
 from pipelines.output import TABLE_FILE, check_output, write_rows
 from pipelines.progress import aside
 from pipelines.said import Said
 from pipelines.stdin import STDIN, as_typed
-from pipelines.tables import Column, end, excerpt, id_column, one_line, table, terminal_width, text_column
+from pipelines.tables import LEAST, Column, end, excerpt, id_column, one_line, table, terminal_width, text_column
 from transforms import storage
 from transforms.errors import OptionError
 from transforms.space import Space
-from transforms.steps.options import FOLDS, SearchOptions
+from transforms.steps.options import SearchOptions
 from transforms.store import open_store
+from transforms.store.manifest import Manifest
 from transforms.store.vector_files import read_vectors
+from transforms.values import FOLDS
+from transforms.where import columns_named
+
+if TYPE_CHECKING:
+    from transforms.search.rows import SnapshotRows
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--query-prompt", metavar="STR", help="text put before every query (default: the store's, else the model's own)"
     )
-    p.add_argument("-k", type=options.positive, default=10, metavar="K", help="rows for each query (default: 10)")
+    options.add_k(p, "rows for each query (default: 10)", default=10)
     p.add_argument(
         "--where",
         metavar="EXPR",
@@ -62,7 +69,9 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--output", metavar="FILE", help=f"{TABLE_FILE} (default: a table is printed)")
     p.add_argument(
-        "--full", action="store_true", help="show ids and texts whole, however wide the terminal is (default: no)"
+        "--full",
+        action="store_true",
+        help="show kept columns too, and all values whole, however wide the terminal is (default: no)",
     )
     p.add_argument("--exact", action="store_true", help="compare with every row, without the index (default: no)")
     options.add_snapshot(p)
@@ -76,7 +85,7 @@ def _search(args: argparse.Namespace) -> Said:
     asked = SearchOptions(**vars(args))
     check_output(asked.output)
     store = open_store(asked.store, asked.snapshot)
-    from transforms.search import NO_QUERY_PROMPT, Searcher
+    from transforms.search import NO_QUERY_PROMPT, Searcher, unknown_queries
 
     searcher = Searcher(store.manifest, asked.model, asked.query_prompt, alone=True)
     queries, what = _queries(asked, store.space)
@@ -85,6 +94,8 @@ def _search(args: argparse.Namespace) -> Said:
     )
     if "texts" in what and searcher.queries.lacks_prompt:
         aside(f"note: {NO_QUERY_PROMPT}")
+    if unknown := searcher.queries.unknown(what.get("texts", [])):
+        aside(f"note: {unknown_queries(unknown)}")
     wanted = searcher.matches(asked.where)
     if wanted is not None and not wanted.count:
         aside(f"note: no row matches --where {asked.where}")
@@ -94,9 +105,21 @@ def _search(args: argparse.Namespace) -> Said:
         values = {"output": asked.output, "rows": found, "queries": len(queries)}
         return Said([f"{found} rows for {len(queries)} queries in {asked.output}"], values)
     text = "passage" if searcher.rows.has_pieces else searcher.rows.text_field
-    tables = "\n\n".join(hits(query, rows, text, asked.full) for query, rows in zip(queries, results, strict=True))
+    columns = [searcher.rows.field_of(name) for name in shown_columns(asked, store.manifest, searcher.rows)]
+    tables = "\n\n".join(
+        hits(query, rows, text, asked.full, columns) for query, rows in zip(queries, results, strict=True)
+    )
     each = [{"query": query, "rows": rows} for query, rows in zip(queries, results, strict=True)]
     return Said([tables], {"store": store.root, "results": each}, asked=True)
+
+
+def shown_columns(asked: SearchOptions, manifest: Manifest, rows: "SnapshotRows") -> list[str]:
+    """The columns that are shown beside id and text: with --full all kept ones, and those that --where names."""
+    if not manifest.shard_paths:
+        return []
+    kept = list(manifest.options.keep_columns) if asked.full else []
+    named = columns_named(asked.where, rows.columns) if asked.where is not None else []
+    return [name for name in dict.fromkeys([*kept, *named]) if name not in ("id", rows.text)]
 
 
 def _queries(asked: SearchOptions, space: Space) -> tuple[list[str], dict[str, Any]]:
@@ -127,11 +150,20 @@ def read_queries(path: str) -> list[str]:
     return queries
 
 
-def hits(query: str, rows: list[dict[str, Any]], text: str | None = "text", full: bool = False) -> str:
-    """The hits of a query as text: rank, score, id, and of the column `text`, if there is one, where the query is."""
+def hits(
+    query: str,
+    rows: Sequence[dict[str, Any]],
+    text: str | None = "text",
+    full: bool = False,
+    kept: Sequence[str] = (),
+) -> str:
+    """The hits of a query as text: rank, score, id, `kept` columns, and of the column `text` where the query is."""
     said = f"query: {one_line(query)}"
-    columns = [Column("rank"), Column("score"), id_column(full)]
-    cells = [[str(row["rank"]), f"{row['score']:.4f}", row["id"]] for row in rows]
+    columns = [Column("rank"), Column("score"), id_column(full), *(_kept_column(name, full) for name in kept)]
+    cells = [
+        [str(row["rank"]), f"{row['score']:.4f}", row["id"], *(one_line(row.get(name)) for name in kept)]
+        for row in rows
+    ]
     if any(row.get(text or "") for row in rows):
         columns.append(text_column("text", full, lambda cell, width: excerpt(cell, width, query)))
         cells = [[*line, one_line(row.get(text or ""))] for line, row in zip(cells, rows, strict=True)]
@@ -139,7 +171,13 @@ def hits(query: str, rows: list[dict[str, Any]], text: str | None = "text", full
     return "\n".join([end(said, width) if width else said, *table(columns, cells), *([] if rows else ["no rows"])])
 
 
-def write_results(path: str, queries: list[str], results: list[list[dict[str, Any]]]) -> None:
+def _kept_column(name: str, full: bool) -> Column:
+    """A column of kept values: on a terminal at most a fifth of it, unless they are wanted in `full`."""
+    width = terminal_width()
+    return Column(name) if full or width is None else Column(name, end, most=max(LEAST, width // 5))
+
+
+def write_results(path: str, queries: list[str], results: Sequence[Sequence[dict[str, Any]]]) -> None:
     """Write a row for each hit, with its query, by the name's suffix."""
     rows = [{"query": query, **row} for query, found in zip(queries, results, strict=True) for row in found]
     write_rows(path, rows)

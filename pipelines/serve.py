@@ -7,10 +7,10 @@ from pipelines import command, options
 from pipelines.progress import aside, news, unwatched
 from pipelines.said import Said
 from transforms.errors import MissingExtraError
+from transforms.extras import pip_line
 from transforms.search import NO_QUERY_PROMPT
 
 HOST, PORT = "127.0.0.1", 8000
-MISSING = "serve needs starlette and uvicorn, which are not installed: pip install 'sentence-beam[serve]'"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -54,7 +54,9 @@ def _serve(args: argparse.Namespace) -> Said:
     except ModuleNotFoundError as error:
         if error.name not in ("starlette", "uvicorn", "h11", "anyio"):
             raise
-        raise MissingExtraError(MISSING) from error
+        raise MissingExtraError(
+            f"serve needs starlette and uvicorn, which are not installed: {pip_line('serve')}"
+        ) from error
     with bound(args.host, args.port) as listening:
         served = Followed(args.store, args.model, args.query_prompt)
         if served.searcher.queries.lacks_prompt:

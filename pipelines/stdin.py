@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from pipelines.progress import aside, unwatched
+from transforms.corpus import files
 from transforms.errors import OptionError
 from transforms.evaluation.diagnostics.options import DiagnoseOptions
 from transforms.steps.options import EmbedOptions, FitOptions, PairsOptions
 from transforms.training.distill_options import DistillOptions
 
-STDIN, NAME = "-", "stdin"
+STDIN = "-"
 Asked = TypeVar("Asked", EmbedOptions, FitOptions, PairsOptions, DistillOptions, DiagnoseOptions)
 
 
@@ -35,7 +36,7 @@ def with_stdin(asked: Asked, local: bool) -> Iterator[Asked]:
         raise OptionError("--input -: standard input is closed; give it a file or a pipe, or name files")
     with tempfile.TemporaryDirectory() as folder:
         kind = asked.format or "auto"
-        path = Path(folder) / f"{NAME}.{'txt' if kind in ('auto', 'text') else kind}"
+        path = Path(folder) / f"{files.STDIN}.{'txt' if kind in ('auto', 'text') else kind}"
         with path.open("wb") as file, as_typed() as typed:
             shutil.copyfileobj(typed, file)
         named = [str(path) if name == STDIN else name for name in dict.fromkeys(asked.input)]

@@ -14,6 +14,7 @@ from transforms.store.entries import IndexEntry, RecallEntry
 from transforms.store.runs import Result
 
 BAD_FILES = 10  # so many are named in the summary
+WHOLE_FILES = "if each file is one text, say --format file"
 REASONS = 5  # why files are not taken: so many are told apart in a line
 
 
@@ -30,6 +31,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
         f"{result.tokens / seconds:,.0f} tokens/s, padding {padding(n):.1f} %",
         f"truncated   {n['truncated_rows']:,} {things} lost {n['lost']:,} tokens (limit {resolved.space.max_tokens})",
     ]
+    lines += [f"unknown     {unknown_line(n)}"] if n["unknown"] else []
     lines += [f"late        {note}"] if (note := late_note(resolved)) else []
     lines += [f"stages      {stages_line(result)}"] if result.limit else []
     lines += [f"resumed     {resumed_line(result)}"] if result.resumed else []
@@ -96,6 +98,13 @@ def late_note(resolved: Resolved) -> str | None:
     if chunks.kind != "late" or window is None or window > (chunks.tokens or LATE_TOKENS):
         return None
     return f"windows of {window} tokens hold no more than a piece, which knows nothing around it; see --chunks budget"
+
+
+def unknown_line(ledger: dict[str, Any]) -> str:
+    """The share of the texts' tokens that the model does not know."""
+    tokens = ledger["known"] + ledger["unknown"]
+    share = 100 * ledger["unknown"] / tokens
+    return f"{share:.1f} % of {tokens:,} tokens stand for words that the model does not know"
 
 
 def things_of(ledger: dict[str, Any]) -> str:
@@ -165,6 +174,8 @@ def _rare(result: Result) -> list[tuple[str, str]]:
     if result.duplicate_ids:
         what = "row" if things_of(n) == "rows" else "document"
         found.append(("ids", f"{result.duplicate_ids:,} {what}s have an id that an earlier {what} has"))
+    if n["blank"]:
+        found.append(("blank", f"{n['blank']:,} of the rejected rows are blank lines; {WHOLE_FILES}"))
     if n["fallbacks"]:
         found.append(("fallbacks", f"{n['fallbacks']:,} rows had no token to count; all their tokens were"))
     if n["oom_splits"]:
@@ -203,15 +214,3 @@ def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str
 
 def _recall(recall: RecallEntry) -> str:
     return f", recall@{recall.k} {recall.value:.4f} ({recall.low:.4f} to {recall.high:.4f}, {recall.queries} queries)"
-
-
-def amount(size: int) -> str:
-    """Bytes in short.
-
-    >>> amount(812), amount(12_345), amount(4_100_000_000)
-    ('812 bytes', '12.3 kB', '4.1 GB')
-    """
-    if size < 1000:
-        return f"{size} byte{'' if size == 1 else 's'}"
-    power = min((len(str(size)) - 1) // 3, 4)
-    return f"{size / 1000**power:,.1f} {'kMGT'[power - 1]}B"

@@ -1,13 +1,14 @@
 """Tables for people: as wide as the terminal, with ids cut in the middle and texts cut around what was looked for."""
 
 import os
-import re
 import sys
 import textwrap
 import unicodedata
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from transforms.errors import JOINERS, printable
+from transforms.words import best_start, is_wide
 
 GAP = "  "
 TEXT_WIDTH = 80  # of a text where there is no terminal
@@ -15,8 +16,6 @@ UNKNOWN_WIDTH = 80  # of a terminal that does not say
 WIDEST = 120  # cells beyond this make no other row wider
 LEAST = 12
 KEY = 12  # where the values begin in lines of `key  value`
-JOINERS = "\u200c\u200d"  # not printable, and part of words and of emoji
-WORDS = 64  # of a query that are looked for in a text
 
 Cut = Callable[[str, int], str]  # a cell, and how many columns it may have
 
@@ -114,13 +113,6 @@ def one_line(text: object) -> str:
     return printable(" ".join(str(text if text is not None else "").split()))
 
 
-def printable(text: str) -> str:
-    """The text with characters that a terminal would obey, or that have no form, as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in JOINERS else c.encode("unicode_escape").decode() for c in text)
-
-
 def columns_of(text: str) -> int:
     """The columns of a terminal that a text takes: two for East Asian characters, none for combining ones."""
     return len(text) if text.isascii() else sum(map(_columns_of_one, text))
@@ -129,11 +121,7 @@ def columns_of(text: str) -> int:
 def _columns_of_one(character: str) -> int:
     if character in JOINERS or unicodedata.category(character) in ("Mn", "Me"):
         return 0
-    return 2 if _is_wide(character) else 1
-
-
-def _is_wide(character: str) -> bool:
-    return unicodedata.east_asian_width(character) in ("W", "F")
+    return 2 if is_wide(character) else 1
 
 
 def dots() -> str:
@@ -177,45 +165,5 @@ def excerpt(text: str, width: int, query: str = "") -> str:
     if whole <= width:
         return text
     room = max(1, width * len(text) // whole)
-    start = _start(text, query, room)
+    start = best_start(text, query, room)
     return end(dots() + text[start:] if start else text, width)
-
-
-def _start(text: str, query: str, room: int) -> int:
-    """Where the part of a text begins that has most of a query's words, in their midst; 0 if its beginning has."""
-    words = [(word, list(_pattern(word).finditer(text))) for word in _words(query)]
-    found = sorted(
-        (match.start(), match.end(), number) for number, (_, matches) in enumerate(words) for match in matches
-    )
-    weights = [
-        len(word) / max(1, len(matches)) for word, matches in words
-    ]  # what is everywhere in the text tells little
-    places = [start for start, _, _ in found]
-    best, first, last = 0.0, 0, 0
-    for begin in dict.fromkeys([0, *places]):
-        inside = [one for one in found[bisect_left(places, begin) : bisect_left(places, begin + room)]]
-        inside = [one for one in inside if one[1] <= begin + room - 2]
-        value = sum(weights[number] for number in {number for _, _, number in inside})
-        if value > best:
-            best, first, last = value, begin, max(stop for _, stop, _ in inside)
-    if first == 0:
-        return 0
-    start = max(0, min(first - (room - (last - first)) // 2, len(text) - room + 2))
-    blank = text.find(" ", start, first)
-    return blank + 1 if start and blank >= 0 else start
-
-
-def _words(query: str) -> list[str]:
-    """The words to look for; of a run of East Asian characters, which has no blanks, each pair of neighbours."""
-    found: list[str] = []
-    for word in re.findall(r"\w+", query.casefold())[:WORDS]:
-        found += [word[i : i + 2] for i in range(len(word) - 1)] if _is_wide(word[0]) and len(word) > 2 else [word]
-    return list(dict.fromkeys(found))
-
-
-def _pattern(word: str) -> re.Pattern[str]:
-    """What finds a word, in either number."""
-    if _is_wide(word[0]):
-        return re.compile(re.escape(word))
-    stem = word.removesuffix("s") if len(word) > 3 else word
-    return re.compile(rf"(?<!\w){re.escape(stem)}(?:e?s)?(?!\w)", re.IGNORECASE)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines import command, config_file, options, pictures
 from pipelines.progress import news
 from pipelines.said import Said
+from transforms.extras import pip_line
 from transforms.progress import duration
 from transforms.space import DEFAULT_MODEL
 from transforms.training import TrainOptions, recipes
@@ -159,7 +160,7 @@ def _train(args: argparse.Namespace) -> Said:
 def picture_of(record: Any) -> bytes | None:
     """A PNG of the curves; None where matplotlib is not installed."""
     if not pictures.is_installed():
-        news("note        no training.png: it needs matplotlib (pip install 'sentence-beam[report]')")
+        news(f"note        no training.png: it needs matplotlib ({pip_line('report')})")
         return None
     return pictures.draw_training(record)
 

@@ -9,8 +9,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engine_jobs, options
 from pipelines.said import Said
-from pipelines.summary import amount
 from pipelines.writing import writing
+from transforms.numbers import amount, counted
 from transforms.store import lease, open_store
 from transforms.store.run_ids import new_run
 from transforms.store.vacuum import Rubbish, find_rubbish, remove
@@ -75,7 +75,7 @@ def _named(runs: Sequence[str]) -> str:
 
 
 def _files(number: int, size: int) -> str:
-    return f"{number:,} file{'' if number == 1 else 's'}, {amount(size)}"
+    return f"{counted(number, 'file')}, {amount(size)}"
 
 
 main = command.main(parser, _vacuum, beam_flags.parse)

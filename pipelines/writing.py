@@ -10,13 +10,13 @@ from apache_beam.runners.runner import PipelineState
 from pipelines import engine_jobs, engines
 from pipelines.progress import aside
 from pipelines.said import Said
-from transforms.errors import OptionError, SentenceBeamError, StoppedError
+from transforms.errors import OptionError, SentenceBeamError, StoppedError, first_line
 from transforms.store import lease
 from transforms.store.commit import Run, failed
 from transforms.store.manifest import read_manifest
 from transforms.store.plan import has_plan
 from transforms.store.records import Problem
-from transforms.store.runs import COMMITTED, Result, read_result, record_result
+from transforms.store.runs import COMMITTED, Result, read_result, record_result, result_here, result_of_snapshot
 
 
 class Writer:
@@ -63,7 +63,7 @@ def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
     except OSError as error:
         raise OptionError(f"--store {root} cannot be written ({error.strerror or error}); choose another") from error
     try:
-        with lease.kept_alive(root, run):
+        with lease.kept_alive(root, run), _explained(root, run):
             yield writer
     except KeyboardInterrupt as stop:
         if not writer.is_elsewhere():
@@ -83,24 +83,53 @@ def recorded(run: Run, writer: Writer) -> Iterator[None]:
     """Record the failure of a pipeline that raises in the body, if the store can still be written.
 
     One that is interrupted stands in the history by its plan, as unfinished; before there is one, that is recorded.
+    What fails after the last step of a run has ended changes nothing of how it ended.
     """
     try:
-        with engines.explained():
+        with _explained(run.root, run.id), engines.explained():
             yield
     except Exception as error:
-        _record(run, error)
+        if result_here(run.root, run.id) is not None:
+            return
+        if _has_committed(run.root, run.id):
+            aside(f"{COMMITTED}; the job failed afterwards ({first_line(error)})")
+            return
+        with contextlib.suppress(Exception):
+            record_result(run.root, failed(run, error))
         raise
     except KeyboardInterrupt:
         if not writer.is_elsewhere() and not has_plan(run.root, run.id):
-            _record(run, SentenceBeamError("interrupted"))
+            with contextlib.suppress(Exception):
+                record_result(run.root, failed(run, SentenceBeamError("interrupted")))
         raise
 
 
-def _record(run: Run, error: Exception) -> None:
+@contextlib.contextmanager
+def _explained(root: str, run: str) -> Iterator[None]:
+    """Say of an error of the system that the run's lease was taken, if it was: files that it counts on may be gone."""
+    try:
+        yield
+    except SentenceBeamError:
+        raise
+    except Exception as error:
+        if _lost_its_lease(root, run):
+            raise lease.lost(root) from error
+        raise
+
+
+def _lost_its_lease(root: str, run: str) -> bool:
+    """Whether another took a run's lease before it committed, as far as the store can be read."""
     with contextlib.suppress(Exception):
-        current = read_manifest(run.root)
-        if current is None or current.run != run.id:  # else it failed after its commit
-            record_result(run.root, failed(run, error))
+        return not lease.holds(root, run) and not _has_committed(root, run)
+    return False
+
+
+def _has_committed(root: str, run: str) -> bool:
+    """Whether the current snapshot is the run's, as far as the store can be read."""
+    with contextlib.suppress(Exception):
+        current = read_manifest(root)
+        return current is not None and current.run == run
+    return False
 
 
 def submitted(root: str, run: str) -> Said:
@@ -109,13 +138,29 @@ def submitted(root: str, run: str) -> Said:
     return Said([f"submitted   run {run}; {how}"], {"store": root, "run": run, "status": "submitted"})
 
 
+def _recorded_result(root: str, run: str) -> Result:
+    """The result of a run as it is on record, or by its snapshot; a run that committed is a success without a record.
+
+    Raises SentenceBeamError for a run that left neither.
+    """
+    note = "the record of it is missing or damaged"
+    try:
+        result = read_result(root, run)
+    except OSError as error:
+        result, note = None, f"the record of it cannot be read ({first_line(error)})"
+    if result is not None:
+        return result
+    current = read_manifest(root)
+    if current is None or current.run != run:
+        raise SentenceBeamError(f"run {run} ended without a result; see the runner's log")
+    return result_of_snapshot(current, note)
+
+
 def result_of(root: str, run: str, writer: Writer) -> Result | None:
     """The result of a run, None where nobody waits for it. Raises the error that a failed run ended with."""
     if writer.is_elsewhere():
         return None
-    result = read_result(root, run)
-    if result is None:
-        raise SentenceBeamError(f"run {run} ended without a result; see the runner's log")
+    result = result_here(root, run) or _recorded_result(root, run)
     if result.exit_code:
         raise Problem(result.message, result.exit_code).error()
     if result.message != COMMITTED:

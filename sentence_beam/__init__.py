@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from transforms.evaluation.diagnostics.options import DiagnoseOptions
     from transforms.evaluation.evaluate import Evaluation, evaluate
     from transforms.evaluation.options import EvaluateOptions
+    from transforms.search import Hit
     from transforms.steps.job import EmbedJob
     from transforms.steps.neighbours import NeighboursJob
     from transforms.steps.options import EmbedOptions
@@ -59,6 +60,7 @@ else:  # a checker that saw this function would take every name for one of the p
         "transforms.evaluation.diagnostics.options": ("DiagnoseOptions",),
         "transforms.evaluation.evaluate": ("Evaluation", "evaluate"),
         "transforms.evaluation.options": ("EvaluateOptions",),
+        "transforms.search": ("Hit",),
         "transforms.steps.job": ("EmbedJob",),
         "transforms.steps.neighbours": ("NeighboursJob",),
         "transforms.store.entries": ("IndexRequest",),
@@ -75,7 +77,10 @@ else:  # a checker that saw this function would take every name for one of the p
         module = next((module for module, names in _NAMES.items() if name in names), None)
         if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(importlib.import_module(module), name)
+        from transforms.logs import keep_root_logger
+
+        with keep_root_logger():  # most names import Beam
+            value = globals()[name] = getattr(importlib.import_module(module), name)
         return value
 
     def __dir__():
@@ -97,6 +102,7 @@ __all__ = [
     "EncoderModelHandler",
     "EvaluateOptions",
     "Evaluation",
+    "Hit",
     "IndexRequest",
     "InputChangedError",
     "LedgerError",

@@ -16,7 +16,8 @@ Reader = Callable[[Any, str], Any]  # of a value and the field's name: the value
 
 MOST = 1 << 53  # the whole numbers that every reader of JSON has exactly
 _HEX = re.compile(r"[0-9a-f]+")
-BESIDE = {"beside": True}  # metadata of a field that is not in the JSON
+# Metadata of a field that is not in the JSON, and of one that is left out of it if it has its default.
+BESIDE, SPARSE = {"beside": True}, {"sparse": True}
 
 
 def fail(where: str, wanted: str) -> NoReturn:
@@ -78,8 +79,11 @@ def _values(read: Reader, value: Any, where: str) -> dict[str, Any]:
     return {name: read(item, f"{where}.{name}") for name, item in record(value, where).items()}
 
 
-def _dataclass(kind: Any, value: Any, where: str) -> Any:
-    """An object as a dataclass that is no entry; one with a `from_json` of its own is made by that."""
+def dataclass_of(kind: Any, value: Any, where: str = "") -> Any:
+    """An object as a dataclass that is no entry; one with a `from_json` of its own is made by that.
+
+    Raises ValueError naming, below `where`, a field that is missing or of another type.
+    """
     found = _fields_of(kind, value, where)
     return kind.from_json(value) if hasattr(kind, "from_json") else kind(**found)
 
@@ -110,6 +114,12 @@ def _readers(kind: Any) -> dict[str, tuple[Reader, Any]]:
     }
 
 
+@cache
+def _sparse(kind: Any) -> frozenset[str]:
+    """The fields of a dataclass that are left out of the JSON if they have their defaults."""
+    return frozenset(item.name for item in fields(kind) if item.metadata.get("sparse"))
+
+
 def _reader(hint: Any) -> Reader:
     """What reads a value of a type."""
     kind, arguments = get_origin(hint), get_args(hint)
@@ -126,7 +136,7 @@ def _reader(hint: Any) -> Reader:
     if isinstance(hint, type) and issubclass(hint, JsonEntry):
         return hint.from_json
     if is_dataclass(hint):
-        return partial(_dataclass, hint)
+        return partial(dataclass_of, hint)
     return {str: text, bool: flag, int: count, float: number}.get(hint, record)
 
 
@@ -143,17 +153,20 @@ class JsonEntry:
         Raises ValueError naming, below `where`, a field that is missing or that no store has so.
         """
         kind: Any = cls
-        found, known = _fields_of(cls, value, where), _readers(kind)
-        return cls(**found, **beside, said=None if len(found) == len(value) == len(known) else value)
+        found = _fields_of(cls, value, where)
+        is_whole = len(found) == len(value) and _readers(kind).keys() - found.keys() <= _sparse(kind)
+        said = None if is_whole else value
+        return cls(**found, **beside, said=said)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON of the entry; of one that was read, with its other fields, and without defaults that it lacked."""
         kind: Any = type(self)
-        known, said = _readers(kind), self.said
+        known, sparse, said = _readers(kind), _sparse(kind), self.said
         found = {name: item for name, item in (said or {}).items() if name not in known}
         for name, (_, default) in known.items():
             value = getattr(self, name)
-            if said is None or name in said or value != default:
+            is_written = name not in sparse if said is None else name in said
+            if is_written or value != default:
                 found[name] = _plain(value)
         return found
 

@@ -2,13 +2,21 @@
 
 import contextlib
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from dataclasses import MISSING, fields
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin
 
 from transforms.errors import OptionError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 Kind = Callable[[str], Any]
+StrPath: TypeAlias = str | os.PathLike[str]
+_URL = re.compile(r"^(gs|s3|azfs|hdfs):/(?!/)")
 # What other programs call the same thing.
 MEANT = {
     "fp16": "float16", "half": "float16", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "f32": "float32",
@@ -16,21 +24,65 @@ MEANT = {
     "jsonlines": "jsonl", "ndjson": "jsonl", "txt": "text", "pq": "parquet",
     "md": "file", "markdown": "file",
 }  # fmt: skip
+FOLDS = ("best", "none")  # what a search makes of several pieces of a document
 # Words that are near each other and mean the contrary.
 OPPOSITES = {frozenset(pair) for pair in (("min", "max"), ("new", "old"))}
+LEAST_DIGITS = 6  # of an id that is given by its beginning
 SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
 
 
-def check(options: object, kinds: Mapping[str, Kind]) -> None:
-    """Raise `OptionError` for the first field of `options` that is given (not None) and not of its kind."""
-    for name, kind in kinds.items():
-        value = getattr(options, name)
+def read(options: "DataclassInstance", kinds: Mapping[str, Kind]) -> None:
+    """Bring the values that a program gave into the types of the fields of `options`.
+
+    A path becomes text, a text a tuple of one if several are allowed, None the default, and a number or a text what the
+    field's kind makes of it: `"256k"` is 256000. Raises `OptionError` for a value that does not fit.
+    """
+    for field in fields(options):
+        given = getattr(options, field.name)
         try:
-            if value is not None:
-                kind(str(value))
+            value = _read(given, field.type, kinds.get(field.name))
         except OptionError as error:
-            raise OptionError(f"argument --{name.replace('_', '-')}: {error}") from None
+            raise OptionError(f"argument --{field.name.replace('_', '-')}: {error}") from None
+        if value is None and field.default is not MISSING:
+            value = field.default
+        object.__setattr__(options, field.name, value)
+
+
+def _read(value: Any, wanted: Any, kind: Kind | None) -> Any:
+    if value is None:
+        return None
+    types = get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
+    if any(get_origin(each) is tuple for each in types):
+        return _read_several(value)
+    value = as_text(value) if isinstance(value, os.PathLike) else value
+    if kind is not None:
+        found = kind(str(value))
+        return found if isinstance(found, int | float | str) else str(value)
+    if bool in types and not isinstance(value, bool):
+        raise OptionError(f"{value!r} is not True or False")
+    if str in types and not isinstance(value, str):
+        raise OptionError(f"{value!r} is not text")
+    return value
+
+
+def _read_several(given: Any) -> tuple[Any, ...]:
+    if isinstance(given, str | os.PathLike):
+        return (as_text(given),)
+    if not isinstance(given, Iterable):
+        raise OptionError(f"{given!r} is no list")
+    return tuple(as_text(item) if isinstance(item, os.PathLike) else item for item in given)
+
+
+def as_text(path: StrPath) -> str:
+    """The text of a path, with the slash of a URL that `pathlib` drops.
+
+    >>> from pathlib import Path
+    >>> as_text(Path("gs://bucket/store")), as_text(Path("/data/a.csv"))
+    ('gs://bucket/store', '/data/a.csv')
+    """
+    text = os.fspath(path)
+    return text if isinstance(path, str) else _URL.sub(r"\1://", text)
 
 
 def size(text: str) -> int:
@@ -125,6 +177,13 @@ def names(text: str) -> tuple[str, ...]:
     if len(set(found)) != len(found):
         raise OptionError(f"{text} names a column twice")
     return found
+
+
+def digest(text: str) -> str:
+    """The id of a space, or its first digits, as `info` shows them."""
+    if re.fullmatch(rf"[0-9a-fA-F]{{{LEAST_DIGITS},64}}", text) is None:
+        raise OptionError(f"{text} is not an id of a space, nor its first {LEAST_DIGITS} or more hex digits")
+    return text.lower()
 
 
 def delimiter(text: str) -> str:

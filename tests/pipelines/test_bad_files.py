@@ -67,6 +67,9 @@ def test_a_bad_file_keeps_its_rows_and_is_read_once_it_is_mended(
     embed(glob, *OPTIONS, "--max-bad-files", "0.5").ok()  # still bad, still there
     assert ids(store) == {"0", "1", "3"}
     embed(glob, *OPTIONS).failed(1, "is not a readable Parquet file")
+    embed(glob, *OPTIONS, "--max-bad-files", 2, "--no-keep-text").failed(
+        1, "b.parquet", "--max-bad-files cannot keep its rows, because keep_text would change"
+    )
     write(inputs / "b.parquet", 5)
     write(inputs / "new.parquet", 6)
     outcome = embed(glob, *OPTIONS).ok()
@@ -232,6 +235,8 @@ def test_by_content_a_bad_file_that_is_new_is_left_out_and_one_with_rows_is_not(
     embed(glob, *options).ok()
     assert ids(store) == {"0", "1", "2", "4"}
     (inputs / "new.parquet").write_bytes(b"PAR1")
-    embed(glob, *options).failed(
-        1, "--max-bad-files cannot leave it out, since with --partition content the rows that it had are mixed"
-    )
+    for others in ((), ("--id-column", ""), ("--unit-tokens", 30), ("--reembed",)):
+        embed(glob, *options, *others).failed(
+            1, "--max-bad-files cannot leave it out, since with --partition content the rows that it had are mixed"
+        )
+    assert ids(store) == {"0", "1", "2", "4"}

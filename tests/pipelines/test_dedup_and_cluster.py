@@ -31,7 +31,10 @@ def test_copies_are_found_and_the_smallest_id_is_kept(run: Run, made: Path, tmp_
     said = run("dedup", "--store", made / "store", "--threshold", 0.999, "--output", out).ok().out
     assert "40, 36 to keep" in said
     assert "4 in 4 groups" in said
+    assert said.splitlines()[0].split() == ["component", "keep", "score", "id", "text"]
+    assert said.splitlines()[2].split(None, 4) == ["0", "no", "1.0000", "k36", sentences(36)[0]]
     rows = list(csv.DictReader(out.open()))
+    assert [row["text"] for row in rows] == [*sentences(36), *sentences(4)]
     assert [row["id"] for row in rows] == [f"k{n:02d}" for n in range(40)]
     assert [row["id"] for row in rows if row["keep"] == "False"] == ["k36", "k37", "k38", "k39"]
     assert [row["component"] for row in rows[36:]] == [row["component"] for row in rows[:4]]

@@ -14,7 +14,9 @@ from helpers.corpora import sentences, write_lines
 from helpers.tiny_models import save_tiny_model
 from transformers import AutoModel, AutoTokenizer
 
+from pipelines.diagnose import table
 from transforms.calibration.quality import mean_cosine
+from transforms.evaluation.diagnostics.figures import figure
 from transforms.store import open_store
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -60,11 +62,44 @@ def test_a_store_is_looked_at_without_its_model(
         out = run("diagnose", "--store", store, "--output", output).ok().out
     rows = rows_of(output)
     assert all(row.keys() >= WANTED and row["n"] == 60 for row in rows)
+    assert {row["figure"] for row in rows} == {line.split()[0] for line in out.splitlines()[1:-2]}
     (mean,) = (row["value"] for row in rows if row["figure"] == "mean-cosine")
     assert mean == pytest.approx(mean_cosine(open_store(str(store)).numpy()[1]), abs=1e-6)
     assert "60 of 60 rows, drawn by keyed hash" in out
     run("diagnose", "--store", store, "--figure", "layers,heads", "--output", output).ok()
     assert {row["figure"] for row in rows_of(output)} == {"head", "chosen-head", "layer-cosine", "hop-cosine"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "lines"),
+    [
+        (
+            [figure("cosine-share", share, 9, "mean", low=n / 50 - 1, high=n / 50 - 0.98) for n, share in enumerate([0.0] * 55 + [0.25, 0.125] + [0.0] * 42 + [0.625])],
+            ["cosine-share mean 0.9 to 1.0 0.6250 9", "cosine-share mean 0.1 to 0.2 0.3750 9"],
+        ),
+        (
+            [figure("head", 10.0 * n, 1200, None, 1, n, spearman=0.0) for n in range(12)],
+            [f"head - layer 1, head {n} {10.0 * n:.4f} 1,200" for n in range(11, 1, -1)] + ["and more: 2 of head; --output FILE has all"],
+        ),
+        (
+            [figure("layer-cosine", 1.0 - abs(one - other) / 4, 5, layer=one, other=other) for one in range(3) for other in range(3)],
+            ["layer-cosine - layers 0 and 1 0.7500 5", "layer-cosine - layers 0 and 2 0.5000 5", "layer-cosine - layers 1 and 2 0.7500 5"],
+        ),
+        ([figure("hop-cosine", 0.5, 5, hops=1), figure("hop-cosine", 0.25, 5, hops=2)], ["hop-cosine - 1 layer apart 0.5000 5", "hop-cosine - 2 layers apart 0.2500 5"]),
+        (
+            [figure("impact", float(one + 2 * other), 3, token=f"t{one}", place=one, perturbed=f"t{other}", other=other) for one in range(2) for other in range(2)],
+            ["impact - t1 (1) on t0 (0) 2.0000 3", "impact - t0 (0) on t1 (1) 1.0000 3"],
+        ),
+        ([figure("influence", value, 3, token="dog", place=1) for value in (float("nan"), 2.0)], ["influence - dog (1) 2.0000 3", "influence - dog (1) - 3"]),
+        ([figure("neighbour-product", 0.5, 8, low=0, high=8000, neighbours=3)], ["neighbour-product - ranks 0 to 8,000, 3 neighbours 0.5000 8"]),
+        ([figure("deviation", 2.5, 9, "auto", component=1)], ["deviation auto component 1 2.5000 9"]),
+    ],
+    ids=lambda value: value[0]["figure"] if isinstance(value[0], dict) else "",
+)  # fmt: skip
+def test_every_kind_of_figure_is_printed(rows: list[dict], lines: list[str]) -> None:
+    head, *found = table(rows).splitlines()
+    assert head.split() == ["figure", "pooler", "of", "value", "n"]
+    assert [" ".join(line.split()) for line in found] == lines
 
 
 def test_the_sample_knows_nothing_of_files_and_their_order(run: Run, model: Path, tmp_path: Path) -> None:
@@ -74,7 +109,7 @@ def test_the_sample_knows_nothing_of_files_and_their_order(run: Run, model: Path
             (tmp_path / name).mkdir(exist_ok=True)
             rows = "".join(json.dumps({"id": text, "text": text}) + "\n" for text in part)
             (tmp_path / name / f"{place}.jsonl").write_text(rows)
-        output = tmp_path / f"{name}.out"
+        output = tmp_path / f"{name}.jsonl"
         run("diagnose", "--input", tmp_path / name, "--model", model, "--figure", "cosines", "--output", output).ok()
         found.append([(row["value"], row["n"]) for row in rows_of(output)])
     assert np.allclose(found[0], found[1], atol=1e-6)

@@ -18,7 +18,7 @@ from transforms.corpus.pieces import taken
 from transforms.encoder import Encoder
 from transforms.pooling import Status
 from transforms.search import Searcher
-from transforms.space import row_hash
+from transforms.space import row_hash, row_hashes
 from transforms.space.chunks import ChunksSpec
 from transforms.steps import inputs as inputs_of_units
 from transforms.steps.embed_units import UnitEmbedder
@@ -285,6 +285,36 @@ def test_a_document_as_the_mean_of_its_pieces(run: Run, inputs: Path, store: Pat
     run(*how).ok()
     assert manifest_of(store)["work"]["carried"] == 4  # type: ignore[index]
     assert [hit["id"] for hit in open_store(str(store)).search(DOCUMENTS["b"], k=1)] == ["b"]
+
+
+def test_means_whose_hashes_an_earlier_version_made_are_embedded_once_more(
+    run: Run, inputs: Path, store: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    colliding = {"two": "man dog cat apple. horse.", "one": "man dog cat apple.\x1ehorse."}
+    write(inputs / "a.parquet", DOCUMENTS)  # type: ignore[arg-type]
+    write(inputs / "b.parquet", colliding)  # type: ignore[arg-type]
+    spec = ("--chunks", "budget:tokens=4,combine=mean", "--id-column", "id", "--dtype", "float32", "--index", "Flat")
+    how = ("--input", inputs / "*", "--model", model, *spec)
+
+    def as_before(rows: UnitRows) -> list[bytes]:
+        return row_hashes("\x1e".join(texts) for texts in rows.parts.texts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("transforms.steps.embed_units.hashes_of", as_before)
+        run("embed", "--store", store, *how).ok()
+    run("embed", "--store", store, *how).ok()
+    assert manifest_of(store)["work"]["carried"] == 6  # type: ignore[index]
+    write(inputs / "b.parquet", {**colliding, "three": "a new one."})  # type: ignore[arg-type]
+    for embedded in (3, 0):
+        run("embed", "--store", store, *how).ok()
+        assert manifest_of(store)["work"]["embedded"] == embedded  # type: ignore[index]
+        run("verify", "--store", store).ok()
+    run("embed", "--store", tmp_path / "anew", *how).ok()
+    stores = [open_store(str(path)) for path in (store, tmp_path / "anew")]
+    mine, theirs = ({i: v for i, v in zip(*found.numpy(), strict=True)} for found in stores)
+    assert all(np.abs(mine[name] - theirs[name]).max() < 2e-5 for name in theirs)
+    hits = [[hit["id"] for hit in found.search(DOCUMENTS["b"], k=3)] for found in stores]
+    assert hits[0] == hits[1]
 
 
 def test_pieces_that_know_what_stands_around_them(run: Run, inputs: Path, store: Path, model: Path) -> None:

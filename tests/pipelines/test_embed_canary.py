@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.commands import Run
-from helpers.corpora import check_ledger, files_in, manifest_of, sentences, vectors_of, write_lines
+from helpers.corpora import check_ledger, files_in, manifest_of, sentences, vectors_of, write_bytes, write_lines
 
 from transforms.encoder import Embedded, Encoder
 from transforms.encoder.passing import Passing
@@ -115,8 +115,8 @@ def test_embedding_anew_begins_a_new_canary(
 def test_a_run_that_was_not_committed_leaves_its_canary(
     embed: Run, inputs: Path, store: Path, moved: Callable[[float], None]
 ) -> None:
-    write_lines(inputs / "a.txt", ["one", "two", "", "three"])
-    embed(inputs / "*", "--dtype", "float32").failed(3, "rejected")
+    write_bytes(inputs / "a.txt", b"one\ntwo\n\xff\nthree\n")
+    embed(inputs / "*", "--dtype", "float32", "--max-rejects", 0).failed(3, "rejected")
     moved(0.5)
     write_lines(inputs / "a.txt", ["one", "two", "three"])
     embed(inputs / "*", "--dtype", "float32").failed(3, "moved")

@@ -226,6 +226,13 @@ def test_text_that_calls_itself_parquet(embed: Run, inputs: Path) -> None:
     embed(path).failed(1, path, "not a readable Parquet file")
 
 
+def test_a_line_break_in_a_name_breaks_no_error(embed: Run, run: Run, inputs: Path) -> None:
+    path = write_bytes(inputs / "a\nb.parquet", b"not parquet at all\n" * 20)
+    said = (r"a\nb.parquet is not a readable Parquet file", "leave it out")
+    embed(path).failed(1, *said)
+    run("plan", "--input", path).failed(1, *said)
+
+
 def test_parquet_with_a_damaged_page_stops_the_run(embed: Run, inputs: Path, store: Path) -> None:
     path = inputs / "a.parquet"
     pq.write_table(pa.table({"text": sentences(2000)}), path, compression="zstd", use_dictionary=False)

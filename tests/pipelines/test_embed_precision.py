@@ -8,7 +8,16 @@ import pyarrow.dataset as ds
 import pytest
 from helpers.calibrations import fit_on
 from helpers.commands import Outcome, Run
-from helpers.corpora import check_ledger, edit_manifest, files_in, manifest_of, rows_of, sentences, write_lines
+from helpers.corpora import (
+    check_ledger,
+    edit_manifest,
+    files_in,
+    manifest_of,
+    rows_of,
+    sentences,
+    write_bytes,
+    write_lines,
+)
 
 from transforms.encoder import Encoder
 from transforms.space.identity import PRECISIONS
@@ -234,8 +243,8 @@ def test_a_store_without_rows_gets_its_ranges_with_the_first(embed: Run, inputs:
 
 
 def test_a_run_that_fails_commits_nothing_and_the_next_one_goes_on(embed: Run, make, glob: Path, store: Path) -> None:
-    write_lines(glob.parent / "c.txt", [" ", " "])
-    embed(glob, "--precision", "int8", *OPTIONS).failed(3)
+    write_bytes(glob.parent / "c.txt", b"\xff\n\xff\n")
+    embed(glob, "--precision", "int8", "--max-rejects", 0, *OPTIONS).failed(3)
     assert manifest_of(store) is None
     (glob.parent / "c.txt").unlink()
     standing = files_in(store, "embeddings")

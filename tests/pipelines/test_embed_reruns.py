@@ -56,11 +56,11 @@ def test_carrying_over_loads_no_model(
 
 
 def test_rejected_rows_are_carried_too(embed: Run, inputs: Path, store: Path) -> None:
-    write_lines(inputs / "a.txt", ["one", "", "two", "three"])
+    write_parquet(inputs / "a.parquet", [*sentences(30), *[""] * 10])
     embed(inputs / "*", "--max-rejects", 0.3).ok()
-    embed(inputs / "*", "--max-rejects", 0.1).failed(3, "1 of 4")
+    embed(inputs / "*", "--max-rejects", 0.1).failed(3, "10 of 40")
     embed(inputs / "*", "--max-rejects", 0.3).ok()
-    check_ledger(store, 3, 1, carried=3)
+    check_ledger(store, 30, 10, carried=30)
 
 
 def test_touched_copied_and_relinked_files_are_carried_by_checksum(embed: Run, two_files: Path, store: Path) -> None:

@@ -107,8 +107,8 @@ def test_text_lines_of_every_kind(embed: Run, inputs: Path, store: Path, suffix:
         f"{name}@50": "last without end",
     }
     assert reasons(store) == {
-        f"{name}@10": "empty text",
-        f"{name}@12": "empty text",
+        f"{name}@10": "blank line",
+        f"{name}@12": "blank line",
         f"{name}@28": "not UTF-8",
         f"{name}@33": "not UTF-8",
     }
@@ -197,13 +197,13 @@ def test_json_constants_in_kept_values(embed: Run, inputs: Path, store: Path) ->
 
 @pytest.mark.parametrize(("limit", "status"), [("0.24", 3), ("0.25", 0), ("0", 3), ("1", 0)])
 def test_max_rejects(embed: Run, inputs: Path, store: Path, limit: str, status: int) -> None:
-    write_parquet(inputs / "a.parquet", ["one", "", "two", "three"])
+    write_parquet(inputs / "a.parquet", [*sentences(30), *[""] * 10])
     outcome = embed(inputs / "*", "--max-rejects", limit)
     if status == 0:
         outcome.ok()
-        check_ledger(store, 3, 1)
+        check_ledger(store, 30, 10)
         return
-    outcome.failed(3, "1 of 4 rows rejected", "--max-rejects", "1 empty text", f"rejects --store {store}")
+    outcome.failed(3, "10 of 40 rows rejected", "--max-rejects", "10 empty text", f"rejects --store {store}")
     assert manifest_of(store) is None
     assert not (store / "lease.json").exists()
     result = read_result(str(store), next((store / "runs").iterdir()).name)
@@ -211,25 +211,49 @@ def test_max_rejects(embed: Run, inputs: Path, store: Path, limit: str, status: 
     assert (result.status, result.exit_code) == ("failed", 3)
     assert len(list((store / "rejects").iterdir())) == 1
     embed(inputs / "*", "--max-rejects", 1).ok()
-    check_ledger(store, 3, 1, embedded=3)
+    check_ledger(store, 30, 10, embedded=30)
 
 
-def test_the_gate_is_remembered_by_the_store(embed: Run, inputs: Path, store: Path) -> None:
-    write_parquet(inputs / "a.parquet", ["one", "", "two", "three"])
+def test_a_looser_gate_holds_for_one_run_and_a_tighter_one_is_remembered(embed: Run, inputs: Path, store: Path) -> None:
+    write_parquet(inputs / "a.parquet", [*sentences(30), *[""] * 10])
     embed(inputs / "*", "--max-rejects", "0.3").ok()
-    write_parquet(inputs / "b.parquet", ["four", "five", "six", ""])
-    embed(inputs / "*").ok()
-    assert check_ledger(store, 6, 2)["options"]["max_rejects"] == 0.3
-    embed(inputs / "*", "--max-rejects", "0.2").failed(3, "2 of 8")
-    embed(inputs / "*").ok()
+    assert check_ledger(store, 30, 10)["options"]["max_rejects"] == 0.01
+    embed(inputs / "*").failed(3, "10 of 40", "--max-rejects 0.01")
+    write_parquet(inputs / "a.parquet", [*sentences(300), ""])
+    embed(inputs / "*", "--max-rejects", "0.005").ok()
+    embed(inputs / "*", "--max-rejects", "1").ok()
+    assert check_ledger(store, 300, 1)["options"]["max_rejects"] == 0.005
+    write_parquet(inputs / "a.parquet", [*sentences(1990), *[""] * 12])
+    embed(inputs / "*").failed(3, "12 of 2002", "--max-rejects 0.005")
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_essays_are_embedded_though_blank_lines_part_their_paragraphs(
+    embed: Run, inputs: Path, store: Path, partition: str, grouped: bool
+) -> None:
+    for number in range(20 if grouped else 2):  # sixteen small files share units
+        write_lines(
+            inputs / f"{number}.txt", ["", *(line for text in sentences(12, 12 * number) for line in (text, ""))]
+        )
+    said = embed(inputs, "--max-rejects", 0).ok().out
+    essays = len(list(inputs.iterdir()))
+    check_ledger(store, 12 * essays, 13 * essays)
+    assert f"\nblank       {13 * essays} of the rejected rows are blank lines; " in said
+    assert "say --format file" in said
+    assert set(reasons(store).values()) == {"blank line"}
+    embed(inputs, "--max-rejects", 0).ok()
+    check_ledger(store, 12 * essays, 13 * essays, **({"carried": 12 * essays} if partition == "file" else {}))
+    write_bytes(inputs / "bad.txt", b"caf\xe9\n\n")
+    line = embed(inputs, "--max-rejects", 0).failed(3, f"1 of {12 * essays + 1} rows rejected", ": 1 not UTF-8;")
+    assert "blank" not in line
 
 
 def test_a_failed_gate_leaves_the_last_snapshot(embed: Run, inputs: Path, store: Path) -> None:
     write_lines(inputs / "a.txt", sentences(5))
     embed(inputs / "*").ok()
     before = (store / "manifest.json").read_bytes()
-    write_lines(inputs / "b.txt", ["", "", ""])
-    embed(inputs / "*").failed(3, "3 of 8")
+    write_jsonl(inputs / "b.jsonl", [{"text": "a dog"}, *[""] * 10])
+    embed(inputs / "*").failed(3, "10 of 16")
     assert (store / "manifest.json").read_bytes() == before
 
 

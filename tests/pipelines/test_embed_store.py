@@ -19,6 +19,7 @@ from helpers.corpora import (
     sentences,
     vectors_of,
     without_run,
+    write_bytes,
     write_lines,
 )
 
@@ -30,20 +31,21 @@ from transforms.store.runs import read_result
 
 @pytest.fixture
 def glob(inputs: Path) -> Path:
-    """Four files of five rows; one row of them is rejected, so that the default gate fails and --max-rejects 1 passes."""
+    """Four files of five rows, and one of two rows, of which one is rejected: --max-rejects 0 fails, and 1 passes."""
     for i in range(4):
         write_lines(inputs / f"{i}.txt", sentences(5, 5 * i))
-    write_lines(inputs / "4.txt", ["", "one"])
+    write_bytes(inputs / "4.txt", b"\xff\none\n")
     return inputs / "*.txt"
 
 
 ALL = ("--max-rejects", 1)
+NONE = ("--max-rejects", 0)
 
 
 @pytest.fixture
 def unfinished(embed: Run, glob: Path, store: Path) -> Path:
     """A store whose first run wrote every unit and did not commit."""
-    embed(glob).failed(3)
+    embed(glob, *NONE).failed(3)
     assert manifest_of(store) is None
     return glob
 
@@ -118,9 +120,11 @@ def test_a_disk_that_fills_up_behind_the_commit(
     with monkeypatch.context() as patch:
         patch.setattr("transforms.store.commit.record_result", _raise(errno.ENOSPC, "result.json"))
         outcome = embed(glob, *ALL)
-    assert outcome.status == 1
+    assert outcome.status == 0
+    assert outcome.err.startswith("committed; the record of it was not written (")
     assert outcome.err.count("\n") == 1
     assert "result.json" in outcome.err
+    assert "21 written" in outcome.out
     assert check_ledger(store, 21, 1)["work"]["embedded"] == 21
     assert not list((store / "runs").glob("*/result.json"))
     embed(glob, *ALL).ok()

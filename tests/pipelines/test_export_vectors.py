@@ -79,7 +79,7 @@ def test_a_table_of_lancedb(run: Run, made: Path) -> None:
 def test_lancedb_that_is_not_installed(run: Run, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lancedb", None)
     out = tmp_path / "out"
-    run("export", "--store", made, "--vectors", "lance", "--output", out).failed(2, "sentence-beam[lance]")
+    run("export", "--store", made, "--vectors", "lance", "--output", out).failed(2, "pip install -c ", "[lance]")
     assert not list(tmp_path.iterdir())
 
 

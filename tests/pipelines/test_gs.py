@@ -63,6 +63,9 @@ def test_a_store_on_gs_is_the_one_on_disk(
         f"{gs}/in/{name}" for name in ("a.parquet", "c.jsonl", "deep/b.txt.gz")
     }
     run("verify", "--store", f"{gs}/store").ok()
+    told = json.loads(run("info", "--store", f"{gs}/store", "--json").ok().out)
+    alike = ("rows", "columns", "shards", "files", "space", "faults")
+    assert {name: told[name] for name in alike} == {name: open_store(str(store)).info()[name] for name in alike}
     again = run("embed", "--input", f"{gs}/in/**", "--store", f"{gs}/store", *how).ok()
     assert manifest(f"{gs}/store")["work"] == {"embedded": 0, "reused": 0, "duplicates": 0, "carried": 370}, again
     assert shards(manifest(f"{gs}/store")) == shards(here)

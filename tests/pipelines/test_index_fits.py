@@ -1,10 +1,14 @@
 """An index that the rows are too few for: refused where it is asked for, `auto` where the store remembers it."""
 
+import json
 from pathlib import Path
 
 import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, manifest_of, sentences, write_lines, write_parquet
+
+from transforms.corpus import Span
+from transforms.corpus.counting import count_up_to
 
 pytest.importorskip("faiss")
 
@@ -39,10 +43,47 @@ def test_by_content_rows_of_text_are_counted_first(embed: Run, inputs: Path) -> 
     embed(inputs / "*", "--index", "IVF64,Flat").failed(2, "--index IVF64,Flat", "there are 50")
 
 
-def test_else_rows_of_text_are_counted_at_the_end(embed: Run, inputs: Path, store: Path) -> None:
-    write_lines(inputs / "a.txt", sentences(50))
-    embed(inputs / "*", "--index", "IVF64,Flat").failed(2, "--index IVF64,Flat", "there are 50")
+@pytest.mark.usefixtures("no_model")
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl", "a.json", "a.csv", "a.tsv"])
+def test_rows_of_every_format_are_counted_as_far_as_the_index_needs(
+    embed: Run, inputs: Path, store: Path, name: str
+) -> None:
+    rows = [json.dumps({"text": text}) for text in sentences(50)]
+    lines = {"jsonl": rows, "json": [f"[{','.join(rows)}]"]}.get(name.split(".")[1], sentences(50))
+    write_lines(inputs / name, ["text", *lines] if name in ("a.csv", "a.tsv") else lines)
+    embed(inputs / "*", "--index", "IVF64,Flat").failed(2, "--index IVF64,Flat", "64 rows", "there are 50", "auto")
+    embed(inputs / "*", "--index", "IVF30,Flat", "--limit", 20).failed(2, "30 rows", "there are 20")
+    embed(inputs / "*", "--index", "IVF4,PQ7x4").failed(2, "7 equal parts")
+    embed(inputs / "*", "--dry-run", "--index", "IVF64,Flat").failed(2, "there are 50")
     assert manifest_of(store) is None
+    assert files_in(store, "embeddings") == {}
+
+
+@pytest.mark.usefixtures("no_model")
+def test_rows_of_groups_of_small_files_are_counted_too(embed: Run, inputs: Path) -> None:
+    for number in range(17):
+        write_lines(inputs / f"{number:02d}.txt", sentences(2, 2 * number))
+    embed(inputs / "*", "--index", "IVF64,Flat").failed(2, "there are 34")
+
+
+def test_an_index_with_rows_enough_counts_no_further(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_lines(inputs / "a.txt", sentences(40))
+    write_lines(inputs / "b.txt", sentences(40, 40))
+    counted: list[int] = []
+
+    def count(span: Span, most: int) -> int:
+        counted.append(count_up_to(span, most))
+        return counted[-1]
+
+    monkeypatch.setattr("transforms.steps.plan_rows.count_up_to", count)
+    embed(inputs / "*", "--index", "IVF32,Flat").ok()
+    assert counted == [32]
+    assert manifest_of(store)["index"]["factory"] == "IVF32,Flat"
+    write_lines(inputs / "c.txt", sentences(5, 80))
+    embed(inputs / "*", "--index", "IVF32,Flat").ok()  # 80 rows are carried
+    assert counted == [32]
 
 
 def test_as_many_rows_as_lists_are_enough(embed: Run, run: Run, inputs: Path, store: Path) -> None:

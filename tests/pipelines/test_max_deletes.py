@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
-from helpers.commands import Run
+from helpers.commands import Outcome, Run
 from helpers.corpora import check_ledger, edit_manifest, files_in, manifest_of, sentences, write_lines, write_parquet
+
+import sentence_beam as sb
 
 
 @pytest.fixture(params=["file", pytest.param("content", marks=pytest.mark.slow)])
@@ -132,3 +134,57 @@ def test_a_store_that_remembers_all_has_the_default(embed: Run, parts: list[Path
     for path in parts[1:]:
         path.unlink()
     embed(inputs / "*").failed(3, "15 of the 20 rows")
+
+
+def test_a_second_day_in_the_place_of_the_first_ends_the_run_and_can_be_appended(
+    embed: Run, inputs: Path, store: Path, partition: str
+) -> None:
+    def day(number: int, *options: object) -> Outcome:
+        ids = [f"{number}-{i}" for i in range(6)]
+        path = write_parquet(inputs / f"day{number}.parquet", sentences(6, 6 * number), id=ids)
+        return embed(path, "--id-column", "id", *options)
+
+    day(1).ok()
+    before = manifest_of(store)
+    append = "say --append to keep them" if partition == "file" else "see whether all input is there;"
+    day(2).failed(3, f"6 of the 6 rows of {store}", append, f"`sentence-beam rollback -1 --store {store}`")
+    assert manifest_of(store) == before
+    if partition == "file":
+        day(2, "--append").ok()
+        check_ledger(store, 12, carried=6)
+
+
+def test_ids_of_documents_are_counted_not_their_pieces(embed: Run, inputs: Path, store: Path) -> None:
+    ids = ["long", "short", "other"]
+    texts = [" ".join(sentences(20)), *sentences(2, 30)]
+    how = ("--id-column", "id", "--chunks", "sentences", "--max-deletes", 0)
+    write_parquet(inputs / "a.parquet", texts, id=ids)
+    embed(inputs / "a.parquet", *how).ok()
+    write_parquet(inputs / "b.parquet", [*sentences(3, 40)], id=ids)
+    (inputs / "a.parquet").unlink()
+    embed(inputs / "*", *how).ok()
+    write_parquet(inputs / "b.parquet", [*sentences(3, 40)], id=["new", *ids[1:]])
+    embed(inputs / "*", *how).failed(3, "1 of the 3 rows")
+
+
+def test_other_rows_of_a_program_do_not_take_the_place_of_all(model: Path, store: Path) -> None:
+    first, second = sentences(6), sentences(6, 6)
+    sb.embed(first, store=store, model=model, dtype="float32")
+    sb.embed(first[::-1], store=store)
+    with pytest.raises(sb.DataGateError, match="6 of the 6 rows .* say append=True to keep them; max_deletes 1 lets"):
+        sb.embed(second, store=store)
+    sb.embed(second, store=store, append=True)
+    check_ledger(store, 12)
+
+
+def test_a_file_that_is_edited_keeps_its_rows(embed: Run, inputs: Path, store: Path) -> None:
+    """Whose ids are other ones then: in text files they are places of bytes."""
+    first = write_lines(inputs / "a.txt", sentences(6))
+    write_lines(inputs / "b.txt", sentences(3, 10))
+    embed(inputs / "*").ok()
+    write_lines(first, ["another line", *sentences(6)[1:]])
+    embed(inputs / "*", "--max-deletes", 0).ok()
+    check_ledger(store, 9)
+    write_lines(first, ["another line", *sentences(4, 50), *sentences(6, 60)])
+    (inputs / "b.txt").unlink()
+    embed(inputs / "*").failed(3, "3 of the 9 rows", "--max-deletes 0 ")

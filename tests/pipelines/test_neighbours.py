@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow.csv as csv
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -78,6 +79,69 @@ def test_a_folder_is_one_jobs(run: Run, made: Path, tmp_path: Path) -> None:
     assert stood == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.parquet")}
     run(*asked, "-k", 3).failed(2, "--output", "(k differs)", "name a new folder")
     run(*asked[:-1], made, "-k", 3).failed(2, "--output", "was not made by neighbours")
+
+
+@pytest.mark.parametrize("ending", [".csv", ".json", ".jsonl", ".parquet"])
+def test_a_file_has_the_same_rows_with_their_texts(run: Run, made: Path, tmp_path: Path, ending: str) -> None:
+    asked = ("neighbours", "--store", made / "store", "--of", made / "store", "-k", 2, "--output")
+    out, texts = tmp_path / f"nb{ending}", dict(zip((f"k{n}" for n in range(120)), sentences(120), strict=True))
+    said = run(*asked, out).ok().out
+    run(*asked, tmp_path / "folder").ok()
+    table = {
+        ".csv": lambda: csv.read_csv(out).to_pylist(),
+        ".json": lambda: json.loads(out.read_text()),
+        ".jsonl": lambda: [json.loads(line) for line in out.read_text().splitlines()],
+        ".parquet": lambda: pq.read_table(out).to_pylist(),
+    }[ending]()
+    assert [*table[0]] == ["query", "query_text", "rank", "id", "score", "text"]
+    assert all((row["query_text"], row["text"]) == (texts[row["query"]], texts[row["id"]]) for row in table)
+    plain = [{name: row[name] for name in ("query", "rank", "id", "score")} for row in table]
+    assert plain == [pytest.approx(row) for row in rows_in(tmp_path / "folder")]
+    lines = said.splitlines()
+    assert lines[0] == f"query: {table[0]['query']}: {table[0]['query_text']}"
+    assert lines[2].split(None, 3)[2:] == [table[0]["id"], table[0]["text"]]
+    assert [line for line in lines if line.startswith("query: ")] == lines[:12:5]
+    assert lines[-3:] == ["queries     120", "rows        240 in 1 file", f"output      {out}"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", out.name]
+
+
+def test_queries_of_files_have_texts_where_ids_name_them(run: Run, made: Path, tmp_path: Path) -> None:
+    asked = ("neighbours", "--store", made / "store", "-k", 1, "--queries", made / "named.jsonl")
+    run(*asked, "--text-column", "body", "--id-column", "key", "--output", tmp_path / "a.jsonl").ok()
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert {row["query"]: row["query_text"] for row in rows} == {f"q{n}": ASKED[n] for n in (0, 1, 2, 3, 5)}
+    run(*asked, "--text-column", "body", "--output", tmp_path / "b.jsonl").ok()
+    rows = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert [*rows[0]] == ["query", "rank", "id", "score", "text"]
+
+
+def test_a_store_that_keeps_no_text_has_ids_alone(run: Run, made: Path, model: Path, tmp_path: Path) -> None:
+    how = ("--model", model, "--no-keep-text", "--quiet")
+    run("embed", "--input", made / "corpus.parquet", "--store", tmp_path / "s", *how).ok()
+    run("neighbours", "--store", tmp_path / "s", "--of", tmp_path / "s", "-k", 1, "--output", tmp_path / "n.csv").ok()
+    assert (tmp_path / "n.csv").read_text().splitlines()[0] == "query,rank,id,score"
+
+
+def test_a_file_goes_on_where_its_job_was_interrupted(
+    run: Run, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("neighbours", "--store", made / "store", "--of", made / "store", "--output", tmp_path / "nb.csv")
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.neighbours.write_tables", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        run(*asked, "-k", 2).failed(130, "interrupted")
+    assert len(list((tmp_path / "nb.csv.parts").glob("*.parquet"))) == 1
+    run(*asked, "-k", 3).failed(2, f"{tmp_path}/nb.csv.parts", "(k differs)")
+    monkeypatch.setattr("transforms.steps.neighbours.NeighbourSearch._finished", lambda *_: pytest.fail("made again"))
+    run(*asked, "-k", 2).ok()
+    assert [path.name for path in tmp_path.iterdir()] == ["nb.csv"]
+
+
+def test_a_file_is_written_here_by_a_command_that_waits(run: Run, made: Path, tmp_path: Path) -> None:
+    asked = ("neighbours", "--store", made / "store", "--of", made / "store", "-k", 2, "--output")
+    run(*asked, "gs://bucket/nb.csv").failed(2, "--output gs://bucket/nb.csv", "on this machine alone; name a folder")
+    run(*asked, tmp_path / "n.csv", "--no_wait_until_finish").failed(2, "nobody waits", "name a folder")
+    (tmp_path / "old.parquet").mkdir()
+    run(*asked, tmp_path / "old.parquet").failed(2, "old.parquet is a folder; name a file")
 
 
 def test_mistakes_are_one_line(run: Run, made: Path, tmp_path: Path, model: Path) -> None:

@@ -127,7 +127,9 @@ def test_the_pairs_of_a_store_are_those_of_its_files(
     out = inputs / "pairs.jsonl"
     run("pairs", "--store", store, "-k", 30, "--output", out).ok()
     rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [(row["id_1"], row["id_2"]) for row in rows[:3]] == [("k0", "k40"), ("k1", "k41"), ("k2", "k42")]
+    # Equal texts score 1 but for rounding, which orders them differently on different processors.
+    equal = sorted((row["id_1"], row["id_2"]) for row in rows[:3])
+    assert equal == [("k0", "k40"), ("k1", "k41"), ("k2", "k42")]
     np.testing.assert_allclose([row["score"] for row in rows], [row["score"] for row in expected], atol=1e-5)
     assert all(("text_1" in row) == (kept == "--keep-text") for row in rows)
     assert "43 rows with 40 texts" in run("pairs", "--store", store, "-k", 2).ok().out

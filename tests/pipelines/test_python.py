@@ -1,5 +1,8 @@
 """`sentence_beam.embed` with rows that a program holds, and what the store it gives can do."""
 
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +11,9 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from helpers.corpora import sentences
+from helpers.corpora import sentences, write_lines
 
 import sentence_beam as sb
-from transforms.corpus.in_memory import table_of
 from transforms.errors import OptionError
 
 TEXTS = sentences(6)
@@ -66,7 +68,12 @@ def test_one_text_is_searched_as_one_text(how: dict[str, Any]) -> None:
     store = sb.embed(FRAME, id_column="id", **how)
     (hits,) = store.search([TEXTS[3]], k=2)
     assert store.search(TEXTS[3], k=2) == hits
-    assert hits[0]["id"] == "row-3"
+    assert hits[0]["id"] == hits[0].id == "row-3"
+    assert (hits[1].rank, hits[1].score) == (2, hits[1]["score"])
+    assert store.search(ids="row-3", k=1) == store.search(ids=["row-3"], k=1)[0]
+    for options, message in (({"k": 0}, "k: 0 is not"), ({"fold": "worst"}, "fold: 'worst' is not known")):
+        with pytest.raises(OptionError, match=message):
+            store.search("x", **options)
 
 
 def test_a_store_without_rows_has_arrays_of_none(how: dict[str, Any], inputs: Path) -> None:
@@ -76,23 +83,62 @@ def test_a_store_without_rows_has_arrays_of_none(how: dict[str, Any], inputs: Pa
     assert store.vectors().shape == (0, store.space.dim)
 
 
+def test_paths_are_taken_wherever_a_name_is(model: Path, store: Path, inputs: Path) -> None:
+    files = [write_lines(inputs / name, TEXTS[start : start + 3]) for start, name in ((0, "a.txt"), (3, "b.txt"))]
+    made = sb.embed(files, store=store, model=model, dtype="float32")
+    assert list(made.numpy()[0]) == list(sb.open_store(store).numpy()[0])
+    assert len(sb.embed(inputs.glob("*.txt"), store=store)) == 6
+    assert sb.embed(sb.EmbedOptions(input=files, store=store)).manifest.data["work"]["carried"] == 6
+    assert sb.dedup(store, threshold=0.999).rows.num_rows == 6
+    assert sb.neighbours(store, of=store, output=inputs / "out", k=1)["queries"] == 6
+    assert sb.Encoder.load(model, device="cpu").dim == made.space.dim
+
+
+def test_texts_that_are_names_of_files_are_refused(how: dict[str, Any], inputs: Path) -> None:
+    name = str(write_lines(inputs / "a.txt", TEXTS))
+    with pytest.raises(OptionError, match="the text is the name of a file"):
+        sb.embed([name], **how)
+    assert not Path(how["store"]).exists()
+
+
 @pytest.mark.parametrize(
-    ("rows", "match"),
+    ("rows", "options", "message"),
     [
-        (["a", 7], "row 1 is neither a text nor a dict"),
-        (["a", {"text": "b"}], "row 1 is not of the kind of row 0"),
-        (17, "rows of int cannot be read"),
-        ([{"text": "a", "x": 1}, {"text": "b", "x": "c"}], "rows of list cannot be read"),
+        ([{"body": "a"}], {}, "rows://rows.parquet has no column text (text_column); its columns: body"),
+        (TEXTS, {"keep_columns": "lang"}, "rows://rows.parquet has no column lang (keep_columns); its columns: text"),
+        (TEXTS, {"max_rejects": 2}, "max_rejects: 2 is not a number from 0 to 1"),
+        (TEXTS, {"keep_text": "no"}, "keep_text: 'no' is not True or False"),
+        (TEXTS, {"beam_flags": "--runner=FnApiRunner"}, "beam_flags: '--runner=FnApiRunner' is no list;"),
+        (TEXTS, {"beam_flags": ["--nothing=1"]}, "beam_flags: Beam has no flag --nothing=1;"),
+        (TEXTS, {"append": True, "partition": "content"}, "append: partition content has no units of single files;"),
     ],
 )
-def test_what_are_no_rows_is_one_line(rows: Any, match: str, how: dict[str, Any]) -> None:
-    with pytest.raises(OptionError, match=match):
-        sb.embed(rows, **how)
+def test_errors_name_keywords_and_rows(rows: Any, options: dict[str, Any], message: str, how: dict[str, Any]) -> None:
+    with pytest.raises(OptionError) as caught:
+        sb.embed(rows, **{**how, **options})
+    assert str(caught.value).startswith(message)
+    assert tempfile.gettempdir() not in str(caught.value).replace(how["store"], "")
 
 
-def test_dicts_may_lack_keys() -> None:
-    found = table_of([{"text": "a"}, {"text": "b", "lang": "en"}])
-    assert found.to_pylist() == [{"text": "a", "lang": None}, {"text": "b", "lang": "en"}]
+def test_a_gate_is_the_error_of_its_kind(how: dict[str, Any]) -> None:
+    with pytest.raises(sb.DataGateError, match="1 of 2 rows rejected, more than max_rejects 0 allows"):
+        sb.embed(["", "b"], max_rejects=0, **how)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"store": "s", "max_token": 5},
+            "embed() got an unexpected keyword argument 'max_token'; did you mean max_tokens?",
+        ),
+        ({}, "embed() missing 1 required keyword-only argument: 'store'"),
+    ],
+)
+def test_keywords_are_those_of_the_function(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        sb.embed(TEXTS, **options)
+    assert str(caught.value) == message
 
 
 def test_other_machines_do_not_get_rows_in_memory(how: dict[str, Any]) -> None:
@@ -100,3 +146,12 @@ def test_other_machines_do_not_get_rows_in_memory(how: dict[str, Any]) -> None:
     flags.append("--sdk_container_image=r/i:t")
     with pytest.raises(OptionError, match="in this process"):
         sb.embed(TEXTS, beam_flags=flags, **how)
+
+
+def test_logging_is_set_up_by_the_program_after_a_run_too(how: dict[str, Any]) -> None:
+    code = (
+        f"import logging, sentence_beam as sb; sb.embed(['a cat'], **{how}).search('a dog')\n"
+        "logging.basicConfig(format='%(message)s', level='INFO'); logging.info('mine')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr == "mine\n"

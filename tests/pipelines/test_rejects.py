@@ -55,27 +55,28 @@ def test_the_reasons_are_in_the_line_and_the_rows_are_listed(embed: Run, run: Ru
 
 
 def test_reasons_are_counted_over_all_units_also_those_carried(embed: Run, inputs: Path) -> None:
-    write_lines(inputs / "a.txt", ["one", "", " "])
+    write_jsonl(inputs / "a.jsonl", [{"text": "one"}, *[{"text": " "}] * 7])
+    write_lines(inputs / "c.txt", ["two", "", ""])
     embed(inputs / "*", "--max-rejects", 1).ok()
-    write_jsonl(inputs / "b.jsonl", [{"text": "two"}, {"text": 5}, {"text": ""}, {}])
+    write_jsonl(inputs / "b.jsonl", [{"text": "three"}, {"text": 5}, {"text": ""}, {}])
     embed(inputs / "*", "--max-rejects", 0.1).failed(
-        3, "5 of 7 rows", ": 3 empty text, ", "1 text is not a string", "1 null text (keys there: text)"
+        3, "10 of 13 rows", ": 8 empty text, ", "1 text is not a string", "1 null text (keys there: text)"
     )
 
 
 def test_the_list_is_of_the_last_run_that_committed_or_was_ended_by_rejects(
     embed: Run, run: Run, inputs: Path, store: Path, tmp_path: Path
 ) -> None:
-    write_lines(inputs / "a.txt", ["one", ""])
-    embed(inputs / "*").failed(3)
+    write_lines(inputs / "a.jsonl", ['{"text": "one"}', ""])
+    embed(inputs / "*", "--max-rejects", 0).failed(3)
     failed = run("rejects", "--store", store).ok().out.split("in run ")[1].split(",")[0]
     embed(inputs / "*", "--max-rejects", 1).ok()
     committed = (manifest_of(store) or {})["run"]
     out = tmp_path / "rejects.jsonl"
     assert f"1 rejected rows of run {committed}" in run("rejects", "--store", store, "--output", out).ok().out
     (row,) = map(json.loads, out.read_text().splitlines())
-    assert row == {"id": "a.txt@4", "row": 4, "reason": "empty text", "excerpt": "", "file": "a.txt"}
-    write_lines(inputs / "a.txt", ["one"])
+    assert row == {"id": "a.jsonl@16", "row": 16, "reason": "empty text", "excerpt": "", "file": "a.jsonl"}
+    write_jsonl(inputs / "a.jsonl", [{"text": "one"}])
     embed(inputs / "*").ok()
     assert "0 rows rejected" in run("rejects", "--store", store).ok().out
     for earlier in (failed, committed):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, manifest_of, rows_of, sentences, vectors_of, write_parquet
 
@@ -74,3 +75,56 @@ def test_what_cannot_be_rolled_back_to(run: Run, embed: Run, inputs: Path, store
     second = (store / "manifest.json").read_bytes()  # with a fence
     run("rollback", first["run"], "--store", store).failed(2, "has no snapshot", first["run"])
     assert (store / "manifest.json").read_bytes() == second
+
+
+@pytest.mark.parametrize("kind", ["path", "locator", "shard"])
+def test_a_snapshot_with_a_file_that_was_cut_is_not_restored(
+    run: Run, embed: Run, inputs: Path, store: Path, kind: str
+) -> None:
+    write(inputs, 10)
+    embed(inputs / "*", "--id-column", "id", "--index", "Flat").ok()
+    first = manifest_of(store)
+    write(inputs, 50)
+    embed(inputs / "*").ok()
+    second = (store / "manifest.json").read_bytes()
+    named = first["shards"][0]["path"] if kind == "shard" else first["index"]["segments"][0][kind]
+    (store / named).write_bytes((store / named).read_bytes()[:-1])
+    run("rollback", first["run"], "--store", store).failed(2, store / named, " bytes, not ", first["run"])
+    assert (store / "manifest.json").read_bytes() == second
+    assert not (store / "lease.json").exists()
+
+
+def test_a_snapshot_with_a_shard_that_was_changed_is_not_restored(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
+    write(inputs, 10)
+    embed(inputs / "*").ok()
+    first = manifest_of(store)
+    write(inputs, 50)
+    embed(inputs / "*").ok()
+    second = (store / "manifest.json").read_bytes()
+    out = run("rollback", "-1", "--store", store, "--check-carried", 1).ok().out
+    shards = len(first["shards"])
+    assert f"{shards} of {shards} carried shards are sound: 0 by the checksum of a listing, {shards} by reading" in out
+    for unit in first["shards"]:
+        path = store / unit["path"]
+        whole = path.read_bytes()
+        path.write_bytes(bytes([*whole[:-1], whole[-1] ^ 1]))
+        restore = ("rollback", first["run"], "--store", store, "--check-carried")
+        (store / "manifest.json").write_bytes(second)
+        run(*restore, 1).failed(2, path, "was changed after it was written", first["run"])
+        assert (store / "manifest.json").read_bytes() == second
+        path.write_bytes(whole)
+    run(*restore, 0).ok()
+
+
+def test_each_rollback_reads_another_shard(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    write(inputs, 10)
+    embed(inputs / "*").ok()
+    write(inputs, 50)
+    embed(inputs / "*").ok()
+    places = set()
+    for _ in range(2):
+        assert "1 by reading" in run("rollback", "-1", "--store", store).ok().out
+        places.add(manifest_of(store)["check_from"])
+    assert len(places) == 2

@@ -1,8 +1,9 @@
 """A run by flags, by Python and by what a store remembers: the same options, the same run, the same mistakes."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from helpers.commands import Run
@@ -13,9 +14,11 @@ from pipelines import cluster, dedup, embed_options, fit, index, neighbours, pai
 from pipelines.options import every_command
 from transforms.errors import OptionError
 from transforms.steps import options
+from transforms.steps.keywords import EmbedKeywords, NeighboursKeywords
 from transforms.steps.options import EmbedOptions
 from transforms.steps.resolve import resolve
 from transforms.store.manifest import read_manifest
+from transforms.values import StrPath
 
 # Every option with a value that is not its default, which a run of the tiny model could have.
 GIVEN: dict[str, Any] = {
@@ -43,6 +46,7 @@ GIVEN: dict[str, Any] = {
     "max_latency_ms": 2.5,
     "max_rejects": 0.5,
     "max_deletes": 0.25,
+    "max_unknown": 0.2,
     "max_bad_files": 2,
     "max_drift": 0.1,
     "check_carried": 0.5,
@@ -70,6 +74,7 @@ MISTAKES = {
     "max_latency_ms": "0",
     "max_rejects": "1.5",
     "max_deletes": "half",
+    "max_unknown": "30%",
     "max_bad_files": "1.5",
     "max_drift": "3",
     "price_per_hour": "-1",
@@ -150,7 +155,8 @@ def test_a_mistake_is_the_same_line_either_way(run: Run, store: Path, inputs: Pa
         sb.embed(given.pop("input"), **given)
     assert outcome.status == caught.value.exit_code == 2
     assert outcome.err.startswith(f"sentence-beam embed: argument --{name.replace('_', '-')}")
-    assert str(caught.value) in outcome.err
+    assert caught.value.line in outcome.err
+    assert str(caught.value) == caught.value.line.removeprefix("argument --").replace("-", "_", name.count("_"))
 
 
 def test_a_run_from_python_gives_its_snapshot_and_a_failed_one_its_error(
@@ -164,3 +170,28 @@ def test_a_run_from_python_gives_its_snapshot_and_a_failed_one_its_error(
     with pytest.raises(OptionError, match="max_tokens would change") as caught:
         sb.embed(glob, store=str(store), max_tokens=8)
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "keywords", "others"),
+    [
+        (EmbedOptions, EmbedKeywords, {"input", "dry_run"}),
+        (options.NeighboursOptions, NeighboursKeywords, {"store", "output", "k"}),
+    ],
+)
+def test_the_keywords_of_a_function_are_the_fields_of_its_options(kind: Any, keywords: Any, others: set[str]) -> None:
+    """A keyword may be wider than the field: a path for its text, a list for a tuple."""
+    wider = [
+        (tuple[str, ...], Sequence[str] | Mapping[str, str]),
+        (tuple[str, ...], StrPath | Sequence[StrPath]),
+        (str, StrPath),
+    ]
+    typed = get_type_hints(keywords)
+    fields_of = {item.name: item.type for item in fields(kind) if item.name not in others}
+    assert set(typed) == set(fields_of)
+    for name, field in fields_of.items():
+        allowed = [
+            field,
+            *(wide if field == exact else wide | None for exact, wide in wider if field in (exact, exact | None)),
+        ]
+        assert typed[name] in allowed, name

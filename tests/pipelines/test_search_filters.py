@@ -1,6 +1,7 @@
 """search --where, --min-score, --id and --query-vectors, on stores brought along over nights."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,29 @@ def test_filters_on_the_command_line(run: Run, made: Path) -> None:
     run(*found, "--where", "year = '2020'").failed(2, "--where", "year is int64", "lang (string)")
     run(*found, "--where", "year >").failed(2, "--where", "at its end")
     run(*found, "--min-score", "high").failed(2, "--min-score", "high")
+
+
+@pytest.mark.parametrize(
+    ("options", "columns"),
+    [
+        (("--where", "lang = 'de' AND year BETWEEN 2001 AND 2090"), ["lang", "year"]),
+        (("--where", "id LIKE 'k%' AND text IS NOT NULL"), []),
+        (("--where", "year > 0", "--full"), ["lang", "year"]),
+        (("--full",), ["lang", "year"]),
+        ((), []),
+    ],
+)
+def test_kept_columns_are_shown_in_full_and_where_a_filter_names_them(
+    run: Run, made: Path, options: tuple[str, ...], columns: list[str]
+) -> None:
+    asked = ("search", "--store", made, "--query", "dog", "--limit", 4, *options)
+    rows = json.loads(run(*asked, "--json").ok().out)["results"][0]["rows"]
+    head, *lines = run(*asked).ok().out.splitlines()[1:]
+    assert head.split() == ["rank", "score", "id", *columns, "text"]
+    starts = [head.index(name) for name in columns] + [head.index("text")]
+    cells = [[line[one:other].strip() for one, other in pairwise(starts)] for line in lines]
+    assert cells == [["" if row[name] is None else str(row[name]) for name in columns] for row in rows]
+    assert len(lines) == 4
 
 
 def test_the_neighbours_of_stored_rows(run: Run, made: Path, store: Store) -> None:

@@ -74,4 +74,4 @@ def test_without_its_extra(run: Run, made: Path, monkeypatch: pytest.MonkeyPatch
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    run("serve", "--store", made).failed(2, "pip install 'sentence-beam[serve]'")
+    run("serve", "--store", made).failed(2, "pip install -c ", "[serve]")

@@ -86,15 +86,18 @@ def test_where_there_is_no_store_no_run_is_listed(run: Run, tmp_path: Path) -> N
 def test_history_has_a_line_for_each_run(run: Run, embed: Run, inputs: Path, store: Path) -> None:
     write_lines(inputs / "a.txt", sentences(6))
     embed(inputs / "*", "--index", "Flat").ok()
-    write_lines(inputs / "a.txt", ["", *sentences(2)])
-    embed(inputs / "*").failed(3)
+    write_bytes(inputs / "a.txt", b"caf\xe9\na dog\na cat\n")
+    embed(inputs / "*", "--max-rejects", 0).failed(3)
     embed(inputs / "*", "--max-rejects", 0.5, "--max-deletes", 1).ok()
     run("index", "--store", store).ok()
     head, *lines = run("history", "--store", store).ok().out.splitlines()
     assert head.split() == [
-        "run", "started", "time", "rows", "embedded", "reused", "duplicates", "carried", "rejected", "recall",
-        "status", "snapshot", "message",
+        "run", "started", "time", "command", "rows", "added", "changed", "deleted", "embedded", "reused",
+        "duplicates", "carried", "rejected", "recall", "status", "snapshot", "message",
     ]  # fmt: skip
+    assert [line.split()[4] for line in lines] == ["embed", "embed", "embed", "index"]
+    assert lines[0].split()[5:9] == ["6", "6", "0", "0"]
+    assert lines[2].split()[5:9] == ["2", "2", "0", "6"]
     assert [line.split()[0] for line in lines] == sorted(path.name for path in (store / "runs").iterdir())
     assert [" failed " in f"{line} " for line in lines] == [False, True, False, False]
     assert "rows rejected, more than --max-rejects" in lines[1]
@@ -107,8 +110,8 @@ def test_history_has_a_line_for_each_run(run: Run, embed: Run, inputs: Path, sto
 
 def test_history_of_a_store_whose_first_run_failed(run: Run, embed: Run, inputs: Path, store: Path) -> None:
     run("history", "--store", store).failed(2, store, "holds no store")
-    write_lines(inputs / "a.txt", ["one", "", ""])
-    embed(inputs / "*").failed(3, "2 of 3 rows rejected")
+    write_bytes(inputs / "a.txt", b"one\n\xff\n\xff\n")
+    embed(inputs / "*", "--max-rejects", 0).failed(3, "2 of 3 rows rejected")
     lines = run("history", "--store", store).ok().out.splitlines()[1:]
     assert len(lines) == 1
     assert "failed" in lines[0]
@@ -159,7 +162,7 @@ def test_history_keeps_the_order_when_the_clock_goes_back(
     assert [line.split()[0].partition("Z")[0] for line in lines] == [
         "20260101T020030_000", "20260101T020030_001", "20260101T020030_002", "20260101T020031_000",
     ]  # fmt: skip
-    assert [line.split()[4] for line in lines] == ["1", "2", "3", "4"]
+    assert [line.split()[5] for line in lines] == ["1", "2", "3", "4"]
     assert lines[-1].endswith("current")
 
 
@@ -209,7 +212,9 @@ def test_diff_over_a_lost_shard_is_one_line_and_no_file(run: Run, nights: Path, 
     assert list(tmp_path.glob("diff*")) == []
 
 
-@pytest.mark.parametrize(("output", "word"), [("d.jsonl", ".parquet"), ("none/d.parquet", "no such folder")])
+@pytest.mark.parametrize(
+    ("output", "word"), [("d.txt", "must end in .parquet, .csv"), ("none/d.parquet", "no such folder")]
+)
 def test_diff_output_that_cannot_be_written(run: Run, nights: Path, tmp_path: Path, output: str, word: str) -> None:
     run("diff", run_name(0), run_name(1), "--store", nights, "--output", tmp_path / output).failed(2, "--output", word)
 

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from pipelines import tables
 from pipelines.cli import main
-from pipelines.tables import Column, columns_of, end, excerpt, middle, printable
+from pipelines.tables import Column, columns_of, end, excerpt, middle
+from transforms.errors import printable
 
 TEXTS = [f"{text} {'and so on ' * 40} the end of row {number}" for number, text in enumerate(sentences(12))]
 TEXTS[3] = "\x1b[2J東京" + "は" * 300 + " naïve\u202e café 👩‍💻"

@@ -7,6 +7,7 @@ import pytest
 from helpers.commands import Run
 from helpers.training import labelled_rows, scored_rows, triplet_rows, write_tsv
 
+from transforms.extras import pip_line
 from transforms.training import recipes
 from transforms.training.options import TrainOptions
 
@@ -114,6 +115,4 @@ def test_the_extra_that_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "accelerate" else find(name))
     done = run("train", "--input", "scored.tsv", "--output", "model", *BY_SCORE)
-    assert (done.status, done.err) == (
-        2, "sentence-beam train: training needs accelerate: pip install 'sentence-beam[train]'\n"
-    )  # fmt: skip
+    assert (done.status, done.err) == (2, f"sentence-beam train: training needs accelerate: {pip_line('train')}\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from helpers.commands import Run
-from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, sentences, write_lines
+from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, sentences, write_bytes, write_lines
 from helpers.snapshots import night, numbered, run_name
 
 from transforms.store import lease
@@ -39,7 +39,7 @@ def test_what_it_says(run: Run, nights: Path) -> None:
     out = run("vacuum", "--store", nights, "--keep", 1).ok().out.splitlines()
     assert out[0] == f"snapshots   2 removed ({run_name(0)}, {run_name(1)}), 1 kept"
     kinds = {line.split()[0]: line.split(maxsplit=1)[1] for line in out[1:]}
-    assert list(kinds) == ["runs", "shards", "sidecars", "all"]
+    assert list(kinds) == ["plans", "shards", "sidecars", "all"]
     assert kinds["shards"].startswith("2 files, ")
     assert kinds["all"].endswith(" removed")
     assert run("vacuum", "--store", nights).ok().out.splitlines()[-1] == "all         0 files, 0 bytes removed"
@@ -94,8 +94,8 @@ def test_a_crashed_nights_work_is_taken_up_after_a_vacuum(
 ) -> None:
     write_lines(inputs / "a.txt", sentences(5))
     embed(inputs / "*").ok()
-    write_lines(inputs / "b.txt", ["", *sentences(5, 5)])
-    embed(inputs / "*").failed(3)
+    write_bytes(inputs / "b.txt", b"\xff\n" + "\n".join(sentences(5, 5)).encode())
+    embed(inputs / "*", "--max-rejects", 0).failed(3)
     run("vacuum", "--store", store, "--keep", 1).ok()
     monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("embedded again"))
     embed(inputs / "*", "--max-rejects", 1).ok()

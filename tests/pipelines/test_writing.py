@@ -1,7 +1,9 @@
 """The lease of a run: while it is silent, when it was never submitted, and while an engine works for it."""
 
+import errno
 import json
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,12 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineState
 from helpers.commands import Run
 from helpers.corpora import sentences, write_lines
+from helpers.snapshots import night, numbered
 
-from pipelines.writing import writing
+from pipelines.writing import Writer, result_of, writing
 from transforms import storage
 from transforms.errors import SentenceBeamError
-from transforms.store import lease
+from transforms.store import lease, runs
 from transforms.store.units import UnitStore
 
 ENGINE = ("--runner", "PortableRunner", "--dtype", "float32")
@@ -51,6 +54,22 @@ def test_a_sign_of_life_does_not_bring_back_a_lease_that_was_given_back(
             time.sleep(0.005)
             assert not (tmp_path / "lease.json").exists()
             lease.acquire(str(tmp_path), lease.Lease("run1", "h", None, "x", "j", time.time()))
+
+
+def fail_in_a_run(root: str, taken: bool) -> None:
+    """Have a run miss one of its files, whose lease another run took meanwhile, or not."""
+    with writing(root, "run1", PipelineOptions(["--runner=FnApiRunner"])):
+        if taken:
+            lease.release(root, "run1")
+            lease.acquire(root, lease.Lease("run2", "h", None, "x", "j", time.time()))
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "store/plan.parquet.tmp-1")
+
+
+def test_a_run_whose_lease_was_taken_says_so_if_it_misses_a_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        fail_in_a_run(str(tmp_path), taken=False)
+    with pytest.raises(SentenceBeamError, match="the lease was taken from this run"):
+        fail_in_a_run(str(tmp_path), taken=True)
 
 
 class Submitted:
@@ -131,6 +150,43 @@ def test_a_writer_that_lost_its_lease_stops_embedding(
     monkeypatch.undo()
     embed(inputs / "*", "--unit-tokens", 60).ok()
     assert made < len(list((store / "embeddings").iterdir())) / 2
+
+
+@pytest.mark.parametrize("content", [None, b"", b"null", b"[]"])
+def test_a_run_that_committed_is_a_success_without_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    root = str(tmp_path / "store")
+    whole = night(root, 0, numbered(0, 5), numbered(5, 9))
+    monkeypatch.setattr(runs, "_HERE", deque())  # as in a process that submitted the job
+    path = tmp_path / "store" / "runs" / whole.run / "result.json"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    found = result_of(root, whole.run, Writer(PipelineOptions(["--runner=FnApiRunner"])))
+    assert found is not None
+    assert (found.status, found.exit_code, found.duplicate_ids) == ("committed", 0, None)
+    assert found.message == "committed; the record of it is missing or damaged"
+    assert (found.ledger, found.tokens, found.space) == (whole.ledger, 45, whole.space)
+    with pytest.raises(SentenceBeamError, match="ended without a result"):
+        result_of(root, "another", Writer(PipelineOptions(["--runner=FnApiRunner"])))
+
+
+def test_a_job_that_fails_after_its_commit_is_a_success(
+    embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "_HERE", deque(maxlen=0))  # as where an engine's workers commit
+    run = beam.Pipeline.run
+
+    def failing(self: beam.Pipeline, *arguments: Any, **options: Any) -> Any:
+        run(self, *arguments, **options)
+        raise RuntimeError("the worker that had committed was lost")
+
+    monkeypatch.setattr(beam.Pipeline, "run", failing)
+    outcome = embed(glob)
+    assert outcome.status == 0
+    assert outcome.err == "committed; the job failed afterwards (the worker that had committed was lost)\n"
+    assert "10 written" in outcome.out
 
 
 def test_a_disk_that_does_not_confirm_the_commit_is_said(

@@ -9,19 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from transforms.calibration.methods import APPLY
+from transforms.calibration.moved import FittedMoments
 from transforms.calibration.spec import CalibrationSpec, parse_calibration
 from transforms.cores import Cores
-from transforms.errors import OptionError, SpaceMismatchError
+from transforms.errors import OptionError, SpaceMismatchError, refuse_damage
 from transforms.space import Space, canonical_json, sha256_text
 from transforms.space.identity import OUTPUT_FIELDS
 
 FORMAT = "sentence-beam calibration 1"
 INFO = "calibration.json"
 TENSORS = "calibration.safetensors"
+CHECKSUM = "sha256"  # in `fitted_on`, where earlier versions pass over it: over all of the file but itself
 BLOCK_ROWS = 64
 _CORES = Cores()
 _DECIDING = ("method", "parameters", "input_dim", "dim", "tensors")
@@ -99,7 +100,8 @@ class Calibration:
     def to_files(self) -> dict[str, bytes]:
         """The names and contents of a folder's files; write them in this order, the last one makes it whole."""
         data = save({name: np.ascontiguousarray(tensor) for name, tensor in self.tensors.items()})
-        info = json.dumps(self.info, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+        said = {**self.info, "fitted_on": {**self.info["fitted_on"], CHECKSUM: _checksum(self.info)}}
+        info = json.dumps(said, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
         return {TENSORS: data, INFO: info.encode()}
 
     @classmethod
@@ -110,12 +112,11 @@ class Calibration:
         if missing:
             raise OptionError(f"{prefix}{missing} is missing; make a calibration with: sentence-beam fit")
         info = parse_info(files[INFO], f"{prefix}{INFO}")
-        try:
+        said = f"{prefix}{TENSORS} is not the file that {INFO} describes"
+        with refuse_damage(said, "fit the calibration again", OptionError):
             tensors = load(files[TENSORS])
-        except SafetensorError:
-            tensors = {}
-        if tensors_digest(tensors) != info["tensors"]:
-            raise OptionError(f"{prefix}{TENSORS} is not the file that {INFO} describes; fit the calibration again")
+            if tensors_digest(tensors) != info["tensors"]:
+                raise ValueError("its digest is another")
         return cls(info, tensors)
 
 
@@ -128,24 +129,25 @@ def load_calibration(folder: str) -> Calibration:
 
 def parse_info(data: bytes, name: str) -> dict[str, Any]:
     """`Calibration.info` from the bytes of a file of this name; `OptionError` where they are no calibration's."""
-    try:
+    mend = "fit the calibration again"
+    with refuse_damage(f"{name} is not valid JSON", mend, OptionError):
         info = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise OptionError(f"{name} is not valid JSON ({error}); fit the calibration again") from None
     if not isinstance(info, dict) or info.get("format") != FORMAT or set(info) != _KEYS:
-        raise OptionError(f"{name} is of another format; fit the calibration again")
-    try:
-        whole = info["digest"] == _digest(info) and isinstance(info["fitted_on"], dict)
-    except ValueError:  # NaN, or text that is not Unicode
-        whole = False
-    if not whole:
-        raise OptionError(f"{name} was changed by hand (its digest is another); fit the calibration again")
+        raise OptionError(f"{name} is of another format; {mend}")
+    with refuse_damage(f"{name} was changed by hand", mend, OptionError):
+        fitted_on = dict(info["fitted_on"])
+        checksum = fitted_on.pop(CHECKSUM, None)  # earlier versions wrote none
+        info = {**info, "fitted_on": fitted_on}
+        if info["digest"] != _digest(info) or checksum not in (None, _checksum(info)):
+            raise ValueError("its digest is another")
+        FittedMoments.from_info(info)
     return info
 
 
 def check_space(info: Mapping[str, Any], space: Space, where: str) -> None:
     """Raise `SpaceMismatchError` naming the fields in which `space` pools otherwise than the space it was fitted on."""
-    fitted = Space.from_json(info["fitted_on"]["space"])
+    with refuse_damage(f"calibration {where} does not say on which space it was fitted", kind=OptionError):
+        fitted = Space.from_json(info["fitted_on"]["space"])
     what = f"calibration {where} was fitted on another space"
     fitted.check(space, what, "fit one on a store of this space", ignoring=OUTPUT_FIELDS)
 
@@ -158,6 +160,11 @@ def tensors_digest(tensors: Mapping[str, np.ndarray]) -> str:
         digest.update(canonical_json([name, tensor.dtype.str, list(tensor.shape)]).encode())
         digest.update(tensor.tobytes())
     return digest.hexdigest()
+
+
+def _checksum(info: Mapping[str, Any]) -> str:
+    """sha256 in hex over everything in `info`."""
+    return sha256_text(canonical_json(dict(info)))
 
 
 def _digest(info: Mapping[str, Any]) -> str:

@@ -36,11 +36,17 @@ class FittedMoments:
 
     @classmethod
     def from_info(cls, info: Mapping[str, Any]) -> "FittedMoments | None":
-        """Those that a calibration's `info` remembers; None for one that an earlier version fitted."""
+        """Those that a calibration's `info` remembers; None for one that an earlier version fitted.
+
+        Raises ValueError for others than those of the calibration's components.
+        """
         told = info["fitted_on"].get("moments")
         if told is None:
             return None
-        return cls(*(np.frombuffer(base64.b64decode(told[name]), np.dtype("<f4")) for name in ("mean", "deviation")))
+        mean, deviation = (np.frombuffer(base64.b64decode(told[name]), "<f4") for name in ("mean", "deviation"))
+        if not len(mean) == len(deviation) == info["input_dim"]:
+            raise ValueError("its moments are of other components than the calibration")
+        return cls(mean, deviation)
 
     def to_json(self) -> dict[str, str]:
         """Both as base64 of little-endian float32."""

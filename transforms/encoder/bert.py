@@ -63,12 +63,17 @@ class PackedLinear:
 
 
 def _pack(weight: Tensor) -> Tensor | None:
-    """The weight in oneDNN's layout, by the operators that torch's compiler emits for a CPU; None without them."""
+    """The weight in oneDNN's layout, by the operators that torch's compiler emits for a CPU.
+
+    None without them, and for a type that this processor has no kernels for.
+    """
     if weight.device.type != "cpu":
         return None
     if weight.dtype not in (torch.float32, torch.bfloat16) or not torch.backends.mkldnn.is_available():
         return None
     if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return None
+    if weight.dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return None
     return torch.ops.mkldnn._reorder_linear_weight(weight, ROWS_HINT)
 

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -28,15 +27,17 @@ from transforms.encoder.passing import Passing, PooledUnit, pooled_unit
 from transforms.encoder.pooler import load_pooler
 from transforms.encoder.probe import BatchSharing
 from transforms.encoder.replica import PooledBatch, Replica, States
-from transforms.encoder.tokenize import TextTokenizer, Tokenized
+from transforms.encoder.tokenize import KnownTokens, TextTokenizer, Tokenized
 from transforms.errors import OptionError, UnfitModelError
 from transforms.pooling.token_statistics import TokenStatistics
+from transforms.python_names import parameters_of, python_names
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.identity import Space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles
 from transforms.space.recipe import Machine, Recipe
 from transforms.space.spec import parse_pooler
 from transforms.space.st_modules import DOCUMENT, QUERY, StModules
+from transforms.values import StrPath
 
 Progress = Callable[[int, int], None]
 _WINDOW_BATCHES = {"cpu": 16, "cuda": 4}  # batches of windows whose token states are in memory together
@@ -101,9 +102,10 @@ class Encoder:
         self._ended = 0.0  # when (perf_counter) the devices were through with what they had
 
     @classmethod
+    @python_names(parameters_of(Recipe, Machine))
     def load(
         cls,
-        model: str = DEFAULT_MODEL,
+        model: StrPath = DEFAULT_MODEL,
         *,
         pooler: str = "auto",
         dtype: str = "auto",
@@ -115,7 +117,7 @@ class Encoder:
         truncate_dim: int | None = None,
         revision: str | None = None,
         tokens_per_batch: int | None = None,
-        calibration: str | Path | Calibration | None = None,
+        calibration: StrPath | Calibration | None = None,
         deterministic: bool = False,
         route: str = DOCUMENT,
     ) -> "Encoder":
@@ -131,10 +133,10 @@ class Encoder:
         Raises `OptionError` for options or files that do not work.
         """
         fitted = calibration if isinstance(calibration, Calibration) else None
-        folder = None if calibration is None else "" if fitted else str(calibration)
-        said: dict[str, Any] = {"pooler": pooler, "prompt": prompt, "prompt_name": prompt_name, "dtype": dtype}
-        said |= {"max_tokens": max_tokens, "normalize": normalize, "truncate_dim": truncate_dim}
-        recipe = Recipe(model, revision, **said, calibration=folder)
+        folder = "" if isinstance(calibration, Calibration) else calibration
+        said: dict[str, Any] = {"model": model, "revision": revision, "pooler": pooler, "dtype": dtype}
+        said |= {"prompt": prompt, "prompt_name": prompt_name, "max_tokens": max_tokens, "normalize": normalize}
+        recipe = Recipe.of({**said, "truncate_dim": truncate_dim, "calibration": folder})
         return cls.of(recipe, Machine(device, tokens_per_batch, deterministic), fitted, route)
 
     @classmethod
@@ -209,6 +211,10 @@ class Encoder:
         Raises `OptionError` with the place of an item that is no text.
         """
         return self._tokenizer(texts)
+
+    def words(self, tokenized: Tokenized) -> KnownTokens:
+        """The known and unknown tokens of tokenized texts."""
+        return self._tokenizer.words(tokenized)
 
     def embed(self, tokenized: Tokenized, progress: Progress | None = None) -> Embedded:
         """The vectors of tokenized texts, their status and counts.

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
+from tokenizers.models import Unigram
 from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.processors import TemplateProcessing
@@ -25,6 +26,7 @@ from transforms.space.model_files import ModelFiles
 
 Rewrite = Callable[[list[str]], list[str]]
 TEXTS_AT_ONCE = 4096
+_SPECIAL, _KNOWN, _UNKNOWN = range(3)
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,14 @@ class Tokenized:
         return Tokenized(self.ids[tokens], offsets, self.counts[rows], self.truncated[rows], types, masks)
 
 
+@dataclass(frozen=True)
+class KnownTokens:
+    """How many tokens of a text's own, [B] int64, the vocabulary has, and how many stand for text that it lacks."""
+
+    known: np.ndarray
+    unknown: np.ndarray
+
+
 class TextTokenizer:
     """A model's own fast tokenizer with a prompt, casing and length. Safe to use from several threads.
 
@@ -84,6 +94,7 @@ class TextTokenizer:
         self._rewrite = _make_rewrite(pooler, self._tokenizer)
         self.prompt_tokens = self._count_prompt_tokens(set(wrapped.all_special_ids))
         self.special_ids = np.array(sorted(set(wrapped.all_special_ids)), dtype=np.int64)
+        self._unknown_id = _unknown_id(wrapped, self._tokenizer)
         self.pad_id = wrapped.pad_token_id or 0
         self.pad_type = wrapped.pad_token_type_id
         self.gives_types = "token_type_ids" in wrapped.model_input_names
@@ -151,6 +162,26 @@ class TextTokenizer:
         """The number of a text's own tokens."""
         return len(self.whole.encode(text, add_special_tokens=False))
 
+    def words(self, tokenized: Tokenized) -> KnownTokens:
+        """The known and unknown tokens of each text, special tokens and prompt left out."""
+        kinds = self._kinds[tokenized.ids]
+        known, unknown = (_summed(kinds == kind, tokenized.offsets) for kind in (_KNOWN, _UNKNOWN))
+        return KnownTokens(np.maximum(known - self._known_around, 0), unknown)
+
+    @cached_property
+    def _kinds(self) -> np.ndarray:
+        """Whether the token of each id is special, known or unknown, int8 [vocabulary]."""
+        kinds = np.full(self.vocabulary, _KNOWN, np.int8)
+        kinds[self.special_ids] = _SPECIAL
+        if self._unknown_id is not None:
+            kinds[self._unknown_id] = _UNKNOWN
+        return kinds
+
+    @cached_property
+    def _known_around(self) -> int:
+        """The number of a prompt's known tokens."""
+        return int(np.count_nonzero(self._kinds[self([""]).ids] == _KNOWN))
+
     def _counted(self, encodings: list[Encoding]) -> Tokenized:
         lengths = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -210,6 +241,23 @@ class TextTokenizer:
         if self._limit <= self._specials:
             raise OptionError(f"max tokens {self._limit}: {self._specials} special tokens need room; give more")
         self._tokenizer.enable_truncation(self._limit, stride=0, direction=direction)
+
+
+def _unknown_id(wrapped: PreTrainedTokenizerBase, tokenizer: Tokenizer) -> int | None:
+    """The id of the token for text that the vocabulary lacks; None without one.
+
+    Vocabularies of bytes lack nothing, and some name the end of a text as their unknown token.
+    """
+    is_unigram = isinstance(tokenizer.model, Unigram)
+    name = wrapped.unk_token if is_unigram else getattr(tokenizer.model, "unk_token", None)
+    found = tokenizer.token_to_id(name) if name else None
+    return None if found in tokenizer.encode("").ids else found
+
+
+def _summed(is_kind: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """The tokens of a kind in each text."""
+    before = np.concatenate([[0], np.cumsum(is_kind)])
+    return before[offsets[1:]] - before[offsets[:-1]]
 
 
 def _check_strings(texts: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from transforms.errors import MissingExtraError
+from transforms.extras import pip_line
 
 LOGISTIC, MLP = "logistic", "mlp"
 CLASSIFIERS = (LOGISTIC, MLP)
@@ -21,7 +22,7 @@ def check_installed() -> None:
     import importlib.util
 
     if importlib.util.find_spec("sklearn") is None:
-        raise MissingExtraError("this kind of task needs scikit-learn: pip install 'sentence-beam[evaluate]'")
+        raise MissingExtraError(f"this kind of task needs scikit-learn: {pip_line('evaluate')}")
 
 
 def cross_validated(features: np.ndarray, labels: np.ndarray, classifier: str) -> np.ndarray:

@@ -22,6 +22,7 @@ from transforms.evaluation.store_retrieval import StoreRetrieval
 from transforms.evaluation.task import Predictions, Task, TaskVectors, content_digest, quoted
 from transforms.evaluation.tasks import read_tasks
 from transforms.evaluation.watch import Watch
+from transforms.python_names import parameters_of, python_names
 from transforms.space import Space
 
 SPILLED = 4 << 30  # bytes of vectors above which tasks are encoded one after the other
@@ -51,6 +52,7 @@ class _ScorePlan:
         return [method for found in self.methods.values() for method in found]
 
 
+@python_names(parameters_of(EvaluateOptions))
 def evaluate(options: EvaluateOptions) -> Evaluation:
     """The scores that the options ask for. Raises OptionError for tasks, poolers and files that do not work.
 

@@ -10,6 +10,7 @@ from transforms.errors import MissingExtraError, OptionError, SentenceBeamError
 from transforms.evaluation import tables
 from transforms.evaluation.evidence import Evidence, Means
 from transforms.evaluation.task import Predictions, quoted
+from transforms.extras import pip_line
 
 DEPTH = 100
 MEASURES = {"ndcg@10": "nDCG@10", "recall@100": "R@100", "mrr@10": "RR@10", "map": "AP"}
@@ -62,7 +63,7 @@ class Judgements:
 def read_judgements(queries: str, qrels: str) -> Judgements:
     """The queries (JSON lines: _id, text) that a file of relevance judgements (query-id, corpus-id, score) judges."""
     if importlib.util.find_spec("ir_measures") is None:
-        raise MissingExtraError("retrieval needs ir_measures: pip install 'sentence-beam[evaluate]'")
+        raise MissingExtraError(f"retrieval needs ir_measures: {pip_line('evaluate')}")
     texts = {}
     for line, row in tables.read_json_lines(queries):
         name, text = row.get("_id"), row.get("text")
@@ -70,12 +71,12 @@ def read_judgements(queries: str, qrels: str) -> Judgements:
             raise tables.bad_line(queries, line, "no _id and text")
         texts[str(name)] = text
     grades: dict[str, dict[str, int]] = {}
-    for line, (query, document, score) in tables.read_table(qrels, ("query-id", "corpus-id", "score")):
-        grade = tables.number(qrels, line, score)
+    for place, (query, document, score) in tables.read_table(qrels, ("query-id", "corpus-id", "score")):
+        grade = tables.number(qrels, place, score)
         if grade != int(grade):
-            raise tables.bad_line(qrels, line, f"score {score} is no whole number")
+            raise tables.bad_line(qrels, place, f"score {score} is no whole number")
         if query not in texts:
-            raise tables.bad_line(qrels, line, f"query {query!r} is not in {queries}")
+            raise tables.bad_line(qrels, place, f"query {query!r} is not in {queries}")
         grades.setdefault(query, {})[document] = int(grade)
     if not grades:
         raise OptionError(f"--task {qrels} judges no query; check the file")

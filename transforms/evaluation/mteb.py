@@ -6,6 +6,7 @@ import numpy as np
 
 from transforms.encoder.encoder import Encoder
 from transforms.errors import MissingExtraError
+from transforms.extras import pip_line
 from transforms.space.st_modules import DOCUMENT, QUERY
 
 try:
@@ -13,7 +14,7 @@ try:
     from mteb.models.model_meta import ModelMeta
     from mteb.types import PromptType
 except ImportError as error:
-    raise MissingExtraError("MTEB is not installed: pip install 'sentence-beam[mteb]'") from error
+    raise MissingExtraError(f"MTEB is not installed: {pip_line('mteb')}") from error
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata

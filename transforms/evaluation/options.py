@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from transforms.evaluation.classifier import LOGISTIC
 from transforms.space import DEFAULT_MODEL
+from transforms.values import read
 
 AVERAGE = "Avg."  # in the place of a task's name: the average of several
 
@@ -28,3 +29,6 @@ class EvaluateOptions:
     device: str = "auto"
     classifier: str = LOGISTIC
     cache: str | None = None
+
+    def __post_init__(self) -> None:
+        read(self, {})

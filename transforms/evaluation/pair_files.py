@@ -76,7 +76,7 @@ def read_labelled(path: str, part: str | None = None) -> LabelledPairs:
 
 def read_splits(paths: Sequence[str], read: Callable[[str, str | None], Pairs]) -> list[Pairs]:
     """Training, development and test pairs of three files, or of one SICK.txt that has all of them."""
-    if len(paths) == 1 and "SemEval_set" in _header(paths[0]):
+    if len(paths) == 1 and "SemEval_set" in tables.read_header(paths[0]):
         return [read(paths[0], part) for part in SICK_SETS]
     return [read(path, None) for path in paths]
 
@@ -92,22 +92,23 @@ def distinct(subsets: Sequence[ScoredPairs]) -> tuple[ScoredPairs, ...]:
 
 def _rows(path: str, value: str, of_sick: Sequence[str], part: str | None) -> list[tables.Row]:
     """The lines of a file in any layout, as value and two sentences."""
-    header = _header(path)
+    header = tables.read_header(path)
     if value not in header and SICK_SIDES[0] in header:
         named = next((name for name in of_sick if name in header), of_sick[0])
         if "SemEval_set" in header and part is not None:
             rows = tables.read_table(path, (named, *SICK_SIDES, "SemEval_set"))
             return [(line, row[:3]) for line, row in rows if row[3].strip() == part]
         return list(tables.read_table(path, (named, *SICK_SIDES)))
-    if value == "score" and path.endswith(".csv") and "score" not in header:
+    if value == "score" and "score" not in header and path.endswith(".csv") and _is_sts_benchmark(path):
         columns = ("score", *SIDES)
         lines = [(line, text.split("\t")) for line, text in enumerate(tables.read_text(path).splitlines(), 1) if text]
         return [(line, [tables.cell(path, line, row, place, columns) for place in (4, 5, 6)]) for line, row in lines]
     return list(tables.read_table(path, (value, *SIDES)))
 
 
-def _header(path: str) -> list[str]:
-    return tables.read_text(path).partition("\n")[0].rstrip("\r").split("\t")
+def _is_sts_benchmark(path: str) -> bool:
+    """Whether a file is one of the STS benchmark, which have tabs in spite of their names, and no header."""
+    return tables.read_text(path).partition("\n")[0].count("\t") >= 6
 
 
 def _official(folder: str, name: str) -> ScoredPairs:

@@ -1,5 +1,6 @@
-"""Files of tasks: tab-separated tables with a header, and JSON lines. Every error names the file and the line."""
+"""Files of tasks: tables with a header, and JSON lines. Every error names the file and the line or row."""
 
+import contextlib
 import csv
 import io
 import json
@@ -8,9 +9,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from transforms import storage
+from transforms.corpus import InputFile, match_inputs
+from transforms.corpus.files import PLAIN, compression_of, format_of, is_utf8
+from transforms.corpus.row_blocks import NOT_UTF8
+from transforms.corpus.table_rows import header_of, rows_of
 from transforms.errors import OptionError
 
-Row = tuple[int, list[str]]
+Place = int | str  # the number of a line, or the words that name a row
+Row = tuple[Place, list[str]]
+MOST_SHOWN = 200  # characters of a header in an error
 
 
 def read_text(path: str) -> str:
@@ -19,29 +26,83 @@ def read_text(path: str) -> str:
 
 
 def read_table(path: str, columns: Sequence[str]) -> Iterator[Row]:
-    """The lines of a tab-separated file with a header, without any quoting: line number and the columns asked for.
+    """The rows of a table: the place of each in its file, and its values in these columns as text.
 
-    Raises OptionError for a column that is missing and for a line that is too short.
+    Files have the formats that `train` reads. TSV, and a file whose name says no format of tables, is tab-separated
+    without any quoting. Raises OptionError for a column that is missing and for a row that cannot be used.
     """
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
-    header = next(reader, [])
+    header = read_header(path)
     missing = [name for name in columns if name not in header]
     if missing:
-        raise OptionError(f"--task {path}: no column {missing[0]} in its header; it needs {', '.join(columns)}")
+        found = ascii(", ".join(header))[1:-1] or "none"
+        raise OptionError(
+            f"--task {path}: no column {missing[0]} in its header ({found[:MOST_SHOWN]}); it needs {', '.join(columns)}"
+        )
+    return _tab_separated(path, columns) if _is_tab_separated(path) else _of_any_format(path, columns)
+
+
+def read_header(path: str) -> list[str]:
+    """The names of a table's columns. Raises OptionError for a file that cannot be read."""
+    if _is_tab_separated(path):
+        return next(_lines(path), [])
+    with _named_as_task():
+        return header_of(_file(path))
+
+
+def _is_tab_separated(path: str) -> bool:
+    kind = format_of(path)
+    return kind in ("", "tsv", *PLAIN) and not compression_of(path, kind)
+
+
+def _lines(path: str) -> Any:
+    return csv.reader(io.StringIO(read_text(path), newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _tab_separated(path: str, columns: Sequence[str]) -> Iterator[Row]:
+    reader = _lines(path)
+    header = next(reader)
     places = [header.index(name) for name in columns]
     for row in reader:
         if row:
             yield reader.line_num, [cell(path, reader.line_num, row, place, columns) for place in places]
 
 
-def cell(path: str, line: int, row: Sequence[str], place: int, columns: Sequence[str]) -> str:
+def _of_any_format(path: str, columns: Sequence[str]) -> Iterator[Row]:
+    with _named_as_task():
+        for row in rows_of(_file(path), columns):
+            place = f"row {row.number}"
+            if row.reason is not None:
+                raise bad_line(path, place, row.reason)
+            values = ["" if value is None else str(value) for value in row.values]
+            if not all(map(is_utf8, values)):
+                raise bad_line(path, place, NOT_UTF8)
+            yield place, values
+
+
+def _file(path: str) -> InputFile:
+    files = match_inputs(path)
+    if len(files) > 1:
+        raise OptionError(f"--task {path} names {len(files)} files; name one")
+    return files[0]
+
+
+@contextlib.contextmanager
+def _named_as_task() -> Iterator[None]:
+    """Errors of reading a file speak of --task, not of --input."""
+    try:
+        yield
+    except OptionError as error:
+        raise OptionError(str(error).replace("--input", "--task")) from error
+
+
+def cell(path: str, line: Place, row: Sequence[str], place: int, columns: Sequence[str]) -> str:
     """One cell of a line. Raises OptionError where the line has none there."""
     if place >= len(row):
         raise bad_line(path, line, f"not {', '.join(columns)}, tab-separated")
     return row[place]
 
 
-def number(path: str, line: int, text: str) -> float:
+def number(path: str, line: Place, text: str) -> float:
     """A finite score. Raises OptionError naming file and line for anything else."""
     try:
         value = float(text)
@@ -52,16 +113,18 @@ def number(path: str, line: int, text: str) -> float:
     return value
 
 
-def label(path: str, line: int, text: str) -> str:
+def label(path: str, line: Place, text: str) -> str:
     """A label. Raises OptionError naming file and line for an empty one."""
     if not text.strip():
         raise bad_line(path, line, "the label is missing")
     return text.strip()
 
 
-def bad_line(path: str, line: int, what: str) -> OptionError:
-    """The error of a line."""
-    return OptionError(f"--task {path}, line {line}: {what}; mend the line")
+def bad_line(path: str, place: Place, what: str) -> OptionError:
+    """The error of a line, by its number, or of a row, by the words that name it."""
+    if isinstance(place, int):
+        return OptionError(f"--task {path}, line {place}: {what}; mend the line")
+    return OptionError(f"--task {path}, {place}: {what}; mend the row")
 
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -38,6 +38,7 @@ K, DEEP = 10, 100  # the numbers of rows that a search is tuned for
 SAMPLE = 50_000  # rows by which kinds are compared
 MOST_LISTS = 256  # that a search is tuned up to
 GRAPH_LINKS = 64  # vectors compared for each list found through a graph of centroids
+ALIKE = 0.005  # recalls that differ by less count as equal: so much depends on the queries that were held out
 _LISTED = ("SQbf16", "SQ8", "SQ6", "RaBitQ4", "SQ4", "RaBitQ2", "RaBitQ")
 _WHOLE = ("Flat", "SQbf16", "SQ8", "SQ6", "SQ4")
 _RANGED = ("SQ8", "SQ6", "SQ4")  # steps of a range that one long row can stretch
@@ -98,7 +99,10 @@ def query_bytes(plan: IndexPlan, rows: int, nprobe: int, depth: int, uneven: flo
 
 
 def kinds(index: str, rows: int, dim: int, metric: str, unit: bool, budgets: Budgets) -> list[IndexPlan]:
-    """The plans that may serve an `--index`, most bytes a row first. Raises OptionError where none is small enough."""
+    """The plans that may serve an `--index`, most bytes a row first: `Flat` alone if it keeps the budgets.
+
+    Raises OptionError if none is small enough.
+    """
     if index != "auto":
         codec = "RaBitQ"
         found = [plan_for(automatic_index(rows, codec) if index == "compact" else index, rows, dim, metric)]
@@ -115,6 +119,8 @@ def kinds(index: str, rows: int, dim: int, metric: str, unit: bool, budgets: Bud
             f"{least.factory}, holds {held_bytes(least)} bytes a row; allow so many, or fewer components "
             "(--truncate-dim)"
         )
+    if small[0].factory == "Flat" and query_bytes(small[0], rows, 0, 0) <= budgets.query_bytes:
+        return small[:1]
     return small
 
 
@@ -203,13 +209,16 @@ def _try(
 def best(tried: Sequence[Tried], budgets: Budgets) -> tuple[Tried, bool]:
     """The kind to build, and whether it does all that is asked: recall at 10, and at 100 where any kind reaches both.
 
-    Of those that do, the one that reads least for a query, then the one that holds least; else the one that finds most.
+    Of those that do, the one that finds most; of several that find as much, the one that reads least for a query, then
+    the one that holds least.
     """
     within = [kind for kind in tried if kind.query_bytes <= budgets.query_bytes]
     reaching = [kind for kind in within if _reached(kind.recall, budgets)]
     deep = [kind for kind in reaching if _reached(kind.recall_100, budgets)]
     if deep or reaching:
-        return min(deep or reaching, key=lambda kind: (kind.query_bytes, kind.row_bytes)), True
+        most = max(kind.recall or 0.0 for kind in deep or reaching)
+        alike = [kind for kind in deep or reaching if (kind.recall or 0.0) > most - ALIKE]
+        return min(alike, key=lambda kind: (kind.query_bytes, kind.row_bytes)), True
     return max(within or tried, key=lambda kind: (kind.recall or 0.0, -kind.query_bytes)), False
 
 

@@ -13,7 +13,7 @@ from zlib import compress, crc32, decompress
 
 import numpy as np
 
-from transforms.errors import DamagedIndexError
+from transforms.errors import DamagedIndexError, refuse_damage
 
 _BLOCK = 1 << 20
 
@@ -47,10 +47,16 @@ class SegmentChecks:
 
     @classmethod
     def from_text(cls, text: str) -> SegmentChecks:
-        """The checksums that `to_text` gave, here or in an earlier version, which compressed nothing."""
-        values = json.loads(text)
-        lists = decompress(base64.b64decode(values["zlib"])) if "zlib" in values else base64.b64decode(values["lists"])
-        return cls(values["size"], values["head"], values["crc"], np.frombuffer(lists, "<u4"))
+        """The checksums that `to_text` gave, here or in an earlier version, which compressed nothing.
+
+        Raises DamagedIndexError for other text.
+        """
+        with refuse_damage("the checksums of a segment are not what was written", kind=DamagedIndexError):
+            values = json.loads(text)
+            is_packed = "zlib" in values
+            packed = base64.b64decode(values["zlib" if is_packed else "lists"])
+            lists = decompress(packed) if is_packed else packed
+            return cls(values["size"], values["head"], values["crc"], np.frombuffer(lists, "<u4"))
 
     def check_head(self, path: str | Path) -> None:
         """Raise DamagedIndexError where the file is missing or of another size, or differs before its lists."""

@@ -76,14 +76,19 @@ def check_rows_for(index: str, n_rows: int, dim: int) -> None:
 
 def lack_of_rows(index: str, n_rows: int) -> str | None:
     """What an index lacks to be trained on so many rows, in a few words; None where it can be."""
-    if index in ("auto", "compact"):
+    needed = rows_needed(index)
+    if n_rows >= needed:
         return None
+    return f"{index} has to be trained on {needed:,} rows or more, and there are {n_rows:,}"
+
+
+def rows_needed(index: str) -> int:
+    """The fewest rows that an index can be trained on."""
+    if index in ("auto", "compact"):
+        return 0
     match = _match(index)
     centroids = 2 ** int(match["bits"] or 8) if match["codec"].startswith("PQ") else 0
-    needed = max(int(match["nlist"] or 0), centroids)
-    return (
-        f"{index} has to be trained on {needed:,} rows or more, and there are {n_rows:,}" if n_rows < needed else None
-    )
+    return max(int(match["nlist"] or 0), centroids)
 
 
 def automatic_index(n_rows: int, codec: str) -> str:

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from transforms.errors import MissingExtraError, OptionError
+from transforms.extras import pip_line
 
-_MISSING = (
-    "the index needs faiss, which is not installed: pip install 'sentence-beam[cpu]' "
-    "(or, on Linux x86-64 with CUDA, pip install 'sentence-beam[gpu]')"
-)
+_MISSING = "the index needs faiss, which is not installed: {} (on Linux x86-64 with CUDA the extra gpu in place of cpu)"
 
 
 @lru_cache(maxsize=1)
@@ -32,7 +30,7 @@ def load_faiss() -> Any:
         return importlib.import_module("faiss")
     except ImportError as error:
         if not installed:
-            raise MissingExtraError(_MISSING) from error
+            raise MissingExtraError(_MISSING.format(pip_line("cpu"))) from error
         mend = f"pip install --force-reinstall {installed[0]}"
         raise OptionError(f"{installed[0]} does not load ({short_reason(error)}): {mend}") from error
 
@@ -47,7 +45,7 @@ def _both_installed(installed: list[str]) -> str:
     # Removing one of them also deletes files of the other, so both have to go before one comes back.
     return (
         f"{' and '.join(installed)} are both installed and overwrite each other's module `faiss`: "
-        f"pip uninstall -y {' '.join(installed)}, then pip install 'sentence-beam[cpu]' or 'sentence-beam[gpu]'"
+        f"pip uninstall -y {' '.join(installed)}, then {pip_line('cpu')} (or with gpu in place of cpu)"
     )
 
 

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 WIDTH, HEIGHT = 360, 168
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 12, 24
 DOTS = 60  # more runs than this are a line without dots
+Box = tuple[float, float, float, float]  # a bar's left edge, top, width and height
 UNEVEN = 20  # a largest value so many times the middle one needs a logarithmic axis
 
 
@@ -45,15 +46,18 @@ class Band:
 class Chart:
     """A chart in the picture's units from its top left: marks of the axis, what shows the values, the runs.
 
-    `line` and `dots` are (x, y), `bars` (x, y, width, height), `ticks` (y, text); without ticks nothing is known.
+    `line` and `dots` are (x, y), `bars` and the bars below zero, `below`, (x, y, width, height), `ticks` (y, text);
+    without ticks nothing is known. The area below a line is filled if the axis begins at 0.
     """
 
     bands: Sequence[Band] = ()
     ticks: Sequence[tuple[float, str]] = ()
     is_log: bool = False
     line: Sequence[tuple[float, float]] = ()
+    has_area: bool = False
     dots: Sequence[tuple[float, float]] = ()
-    bars: Sequence[tuple[float, float, float, float]] = ()
+    bars: Sequence[Box] = ()
+    below: Sequence[Box] = ()
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
@@ -81,7 +85,7 @@ class Axis:
         return round(HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP), 1)
 
     def _scaled(self, value: float) -> float:
-        return math.log1p(value) if self.is_log else value
+        return math.copysign(math.log1p(abs(value)), value) if self.is_log else value
 
 
 def is_uneven(values: Sequence[float]) -> bool:
@@ -96,7 +100,7 @@ def linear_axis(values: Sequence[float], from_zero: bool, whole: bool = False, t
     >>> linear_axis([0, 37], from_zero=True).ticks
     (0.0, 20.0, 40.0)
     """
-    low, high = (0.0 if from_zero else min(values)), max(values)
+    low, high = (min(0.0, *values), max(0.0, *values)) if from_zero else (min(values), max(values))
     span = high - low if high - low > 1e-6 * abs(high) else abs(high) * 0.1 or 1.0  # rounding is no span
     if not from_zero:
         low, high = max(low - span * 0.1, min(low, 0.0)), high + span * 0.1  # counts have nothing below zero
@@ -110,10 +114,16 @@ def linear_axis(values: Sequence[float], from_zero: bool, whole: bool = False, t
 
 
 def log_axis(values: Sequence[float]) -> Axis:
-    """An axis of powers of ten from zero on, at most four of them marked."""
-    last = max(1, math.ceil(math.log10(max(values) + 1)))
-    marked = range(0, last + 1, -(-(last + 1) // 4))
-    return Axis(0.0, 10.0**last, tuple(10.0**i for i in marked), is_log=True)
+    """An axis of powers of ten from zero on, and below zero if values are, with some of the powers marked."""
+    above, below = _power(max(values)), _power(-min(values))
+    step = -(-(above + below) // 4)
+    ticks = [0.0, *(10.0**i for i in range(step, above + 1, step)), *(-(10.0**i) for i in range(step, below + 1, step))]
+    return Axis(-(10.0**below) if below else 0.0, 10.0**above if above else 0.0, tuple(sorted(ticks)), is_log=True)
+
+
+def _power(value: float) -> int:
+    """The power of ten that is not below a value; 0 for none above zero."""
+    return max(1, math.ceil(math.log10(value + 1))) if value > 0 else 0
 
 
 def _round_step(rough: float) -> float:
@@ -123,29 +133,56 @@ def _round_step(rough: float) -> float:
 
 
 def line_chart(series: Series, top: float | None = None) -> Chart:
-    """The chart of a level, on an axis around its values."""
+    """The chart of a level: counts from 0 with the area below them, others on an axis around their values."""
     if not series.known:
         return Chart()
-    axis = linear_axis(series.known, from_zero=False, whole=series.whole, top=top)
+    axis = linear_axis(series.known, from_zero=series.whole, whole=series.whole, top=top)
     points = [(_x(i, series), axis.y(value)) for i, value in enumerate(series.values) if value is not None]
     dots = points if len(points) <= DOTS else points[-1:]
-    return Chart(_bands(series), axis.marks(series.show), line=points, dots=dots)
+    return Chart(_bands(series), axis.marks(series.show), line=points, has_area=axis.low == 0, dots=dots)
 
 
 def bar_chart(series: Series) -> Chart:
     """The chart of an amount, as bars from zero."""
     if not series.known:
         return Chart()
-    axis = linear_axis(series.known, from_zero=True, whole=series.whole)
-    if is_uneven(series.known):
-        axis = log_axis(series.known)
+    axis = _bar_axis(series.known, series.whole)
+    return Chart(_bands(series), axis.marks(series.show), axis.is_log, bars=_bars(series, axis))
+
+
+def change_chart(more: Series, less: Series) -> Chart:
+    """The chart of what came and what went: bars above zero and, for `less`, below it, on one axis."""
+    if not more.known:
+        return Chart()
+    gone = replace(less, values=[None if value is None else -value for value in less.values])
+    axis = _bar_axis([*more.known, *gone.known], more.whole)
+    bands = [
+        replace(band, shown=f"+{band.shown} \N{MINUS SIGN}{other.shown}") if value is not None else band
+        for band, other, value in zip(_bands(more), _bands(less), more.values, strict=True)
+    ]
+    marks = [
+        (axis.y(tick), f"\N{MINUS SIGN}{more.show(-tick)}" if tick < 0 else more.show(tick)) for tick in axis.ticks
+    ]
+    return Chart(bands, marks, axis.is_log, bars=_bars(more, axis), below=_bars(gone, axis))
+
+
+def _bar_axis(values: Sequence[float], whole: bool) -> Axis:
+    """An axis from zero; logarithmic if one value would flatten all others."""
+    if is_uneven([abs(value) for value in values]):
+        return log_axis(values)
+    return linear_axis(values, from_zero=True, whole=whole)
+
+
+def _bars(series: Series, axis: Axis) -> list[Box]:
+    """The bars of a series, from zero to each value."""
     width = round(min(max(_band(series) * 0.7, 0.6), 26), 1)
+    zero = axis.y(0)
     bars = []
     for i, value in enumerate(series.values):
         if value:
             y = axis.y(value)
-            bars.append((round(_x(i, series) - width / 2, 1), y, width, round(HEIGHT - BOTTOM - y, 1)))
-    return Chart(_bands(series), axis.marks(series.show), axis.is_log, bars=bars)
+            bars.append((round(_x(i, series) - width / 2, 1), min(y, zero), width, round(abs(zero - y), 1)))
+    return bars
 
 
 def _band(series: Series) -> float:

@@ -2,20 +2,21 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transforms import storage
+from transforms.entries import dataclass_of
+from transforms.errors import SentenceBeamError, refuse_damage
 from transforms.measures import Measures
 from transforms.store import layout, lease
 from transforms.store.entries import IndexEntry
-from transforms.store.manifest import Manifest, read_manifest, snapshots
+from transforms.store.manifest import Manifest, check_digest, read_manifest, snapshots
 from transforms.store.run_ids import in_order, start_of
-from transforms.store.runs import COMMITTED, Result, read_result, timestamp
+from transforms.store.runs import COMMITTED, Result, checked_result, timestamp
 
 UNFINISHED = "unfinished"
 FROM_LEDGER = ("read", "rejected", "embedded", "reused", "duplicates", "carried")
-
 REASONS = 10  # of files that were left out, in a line
 
 
@@ -24,11 +25,12 @@ class RunSummary:
     """One run. What is not known of it is None.
 
     `status` is "committed", "failed", "running" or "unfinished" (it ended without a word). `rows` are those of its
-    snapshot, as are `rejected` and `truncated` ones; `embedded`, `reused`, `duplicates` and `carried` say how they came
-    by their vectors, `added`, `changed` and `deleted` are against the snapshot before. `tokens` went through the model,
-    `tokens_per_second` of them in this run itself (one that broke off before it may have left some), `spared` were
-    those of rows that had their vectors already. `damaged` are old shards that could not be reused or carried over,
-    `checked` those carried whose bytes or checksum were compared.
+    snapshot, as are `rejected` and `truncated` ones; `blank` of the rejected ones are blank lines of text files.
+    `embedded`, `reused`, `duplicates` and `carried` say how rows came by their vectors; `added`, `changed` and
+    `deleted` are against the snapshot before. `tokens` went through the model, `tokens_per_second` of them in this run
+    itself (one that broke off before it may have left some), `spared` were those of rows that had their vectors
+    already. `damaged` are old shards that could not be reused or carried over, `checked` those carried whose bytes or
+    checksum were compared.
     `spent` and `saved` are in the currency of `price_per_hour`. `command` is "embed", "index", "recalibrate" or
     "rollback", "" for a run of an earlier version; `moved` as in Result. `measures` say what its stages took, `limit`
     which part of Embed held up the others. Where rows are documents, `pieces` are what these were cut into, and what
@@ -48,6 +50,7 @@ class RunSummary:
     pieces: int | None = None
     read: int | None = None
     rejected: int | None = None
+    blank: int | None = None
     embedded: int | None = None
     reused: int | None = None
     duplicates: int | None = None
@@ -103,6 +106,7 @@ class RunSummary:
             values |= {name: ledger[name] for name in FROM_LEDGER} | (result.changes or {}) | _index(result.index)
             values |= {
                 "rows": ledger["written"],
+                "blank": ledger.get("blank"),
                 "pieces": ledger.get("pieces"),
                 "duplicate_ids": result.duplicate_ids,
                 "damaged": len(result.damaged),
@@ -137,12 +141,6 @@ class RunSummary:
             **_index(manifest.index),
         )
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "RunSummary":
-        """The summary that `asdict` was applied to. Raises TypeError where the values are of something else."""
-        names = {f.name for f in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in names})
-
 
 def _message(result: Result) -> str:
     """What is to be said of a run beside its figures: why it failed, or which files were left out and why."""
@@ -167,20 +165,42 @@ def run_summaries(root: str, known: Iterable[RunSummary] = ()) -> list[RunSummar
     begun = {run for path in paths if (run := path.split("/")[1]) and path == layout.plan(run)}
     begun |= {run for run in [lease.writer(root)] if run is not None}  # it may not have got to its plan
     found = {summary.run: summary for summary in known if summary.run in ended}
-    found |= {run: _of_run(root, run) for run in ended if run not in found}
-    missing = {*begun, *snapshots(root)} - set(found)
+    damaged: dict[str, str] = {}
+    for run in ended - found.keys():
+        try:
+            summary = _of_run(root, run)
+        except SentenceBeamError as error:
+            damaged[run] = str(error)
+            continue
+        if summary is not None:
+            found[run] = summary
+    missing = {*begun, *ended, *snapshots(root)} - set(found)
     rest = _without_result(root, missing, found.values()) if missing else []
+    rest = [replace(summary, message=damaged.get(summary.run, summary.message)) for summary in rest]
     return with_savings(sorted((*found.values(), *rest), key=lambda summary: in_order(summary.run, summary.started)))
 
 
 def known_summaries(root: str) -> list[RunSummary]:
-    """The summaries that the store's report holds, which spares reading the results; none where it cannot be read."""
+    """The summaries that the store's report holds, which spares reading the results; none if it cannot be read."""
+    try:
+        return checked_summaries(root)
+    except (SentenceBeamError, OSError):
+        return []
+
+
+def checked_summaries(root: str) -> list[RunSummary]:
+    """The summaries that the store's report holds, none without one. Raises SentenceBeamError if it is damaged.
+
+    A report of an earlier version, which has no digest, is not believed.
+    """
     path = storage.join(root, layout.REPORT)
     found = storage.storage_of(path).read_versioned(path)
-    try:
-        return [RunSummary.from_dict(summary) for summary in json.loads(found[0])["nights"]] if found else []
-    except (ValueError, TypeError, KeyError, AttributeError):
+    if found is None:
         return []
+    with refuse_damage(f"{path} is not the report that was written", "sentence-beam report makes another"):
+        said = json.loads(found[0])
+        check_digest(said, ())
+        return [dataclass_of(RunSummary, summary) for summary in said["nights"]]
 
 
 def with_savings(ordered: list[RunSummary]) -> list[RunSummary]:
@@ -199,14 +219,11 @@ def with_savings(ordered: list[RunSummary]) -> list[RunSummary]:
     return found
 
 
-def _of_run(root: str, run: str) -> RunSummary:
-    try:
-        result = read_result(root, run)
-        if result is not None:
-            return RunSummary.of_result(result)
-    except (ValueError, TypeError, KeyError) as error:
-        return RunSummary(run, UNFINISHED, start_of(run), message=f"its result cannot be read ({error})")
-    return RunSummary(run, UNFINISHED, start_of(run))
+def _of_run(root: str, run: str) -> RunSummary | None:
+    """The summary of a run by its result, None without one. Raises SentenceBeamError for a damaged result."""
+    result = checked_result(root, run)
+    with refuse_damage(f"{root}: the result of run {run} lacks counts"):
+        return RunSummary.of_result(result) if result is not None else None
 
 
 def _without_result(root: str, missing: Iterable[str], found: Iterable[RunSummary]) -> list[RunSummary]:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from transforms.measures import STAGES
-from transforms.report.chart import Chart, Series, bar_chart, line_chart
+from transforms.report.chart import Chart, Series, bar_chart, change_chart, line_chart
 from transforms.report.history import RunSummary
 from transforms.report.html import environment
 from transforms.report.snapshot import alerts, facts, known_reasons
@@ -102,8 +102,13 @@ def _charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:
         values = [None if bad else getattr(summary, name) for summary, bad in zip(summaries, failed, strict=True)]
         return Series(labels, values, failed, show, whole)
 
+    def changes(name: str) -> Series:
+        later = [getattr(summary, name) if summary.previous else None for summary in summaries]
+        return Series(labels, later, failed, _short, whole=True)
+
     drawn = [
         ("rows", "", line_chart(series("rows", whole=True))),
+        ("added, deleted", "rows a night; deleted ones below 0", change_chart(changes("added"), changes("deleted"))),
         ("embedded", "rows a night", bar_chart(series("embedded", whole=True))),
         ("rejected", "rows of the snapshot", line_chart(series("rejected", whole=True))),
         ("truncated", "rows of the snapshot", line_chart(series("truncated", whole=True))),

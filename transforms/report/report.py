@@ -9,7 +9,7 @@ from transforms.errors import first_line
 from transforms.report.history import RunSummary, known_summaries, run_summaries
 from transforms.report.page import page
 from transforms.store import layout
-from transforms.store.manifest import read_manifest, to_bytes
+from transforms.store.manifest import read_manifest, sealed, to_bytes
 from transforms.store.runs import COMMITTED
 
 FORMAT = 1
@@ -19,7 +19,7 @@ _LOGGER = logging.getLogger(__name__)
 def write_report(root: str) -> None:
     """Write `report.json` and `report.html` of a store, up to the last run that ended."""
     found = run_summaries(root, known_summaries(root))
-    _put(root, layout.REPORT, to_bytes(report(found)))
+    _put(root, layout.REPORT, to_bytes(sealed(report(found))))
     _put(root, layout.PAGE, page(root, found, read_manifest(root)).encode())
 
 

@@ -91,9 +91,12 @@ def alerts(manifest: Manifest | None, summaries: Sequence[RunSummary]) -> list[s
             f"{100 * MANY_DELETED:g} %."
         )
     limit = NEARLY_TOO_MANY * (manifest.options.max_rejects if manifest else 0.01)
-    if last.rejected and last.read and last.rejected > limit * last.read:
+    blank = last.blank or 0  # lines of text files, which do not count for --max-rejects
+    rejected = (last.rejected or 0) - blank
+    counted = (last.read or 0) - blank
+    if rejected and rejected > limit * counted:
         found.append(
-            f"{last.rejected:,} of {last.read:,} rows were rejected ({100 * last.rejected / last.read:.2g} %); told "
+            f"{rejected:,} of {counted:,} rows were rejected ({100 * rejected / counted:.2g} %); told "
             f"above {100 * limit:g} %, half of what --max-rejects allows."
         )
     if last.moved and last.moved["distance"] > last.moved["far"]:

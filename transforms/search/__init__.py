@@ -1,7 +1,7 @@
 """Search over a snapshot: the nearest rows of texts, by its index or exactly."""
 
-from transforms.search.hits import Hits
-from transforms.search.queries import NO_QUERY_PROMPT
+from transforms.search.hits import Hit, Hits
+from transforms.search.queries import NO_QUERY_PROMPT, unknown_queries
 from transforms.search.searcher import PASSAGE, Searcher, UnknownIdError
 
-__all__ = ["NO_QUERY_PROMPT", "PASSAGE", "Hits", "Searcher", "UnknownIdError"]
+__all__ = ["NO_QUERY_PROMPT", "PASSAGE", "Hit", "Hits", "Searcher", "UnknownIdError", "unknown_queries"]

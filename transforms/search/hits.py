@@ -1,8 +1,31 @@
-"""The best rows of queries, as arrays."""
+"""The best rows of queries, as arrays, and one of them with what is shown of it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+
+class Hit(dict[str, Any]):
+    """A row that a search found: a dict of `rank`, `score`, `id` and the kept columns, `text` among them if kept.
+
+    If rows are pieces of documents it has `piece`, `pieces`, `start`, `end` and, where text is kept, `passage` too.
+    """
+
+    @property
+    def rank(self) -> int:
+        """The place among the hits of its query, from 1."""
+        return int(self["rank"])
+
+    @property
+    def score(self) -> float:
+        """The cosine, inner product or squared distance, as the store's metric is."""
+        return float(self["score"])
+
+    @property
+    def id(self) -> str:
+        """The id of the row, or of the document that it is a piece of."""
+        return str(self["id"])
 
 
 @dataclass(frozen=True)

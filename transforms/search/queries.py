@@ -25,7 +25,16 @@ NO_QUERY_PROMPT = (
 )
 SMALL_MODEL = 200_000_000  # bytes of weights
 FEW_CHARACTERS = 2000
+EXCERPT = 60  # characters
+MOST_UNKNOWN = 0.5  # of a query's tokens: of one with more it is said
 _LOGGER = logging.getLogger(__name__)
+
+
+def unknown_queries(texts: list[str]) -> str:
+    """What is to be said of queries that the model does not know."""
+    others = len(texts) - 1
+    more = "" if not others else " and of 1 other query" if others == 1 else f" and of {others:,} other queries"
+    return f"the model does not know most words of the query {texts[0][:EXCERPT]!r}{more}; its hits mean little"
 
 
 class QueryEncoder:
@@ -98,7 +107,18 @@ class QueryEncoder:
         with one_core() if self._alone and self._is_little(texts) else contextlib.nullcontext():
             encoder = self._encoder
             with progress.stage("embedding the queries"):
-                return encoder.encode(texts, route=QUERY)
+                vectors = encoder.encode(texts, route=QUERY)
+        if unknown := self.unknown(texts):
+            _LOGGER.warning("%s: %s", self._manifest.root, unknown_queries(unknown))
+        return vectors
+
+    def unknown(self, texts: list[str]) -> list[str]:
+        """The queries of whose tokens the model does not know most; none if there is no row to find."""
+        if not texts or not self._manifest.shard_paths:
+            return []
+        encoder = self._encoder
+        words = encoder.words(encoder.tokenize(texts))
+        return [texts[place] for place in np.flatnonzero(words.unknown > MOST_UNKNOWN * (words.known + words.unknown))]
 
     def _is_little(self, texts: list[str]) -> bool:
         """Whether a core loads the model and embeds the texts about as fast as several do."""

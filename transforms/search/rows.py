@@ -10,14 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.arrow import as_matrix
+from transforms.corpus.column_types import word_for_numbers
 from transforms.corpus.passages import Piece, in_context, passage
 from transforms.errors import SentenceBeamError
-from transforms.search.hits import Hits
+from transforms.search.hits import Hit, Hits
 from transforms.store.manifest import Manifest
 from transforms.store.matches import matches
 from transforms.store.shards import open_shard, take_rows
 
 OWN_COLUMNS = {"embedding", "norm", "row_hash", "tokens", "truncated", "pooled"}
+LOOKED_AT = 4  # shards at most that are opened to see whether a text column holds numbers
 HIT_FIELDS = {"query", "rank", "score"}  # what a search says itself
 
 
@@ -40,6 +42,7 @@ class SnapshotRows:
 
     def __init__(self, manifest: Manifest):
         self._manifest = manifest
+        self._numbers: dict[str, str | None] = {}
 
     @property
     def has_pieces(self) -> bool:
@@ -70,6 +73,26 @@ class SnapshotRows:
             own = OWN_COLUMNS | ({"doc_hash"} if self.has_pieces else set())
             return pa.schema([field for field in parquet.schema_arrow.remove_metadata() if field.name not in own])
 
+    def numbers_in(self, column: str) -> str | None:
+        """The type that a text column should be given, int or float, if most of its first values are numbers."""
+        if column not in self._numbers:
+            self._numbers[column] = self._looked_at(column)
+        return self._numbers[column]
+
+    def _looked_at(self, column: str) -> str | None:
+        for path in self._manifest.shard_paths[:LOOKED_AT]:
+            with open_shard(path) as parquet:
+                texts = parquet.read_row_group(0, [column]).column(0).drop_null().to_pylist()
+            if texts:
+                return word_for_numbers(texts)
+        return None
+
+    def first_value(self, column: str) -> Any:
+        """The first value of a column that is not null, as Python has it; None if the first rows have none."""
+        with open_shard(self._manifest.shard_paths[0]) as parquet:
+            values = parquet.read_row_group(0, [column]).drop_null()
+        return plain_rows(values.slice(0, 1))[0][column] if len(values) else None
+
     def with_ids(self, ids: Sequence[str]) -> StoredRows:
         """The rows that have one of the ids."""
         found = matches(self._manifest, pc.field("id").isin(pa.array(ids, pa.string()))).shards
@@ -82,6 +105,11 @@ class SnapshotRows:
             np.concatenate([np.empty(0, np.int64), *(rows for _, rows in places)]),
             np.concatenate([np.empty((0, self._manifest.space.dim), np.float32), *vectors]),
         )
+
+    def first_with_id(self, name: str) -> dict[str, Any]:
+        """The first row that has an id, by the fields that a hit has of it; a row must have it."""
+        found = self.with_ids([name])
+        return plain_rows(self._with_fields(int(found.shard[0]), found.row[:1]))[0]
 
     def firsts(self, shard: np.ndarray, row: np.ndarray) -> list[int]:
         """The places of the first piece of each document among the pieces of a query, in order."""
@@ -99,8 +127,8 @@ class SnapshotRows:
                 documents.setdefault(name, place)
         return list(documents.values())
 
-    def described(self, hits: Hits) -> list[list[dict[str, Any]]]:
-        """The hits of each query, best first: dicts of rank, score, id and kept columns."""
+    def described(self, hits: Hits) -> list[list[Hit]]:
+        """The hits of each query, best first."""
         numbers = np.unique(hits.shard[hits.shard >= 0])
         found = [(int(number), np.unique(hits.row[hits.shard == number])) for number in numbers]
         keys = [(number, int(row)) for number, rows in found for row in rows]
@@ -108,14 +136,14 @@ class SnapshotRows:
         values = dict(zip(keys, plain_rows(pa.concat_tables(tables)) if tables else [], strict=True))
         return [
             [
-                {"rank": rank + 1, "score": float(score), **values[int(shard), int(row)]}
+                Hit({"rank": rank + 1, "score": float(score), **values[int(shard), int(row)]})
                 for rank, (score, shard, row) in enumerate(zip(*query, strict=True))
                 if shard >= 0
             ]
             for query in zip(*hits.columns, strict=True)
         ]
 
-    def add_passages(self, texts: Sequence[str], hits: Hits, found: list[list[dict[str, Any]]], width: int) -> None:
+    def add_passages(self, texts: Sequence[str], hits: Hits, found: list[list[Hit]], width: int) -> None:
         """Put the passage into every hit; sentences of the pieces beside it are known where they stand beside it."""
         near = self._beside(hits)
         for query, shards, rows, described in zip(texts, hits.shard, hits.row, found, strict=True):

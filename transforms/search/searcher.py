@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow.compute as pc
@@ -13,13 +13,14 @@ from transforms.errors import OptionError
 from transforms.index import exact_search
 from transforms.index.exact import gains_to_scores
 from transforms.index.vectors import as_vectors, prepared, scored_by
-from transforms.search.hits import Hits, joined, no_hits
+from transforms.search.hits import Hit, Hits, joined, no_hits
 from transforms.search.opened import SnapshotIndex
 from transforms.search.queries import QueryEncoder
 from transforms.search.rows import SnapshotRows, StoredRows
 from transforms.store.manifest import Manifest
 from transforms.store.matches import Matches, matches
 from transforms.store.shards import read_shard, read_wanted
+from transforms.values import FOLDS
 from transforms.where import checked
 
 PIECES_FOR_ONE = 4  # hits looked at for each document wanted, before more are asked for
@@ -79,7 +80,7 @@ class Searcher:
         width: int = PASSAGE,
         where: Where = None,
         min_score: float | None = None,
-    ) -> list[list[dict[str, Any]]]:
+    ) -> list[list[Hit]]:
         """The k rows nearest to each text, best first: dicts of rank, score, id and kept columns.
 
         Instead of texts: `ids` of stored rows, which are not among their own hits, or `vectors` float32 [q, dim].
@@ -95,6 +96,10 @@ class Searcher:
         given = [asked for asked in (texts, ids, vectors) if asked is not None]
         if len(given) != 1:
             raise OptionError("search: give texts, ids or vectors, and one of these alone")
+        if not isinstance(k, int | np.integer) or k < 1:
+            raise OptionError(f"k: {k!r} is not a whole number above zero")
+        if fold not in FOLDS:
+            raise OptionError(f"--fold: {fold!r} is not known; say {' or '.join(FOLDS)}")
         if min_score is not None and self.manifest.metric == "l2":
             raise OptionError("--min-score: scores of this store are squared distances (l2), of which less is nearer")
         folds, asked = fold == "best" and self.rows.has_pieces, _Asked(k, exact, where)
@@ -178,7 +183,7 @@ class Searcher:
         """
         if where is None or not self.manifest.shard_paths:
             return None
-        filter_ = checked(where, self.rows.columns)
+        filter_ = checked(where, self.rows.columns, numbers_in=self.rows.numbers_in)
         if self._matches is None or not self._matches.where.equals(filter_):
             with progress.stage("filtering the rows"):
                 self._matches = matches(self.manifest, filter_)

@@ -100,10 +100,17 @@ class Application:
         try:
             asked = "id" if "id" in given else "q"
             hits = await self._hits(request, asked) if given else None
-            return HTMLResponse(page(self._served, form, hits))
+            like = await asyncio.to_thread(self._row, form.id) if asked == "id" else None
+            return HTMLResponse(await asyncio.to_thread(page, self._served, form, hits, like=like))
         except Exception as error:
             status, line = status_of(error)
             return HTMLResponse(page(self._served, form, error=line), status)
+
+    def _row(self, name: str) -> dict[str, Any]:
+        """The row that has an id, with its text (None if the store keeps none)."""
+        rows = self._served.searcher.rows
+        row = rows.first_with_id(name)
+        return {"text": row.get(rows.text_field or ""), **row}
 
     def report(self, _: Request) -> Response:
         """The report of the store's runs; made in a thread, and at most twice a minute."""

@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
+from transforms.search import Hit
 from transforms.serve.followed import Answer
 from transforms.serve.question import Question, RefusedError
 
@@ -21,7 +21,7 @@ class _Waiting:
     """A question, what its answer is put into, and when it came."""
 
     question: Question
-    answer: "asyncio.Future[list[dict[str, Any]]]"
+    answer: "asyncio.Future[list[Hit]]"
     since: float
 
 
@@ -39,7 +39,7 @@ class Batches:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def ask(self, question: Question) -> list[dict[str, Any]]:
+    async def ask(self, question: Question) -> list[Hit]:
         """The hits. Raises RefusedError where too many wait already or it takes too long, else the error it has."""
         if len(self._waiting) >= MOST_WAITING:
             raise RefusedError(503, f"{MOST_WAITING} questions wait already; ask again in a while")
@@ -69,7 +69,7 @@ class Batches:
                     _put(waiting.answer, answer)
 
 
-def _put(future: "asyncio.Future[list[dict[str, Any]]]", answer: Answer) -> None:
+def _put(future: "asyncio.Future[list[Hit]]", answer: Answer) -> None:
     """Give an answer to whoever still waits for it."""
     if future.done():
         return

@@ -3,12 +3,13 @@
 import logging
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 from transforms import storage
 from transforms.errors import OptionError
-from transforms.search import Searcher
+from transforms.search import Hit, Searcher
 from transforms.serve.answers import line_of
+from transforms.serve.examples import examples
 from transforms.serve.question import Question
 from transforms.storage import Entry
 from transforms.store import layout, open_store
@@ -21,7 +22,14 @@ WHERE = Words("where", "column", "the store keeps")
 WARM = "which model is this?"
 _LOGGER = logging.getLogger(__name__)
 
-Answer = list[dict[str, Any]] | Exception
+Answer = list[Hit] | Exception
+
+
+class _Opened(NamedTuple):
+    """A snapshot that is ready for questions, and filters of it to begin with."""
+
+    searcher: Searcher
+    examples: list[str]
 
 
 class Followed:
@@ -34,17 +42,22 @@ class Followed:
         self._seen: Entry | None = None
         self._looking = threading.Lock()
         self._problem = ""
-        self._searcher = _ready(Searcher(manifest, model, query_prompt))
+        self._opened = _ready(Searcher(manifest, model, query_prompt))
 
     @property
     def searcher(self) -> Searcher:
         """The snapshot that is searched now."""
-        return self._searcher
+        return self._opened.searcher
+
+    @property
+    def examples(self) -> list[str]:
+        """Filters of the snapshot's own columns; none if it has no row."""
+        return self._opened.examples
 
     @property
     def manifest(self) -> Manifest:
         """The manifest of the snapshot that is searched now."""
-        return self._searcher.manifest
+        return self.searcher.manifest
 
     @property
     def problem(self) -> str:
@@ -76,7 +89,7 @@ class Followed:
             return
         manifest = open_store(self.manifest.root).manifest
         if manifest.digest != self.manifest.digest:
-            self._searcher = _ready(self._searcher.of(manifest))
+            self._opened = _ready(self.searcher.of(manifest))
         self._seen = entry
 
     def answers(self, questions: Sequence[Question]) -> list[Answer]:
@@ -100,30 +113,30 @@ class Followed:
         except Exception as error:
             return [error] * len(alike)
 
-    def _found(self, alike: list[Question]) -> list[list[dict[str, Any]]]:
+    def _found(self, alike: list[Question]) -> list[list[Hit]]:
         """The hits, of the current snapshot where files of the one that was searched are gone."""
-        searcher = self._searcher
+        searcher = self.searcher
         try:
             return _search(searcher, alike)
         except OptionError:
             raise
         except Exception:
             self.look()
-            if self._searcher is searcher:
+            if self.searcher is searcher:
                 raise
-            return _search(self._searcher, alike)
+            return _search(self.searcher, alike)
 
 
-def _ready(searcher: Searcher) -> Searcher:
-    """The same, once it has answered: with model and index loaded, and a shard read."""
+def _ready(searcher: Searcher) -> _Opened:
+    """The snapshot once it has answered a question, so that model and index are loaded and a shard was read."""
     searcher.search([WARM], 1)
-    return searcher
+    return _Opened(searcher, examples(searcher.rows) if searcher.manifest.shard_paths else [])
 
 
-def _search(searcher: Searcher, alike: list[Question]) -> list[list[dict[str, Any]]]:
+def _search(searcher: Searcher, alike: list[Question]) -> list[list[Hit]]:
     first, where = alike[0], None
     if first.where and searcher.manifest.shard_paths:
-        where = checked(first.where, searcher.rows.columns, WHERE)
+        where = checked(first.where, searcher.rows.columns, WHERE, searcher.rows.numbers_in)
     if first.id is not None:
         return searcher.search(ids=[str(question.id) for question in alike], k=first.k, where=where)
     return searcher.search([str(question.text) for question in alike], first.k, where=where)

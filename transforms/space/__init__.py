@@ -1,7 +1,7 @@
 """Embedding spaces: everything that a vector depends on, and its hash. Standard library only."""
 
 from transforms.space.dtypes import DTYPES, FLOAT32_ONLY, native_dtype, resolve_dtype
-from transforms.space.hashing import canonical_json, row_hash, row_hashes, sha256_file, sha256_text
+from transforms.space.hashing import canonical_json, pieces_hashes, row_hash, row_hashes, sha256_file, sha256_text
 from transforms.space.identity import Space, resolve_space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
 from transforms.space.recipe import Machine, Recipe
@@ -20,6 +20,7 @@ __all__ = [
     "canonical_json",
     "native_dtype",
     "parse_pooler",
+    "pieces_hashes",
     "resolve_dtype",
     "resolve_model",
     "resolve_space",

@@ -12,6 +12,7 @@ from transforms import progress
 
 ROW_HASH_BYTES = 16
 _ROW_HASH = hashlib.blake2b(digest_size=ROW_HASH_BYTES)
+_PIECES_HASH = hashlib.blake2b(digest_size=ROW_HASH_BYTES, person=b"pieces")  # never that of a text
 _BLOCK = 1 << 20
 
 
@@ -43,6 +44,22 @@ def _sha256_file(path: str, _identity: tuple[int, ...]) -> str:
 def row_hash(text: str) -> bytes:
     """The blake2b-128 digest (16 bytes) of the exact UTF-8 text."""
     return row_hashes((text,))[0]
+
+
+def pieces_hashes(documents: Iterable[Iterable[tuple[str, int]]]) -> list[bytes]:
+    """The row hashes of documents whose vector is one of all their pieces, given as texts with a weight each.
+
+    The blake2b-128 digest over each piece's weight and length in bytes, 8 bytes each, and its UTF-8 text: no other
+    pieces give the same bytes.
+    """
+    found = []
+    for pieces in documents:
+        digest = _PIECES_HASH.copy()
+        for text, weight in pieces:
+            data = text.encode("utf-8")
+            digest.update(weight.to_bytes(8, "little") + len(data).to_bytes(8, "little") + data)
+        found.append(digest.digest())
+    return found
 
 
 def row_hashes(texts: Iterable[str]) -> list[bytes]:

@@ -8,6 +8,7 @@ from transforms.space.chunks import ChunksSpec
 from transforms.space.identity import Space, resolve_space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
 from transforms.space.st_modules import DOCUMENT
+from transforms.values import read
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class Recipe:
     precision: str = "float32"
     calibration: str | None = None
     chunks: str = "none"
+
+    def __post_init__(self) -> None:
+        read(self, {})
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Recipe":

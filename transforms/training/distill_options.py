@@ -7,6 +7,7 @@ from pathlib import Path
 
 from transforms import storage
 from transforms.errors import MissingExtraError, OptionError
+from transforms.extras import pip_line
 from transforms.space import DEFAULT_MODEL
 
 RECORD = "distill.json"
@@ -42,7 +43,7 @@ def check_installed() -> None:
     """Raise MissingExtraError where a package is not installed."""
     missing = next((name for name in NEEDED if importlib.util.find_spec(name) is None), None)
     if missing:
-        raise MissingExtraError(f"distilling needs {missing}: pip install 'sentence-beam[train]'")
+        raise MissingExtraError(f"distilling needs {missing}: {pip_line('train')}")
 
 
 def output_of(options: DistillOptions) -> Path:

@@ -8,13 +8,14 @@ from itertools import islice
 from typing import Any
 
 from transforms import storage
-from transforms.corpus.files import InputFile, match_inputs
+from transforms.corpus.files import InputFile
+from transforms.corpus.find import match_inputs
 from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
+from transforms.corpus.table_rows import header_of, rows_of
 from transforms.errors import DataGateError, OptionError
 from transforms.evaluation.tables import stem
 from transforms.training.options import TrainOptions
 from transforms.training.roles import LABEL, SCORE, VALUES, columns_of
-from transforms.training.tables import header_of, rows_of
 
 NO_LABEL, NO_SCORE = "no label", "no score"
 WITHOUT_CONSENSUS = "-"  # the label of SNLI's pairs whose annotators did not agree

@@ -4,6 +4,7 @@ import importlib.util
 from dataclasses import dataclass
 
 from transforms.errors import MissingExtraError, OptionError
+from transforms.extras import pip_line
 from transforms.space import DEFAULT_MODEL
 
 CLASSIFICATION, REGRESSION, COSENT, TRIPLET, RANKING = "classification", "regression", "cosent", "triplet", "ranking"
@@ -90,7 +91,7 @@ def check(options: TrainOptions) -> None:
     needed = [*NEEDED, *(["peft"] if options.lora else []), *(["ir_measures"] if _ranks(options) else [])]
     missing = next((name for name in needed if importlib.util.find_spec(name) is None), None)
     if missing:
-        raise MissingExtraError(f"training needs {missing}: pip install 'sentence-beam[train]'")
+        raise MissingExtraError(f"training needs {missing}: {pip_line('train')}")
 
 
 def _ranks(options: TrainOptions) -> bool:

@@ -75,6 +75,27 @@ def test_damage_is_named(folder):
         load_calibration(str(folder))
 
 
+@pytest.mark.parametrize("name", ["fitted_on", "summary"])
+def test_what_decides_no_vector_is_checked_too(folder, name):
+    path = folder / "calibration.json"
+    said = json.loads(path.read_text())
+    path.write_text(json.dumps({**said, name: {**said[name], "more": 1}}))
+    with pytest.raises(OptionError, match=r"calibration.json was changed by hand \(its digest is another\)"):
+        load_calibration(str(folder))
+
+
+def test_moments_of_an_earlier_version_have_to_be_some(folder):
+    path = folder / "calibration.json"
+    said = json.loads(path.read_text())
+    del said["fitted_on"]["sha256"]
+    path.write_text(json.dumps(said))
+    assert load_calibration(str(folder)).info == made().info
+    for moments in ([], {}, {"mean": "AAAA", "deviation": "AA="}, {"mean": "AAAAAA==", "deviation": "AAAAAA=="}):
+        path.write_text(json.dumps({**said, "fitted_on": {**said["fitted_on"], "moments": moments}}))
+        with pytest.raises(OptionError, match=r"calibration.json was changed by hand"):
+            load_calibration(str(folder))
+
+
 def test_another_space_is_refused_by_field():
     other = Space.from_json({**{k: v for k, v in SPACE.to_json().items() if "id" not in k}, "prompt": "q: ", "dim": 3})
     with pytest.raises(SpaceMismatchError, match=r"/c was fitted on another space \(prompt differ\)"):

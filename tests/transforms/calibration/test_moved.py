@@ -49,7 +49,7 @@ def test_of_few_rows_and_of_units_without_sums_nothing_is_said():
 
 
 def test_what_is_remembered_comes_back_and_earlier_fits_remember_nothing():
-    back = FittedMoments.from_info({"fitted_on": {"moments": FITTED.to_json()}})
+    back = FittedMoments.from_info({"input_dim": len(FITTED.mean), "fitted_on": {"moments": FITTED.to_json()}})
     assert back is not None
     assert (back.mean == FITTED.mean).all()
     assert (back.deviation == FITTED.deviation).all()

@@ -185,6 +185,6 @@ def test_states_beyond_the_dtype_are_one_line(tmp_path):
         assert np.isfinite(
             Encoder.load(str(folder), pooler=pooler, dtype="float32", device="cpu").encode(["dog"])
         ).all()
-        with pytest.raises(OptionError, match="float16.*say --dtype float32") as caught:
+        with pytest.raises(OptionError, match="float16.*say dtype float32") as caught:
             Encoder.load(str(folder), pooler=pooler, dtype="float16", device="cpu")
         assert str(folder) in str(caught.value)

@@ -149,7 +149,7 @@ def test_a_family_without_bfloat16_runs_in_float32_unless_bfloat16_is_asked_for(
     save_family(family, tmp_path)
     monkeypatch.setattr(dtypes, "native_dtype", lambda device="auto": "bfloat16")
     assert _load(tmp_path, dtype="auto").space.dtype == "float32"
-    with pytest.raises(OptionError, match=f"bfloat16: {family} computes in float32 alone; say --dtype float32"):
+    with pytest.raises(OptionError, match=f"bfloat16: {family} computes in float32 alone; say dtype float32"):
         _load(tmp_path, dtype="bfloat16")
 
 
@@ -165,7 +165,7 @@ def test_a_model_that_fails_in_bfloat16_is_loaded_in_float32_unless_bfloat16_is_
     monkeypatch.setattr(PaddedRunner, "run", fails)
     assert _load(tiny["albert"], dtype="auto").space.dtype == "float32"
     with pytest.raises(
-        OptionError, match=r"albert: it cannot run \(mat1 .* dtype\) in torch.bfloat16; say --dtype float32$"
+        OptionError, match=r"albert: it cannot run \(mat1 .* dtype\) in torch.bfloat16; say dtype float32$"
     ):
         _load(tiny["albert"], dtype="bfloat16")
 

@@ -54,13 +54,34 @@ def test_kinds_are_those_within_the_bytes_of_a_row() -> None:
             kinds(index, rows, 384, "ip", True, Budgets(row_bytes=40))
 
 
-def test_the_kind_that_reads_least_of_those_that_reach_the_target_is_taken() -> None:
+@pytest.mark.parametrize(
+    ("rows", "budgets", "first"),
+    [
+        (500, Budgets(latency_ms=0.4), ["Flat"]),
+        (500, Budgets(row_bytes=1536), ["Flat"]),
+        (19_999, Budgets(latency_ms=16), ["Flat"]),
+        (500, Budgets(row_bytes=1535), ["SQbf16", "SQ8", "SQ6", "SQ4"]),
+        (500, Budgets(latency_ms=0.3), ["Flat", "SQbf16", "SQ8", "SQ6", "SQ4"]),
+        (20_000, Budgets(latency_ms=1000), ["IVF512,SQbf16"]),
+    ],
+)
+def test_few_rows_are_compared_by_their_vectors_within_the_budgets(
+    rows: int, budgets: Budgets, first: list[str]
+) -> None:
+    assert [plan.factory for plan in kinds("auto", rows, 384, "ip", True, budgets)][: len(first)] == first
+    if first == ["Flat"]:
+        assert len(kinds("auto", rows, 384, "ip", True, budgets)) == 1
+
+
+def test_the_kind_that_finds_most_of_those_that_reach_the_target_is_taken() -> None:
     found = [kind("IVF4,SQ8", 0.99, 900), kind("IVF4,SQ4", 0.96, 500), kind("IVF4,RaBitQ", 0.9, 100)]
-    assert best(found, Budgets(0.95)) == (found[1], True)
-    assert best(found, Budgets(0.98)) == (found[0], True)
+    assert best(found, Budgets(0.95)) == (found[0], True)
+    assert best(found, Budgets(0.95, latency_ms=600 / BYTES_PER_MS)) == (found[1], True)
     assert best(found, Budgets(0.98, latency_ms=600 / BYTES_PER_MS)) == (found[1], False)
-    shallow = kind("IVF4,RaBitQ2", 0.96, 100, deep=0.7)
-    assert best([*found, shallow], Budgets(0.95)) == (found[1], True)
+    alike = kind("IVF4,SQ6", 0.987, 700)
+    assert best([*found, alike], Budgets(0.95)) == (alike, True)
+    shallow = kind("IVF4,RaBitQ2", 0.995, 100, deep=0.7)
+    assert best([*found, shallow], Budgets(0.95)) == (found[0], True)
     assert best([shallow, found[2]], Budgets(0.95)) == (shallow, True)
 
 

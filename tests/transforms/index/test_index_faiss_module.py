@@ -43,7 +43,7 @@ def _broken(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_faiss_names_both_extras(install: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     install()
     _broken(monkeypatch)
-    with pytest.raises(MissingExtraError, match=r"pip install 'sentence-beam\[cpu\]'.*'sentence-beam\[gpu\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install -c .*\[cpu\].*the extra gpu in place of cpu"):
         faiss_module.load_faiss()
 
 
@@ -51,7 +51,7 @@ def test_two_distributions_are_refused_with_the_mend(
     install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install("faiss-gpu", "faiss-cpu", "faiss-cpu")
-    with pytest.raises(OptionError, match="pip uninstall -y faiss-cpu faiss-gpu, then pip install"):
+    with pytest.raises(OptionError, match="pip uninstall -y faiss-cpu faiss-gpu, then .*pip install"):
         faiss_module.load_faiss()
 
 

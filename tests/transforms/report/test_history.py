@@ -13,7 +13,7 @@ from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
 from transforms.report import report as reports
-from transforms.report.chart import linear_axis, log_axis
+from transforms.report.chart import BOTTOM, HEIGHT, Series, change_chart, line_chart, linear_axis, log_axis
 from transforms.report.history import RunSummary, known_summaries, run_summaries, with_savings
 from transforms.report.page import page
 from transforms.store import lease, open_store
@@ -79,7 +79,9 @@ def test_results_that_cannot_be_read_stop_nothing(root: str) -> None:
         night(root, number, numbered(0, 5))
         (Path(root) / "runs" / run_name(number) / "result.json").write_bytes(content)
     night(root, 5, numbered(0, 5))
-    assert sorted(status for _, status in told(root)) == ["committed"] + ["unfinished"] * 5
+    found = run_summaries(root)
+    assert [(summary.status, summary.rows) for summary in found] == [("committed", 5)] * 6
+    assert ["is not the result of a run" in summary.message for summary in found] == [True] * 5 + [False]
 
 
 def test_ids_with_and_without_milliseconds_are_listed_as_they_ran(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +120,7 @@ def test_known_nights_are_not_read_again(root: str, monkeypatch: pytest.MonkeyPa
     for number in range(3):
         night(root, number, numbered(0, 5 + number))
     read: list[str] = []
-    monkeypatch.setattr("transforms.report.history.read_result", lambda root, run: read.append(run))
+    monkeypatch.setattr("transforms.report.history.checked_result", lambda root, run: read.append(run))
     assert len(run_summaries(root, known_summaries(root))) == 3
     assert read == []
 
@@ -246,7 +248,7 @@ def test_the_page_shows_every_night() -> None:
         for i in range(3)
     ]  # fmt: skip
     shown = parsed(with_savings(found))
-    assert shown.tags.count("svg") == 7
+    assert shown.tags.count("svg") == 8
     assert shown.tags.count("tr") == 4
     assert {"102", "94 %", "5 %", "0.9900", "recall@10"} <= {word.strip() for word in shown.words}
 
@@ -294,3 +296,45 @@ def test_an_axis_of_zeros_has_nothing_below_them() -> None:
 def test_values_that_differ_by_rounding_alone_have_an_axis() -> None:
     axis = linear_axis([0.96, 0.96 + 1e-12], from_zero=False, top=1.0)
     assert axis.low < 0.96 < axis.high
+
+
+def series(*values: float | None, whole: bool = True) -> Series:
+    """Some nights' numbers."""
+    return Series([f"night {n}" for n in range(len(values))], values, [False] * len(values), "{:g}".format, whole)
+
+
+def test_the_area_below_a_line_begins_at_zero_or_is_not_drawn() -> None:
+    rows = line_chart(series(1000, 1010, 990))
+    assert rows.has_area
+    assert rows.ticks[0] == (HEIGHT - BOTTOM, "0")
+    recall = line_chart(series(0.98, 0.99, whole=False), top=1.0)
+    assert not recall.has_area
+    assert recall.ticks[0][1] != "0"
+
+
+def test_a_store_that_was_replaced_is_seen() -> None:
+    chart = change_chart(series(None, 3, 50, None), series(None, 0, 50, None))
+    (zero,) = [y for y, text in chart.ticks if text == "0"]
+    (small, added), (deleted,) = chart.bars, chart.below
+    assert added[1] + added[3] == pytest.approx(zero)
+    assert deleted[1] == zero
+    assert added[3] == pytest.approx(deleted[3], abs=0.2)
+    assert small[3] < added[3]
+    assert [text for _, text in chart.ticks] == ["\N{MINUS SIGN}50", "0", "50"]
+    assert [band.shown for band in chart.bands] == ["", "+3 \N{MINUS SIGN}0", "+50 \N{MINUS SIGN}50", ""]
+    assert not change_chart(series(None), series(None)).ticks
+
+
+@pytest.mark.parametrize("values", [[0, 0], [-5, 0], [1, 2, 50_000, -3], [1, 1, -90_000]])
+def test_axes_of_bars_on_both_sides_hold_their_values(values: list[float]) -> None:
+    for axis in (linear_axis(values, from_zero=True), log_axis([*values, 1])):
+        assert axis.low <= min(values) <= max(values) <= axis.high
+        assert 0 in axis.ticks
+        assert axis.y(axis.low) > axis.y(axis.high)
+
+
+def test_a_chart_of_a_page_has_what_was_added_and_deleted() -> None:
+    night = RunSummary("r", "committed", "2026-01-01T00:00:00Z", 1.0, rows=9, added=9, deleted=0)
+    html = page("store", [night, replace(night, previous="r", deleted=9), replace(night, status="failed")])
+    assert html.count('class="below"') == 1
+    assert ": +9 \N{MINUS SIGN}9</title>" in html

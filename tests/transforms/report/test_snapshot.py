@@ -46,6 +46,8 @@ def test_what_a_snapshot_is_made_of_has_no_line_for_what_it_has_not(manifest: Ma
         ({"deleted": 10, "rows": 90}, None),
         ({"rejected": 1}, "1 of 100 rows were rejected (1 %); told above 0.5 %"),
         ({"read": 1000, "rejected": 5}, None),
+        ({"rejected": 50, "blank": 50}, None),
+        ({"rejected": 51, "blank": 50}, "1 of 50 rows were rejected (2 %); told above 0.5 %"),
         ({"moved": {"distance": 0.5, "far": 0.3}}, "0.50 deviations"),
         ({"moved": {"distance": 0.2, "far": 0.3}}, None),
         ({"damaged": 2}, "2 shards"),

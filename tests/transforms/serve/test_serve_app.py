@@ -171,13 +171,33 @@ def test_every_answer_has_the_headers_of_security(served: Served) -> None:
 def test_the_page_has_no_markup_of_a_store_or_a_request(served: Served) -> None:
     found = served.get("/", q=EVIL, where="lang IS NULL OR lang = '<b>' OR id <> '\"'", k=50).text
     assert "<script" not in found
-    assert "&lt;script&gt;document.title" in found
+    assert "&lt;<mark>script</mark>&gt;<mark>document</mark>.<mark>title" in found
     assert "more0&lt;i&gt;" in found
     assert 'value="lang IS NULL OR lang = &#39;&lt;b&gt;&#39; OR id &lt;&gt; &#39;&#34;&#39;"' in found
     assert 'href="/?id=more0%3Ci%3E&amp;k=50' in found or "id=more0%3Ci%3E" in found
     assert "<script" not in served.get("/", id="<script>").text
     assert "<script" not in served.get("/report").text
     assert "inner use" in served.get("/").text
+
+
+def test_the_page_is_headed_by_the_name_and_has_filters_of_its_own_columns(served: Served, made: Path) -> None:
+    found = served.get("/").text
+    assert "<h1>store</h1>" in found
+    assert f"<code>{made}</code>" in found
+    assert "For example <code>lang = &#39;en&#39;</code>." in found
+    assert served.get("/search", q="dog", where="lang = 'en'").json()["hits"]
+
+
+def test_a_filter_that_wants_no_row_is_said(served: Served) -> None:
+    assert "no rows match the filter" in served.get("/", q="dog", where="lang = 'zz'").text
+    assert "no other rows match the filter" in served.get("/", id="k7", where="lang = 'zz'").text
+    assert "no rows match" not in served.get("/", q="dog").text
+
+
+def test_the_row_that_others_are_like_is_shown(served: Served) -> None:
+    found = served.get("/", id="k7", k=2).text
+    assert found.index("the row</span> <code>k7</code>") < found.index('class="rank">1<')
+    assert sentences(1, 7)[0] in found
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
@@ -192,7 +212,7 @@ def test_in_a_browser_a_text_that_is_a_script_is_a_text(served: Served, tmp_path
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "<title>&lt;script&gt;document.title = 'owned'" in done.stdout
-    assert '<p class="text">&lt;script&gt;document.title' in done.stdout
+    assert '<p class="text">&lt;<mark>script</mark>&gt;<mark>document</mark>.<mark>title' in done.stdout
     assert "<script" not in done.stdout
     assert "Content Security Policy" not in done.stderr  # the page needs nothing that its own rules forbid
 
@@ -356,7 +376,9 @@ def test_documents_are_found_once_with_a_passage(run: Run, tmp_path: Path, model
         assert len({hit["id"] for hit in found}) == 6
         page = served.get("/", q="number 3", k=6).text
         assert "piece " in page
-        assert found[0]["passage"].splitlines()[0] in page
+        assert found[0]["passage"].splitlines()[0] in page.replace("<mark>", "").replace("</mark>", "")
+        like = served.get("/", id=found[0]["id"], k=1).text
+        assert "piece 1 of " in like[like.index("the row") :]
 
 
 def test_a_store_of_version_0_1_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from transforms.evaluation.diagnostics.sample import Sampled, of_files, of_store
 from transforms.evaluation.diagnostics.vectors import of_vectors
 from transforms.evaluation.diagnostics.words import WordCounts, of_words
 from transforms.evaluation.encode_many import ModelOptions, encode_many, groups
+from transforms.python_names import parameters_of, python_names
 from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
 from transforms.space.model_files import ModelFiles
@@ -39,6 +40,7 @@ class Diagnosis:
     notes: list[str]
 
 
+@python_names(parameters_of(DiagnoseOptions))
 def diagnose(options: DiagnoseOptions) -> Diagnosis:
     """The figures that the options ask for. Raises OptionError for sources, figures and files that do not work.
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from transforms.values import read
+
 SAMPLE = 10_000
 
 
@@ -28,3 +30,6 @@ class DiagnoseOptions:
     delimiter: str | None = None
     text_column: str = "text"
     device: str = "auto"
+
+    def __post_init__(self) -> None:
+        read(self, {})

@@ -61,7 +61,7 @@ def _questions(name: str, path: str, want: int) -> Pairs:
 
     Of the latter every question is paired with the answer of another one too.
     """
-    header = tables.read_text(path).partition("\n")[0].rstrip("\r").split("\t")
+    header = tables.read_header(path)
     if "label" in header:
         pairs = read_labelled(path)
         drawn = _drawn(list(zip(pairs.first, pairs.second, pairs.labels, strict=True)), want)

@@ -1,0 +1,134 @@
+"""`sentence-beam info`: what a store is, and how its last run ended."""
+
+import argparse
+import shlex
+import sys
+from typing import Any
+
+from pipelines import command, options
+from pipelines.said import Said
+from pipelines.tables import wrapped
+from transforms.numbers import amount, counted
+from transforms.progress import duration
+from transforms.report.snapshot import facts
+from transforms.store import open_store
+from transforms.store.entries import Options
+from transforms.store.manifest import Manifest
+from transforms.store.runs import COMMITTED
+
+KEY = 12  # columns before a value
+DIGITS = 16  # of a space's id
+OF_THE_MODEL = ("model", "revision", "pooler", "prompt", "max_tokens", "chunks", "precision", "normalize", "keep_types")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `info`."""
+    p = options.command(
+        "info",
+        "Show what a store is: model, space, rows, columns, bytes, options, index and last run.",
+        "sentence-beam info --store store",
+        "sentence-beam info --store gs://bucket/store --json",
+    )
+    options.add_store(p)
+    options.add_snapshot(p)
+    return p
+
+
+def _info(args: argparse.Namespace) -> Said:
+    store = open_store(args.store, args.snapshot)
+    found = store.info()
+    return Said(wrapped(lines(found, store.manifest)), found, asked=True)
+
+
+def lines(info: dict[str, Any], manifest: Manifest) -> list[str]:
+    """The facts about a store, a line each."""
+    told = [("store", info["store"]), ("snapshot", _snapshot(info))]
+    told += [(name, value) for name, value in facts(manifest) if name not in ("input", "index")]
+    told += [
+        ("space", f"{info['space']['id'][:DIGITS]}, pooled {info['space']['pooled_id'][:DIGITS]}"),
+        ("rows" if info["rows"].get("pieces") is None else "documents", rows_line(info["rows"])),
+        ("columns", columns_line(info["columns"])),
+        ("options", options_line(info["options"], info["partition"])),
+        ("bytes", _bytes(info)),
+    ]
+    told += [(name, value) for name, value in facts(manifest) if name in ("input", "index")]
+    told.append(("last run", _last_run(info["last_run"])))
+    told += [("damaged", fault) for fault in info["faults"]]
+    return [f"{name:{KEY}}{value}" for name, value in told if value]
+
+
+def _snapshot(info: dict[str, Any]) -> str:
+    kept = counted(info["snapshots"], "snapshot")
+    return f"{info['snapshot']} of {_minute(info['finished'])}; {kept} kept, format {info['format']}"
+
+
+def _minute(time: str) -> str:
+    return time[:16].replace("T", " ")
+
+
+def rows_line(rows: dict[str, int]) -> str:
+    """The rows of a store, or its documents with their pieces."""
+    pieces = rows.get("pieces")
+    cut = "" if pieces is None else f" in {counted(pieces, 'piece')}"
+    rejected = f", {rows['rejected']:,} of {rows['read']:,} read rejected" if rows["rejected"] else ""
+    return f"{rows['written']:,}{cut}{rejected}"
+
+
+def columns_line(columns: list[dict[str, str]] | None) -> str:
+    """The columns of a shard: those that were kept with their types, then the names of the others."""
+    if columns is None:
+        return "unknown, no shard is there to tell"
+    kept = [f"{column['name']} ({column['type']})" for column in columns if column["kind"] == "kept"]
+    own = [column["name"] for column in columns if column["kind"] == "own"]
+    return "; ".join(part for part in (", ".join(kept), ", ".join(own)) if part)
+
+
+def options_line(remembered: dict[str, Any], partition: str) -> str:
+    """The remembered options that differ from the defaults, as flags; those of the model have lines of their own."""
+    defaults, types = Options.of_a_new_store().to_json(), remembered.get("keep_types", {})
+    flags = [] if partition == "file" else [f"--partition {partition}"]
+    for name, value in remembered.items():
+        if name == "keep_columns":
+            value = [f"{column}:{types[column]}" if column in types else column for column in value]
+        if name not in OF_THE_MODEL and value != defaults.get(name):
+            flags += _as_flag(name, value)
+    return " ".join(flags) or "defaults"
+
+
+def _as_flag(name: str, value: Any) -> list[str]:
+    flag = f"--{name.replace('_', '-')}"
+    if not value and value is not False:
+        return []
+    if isinstance(value, bool):
+        return [flag if value else f"--no-{flag[2:]}"]
+    if isinstance(value, list | tuple):
+        return [flag, shlex.quote(",".join(map(str, value)))]
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return [flag, shlex.quote(text)]
+
+
+def _bytes(info: dict[str, Any]) -> str:
+    sizes = info["bytes"]
+    told = f"{amount(sizes['shards'])} in {counted(info['shards'], 'shard')}"
+    if info["index"] is not None:
+        told += f", {amount(sizes['index'])} of index"
+    return f"{told}; from {amount(sizes['input'])} in {counted(info['files'], 'file')}"
+
+
+def _last_run(run: dict[str, Any]) -> str:
+    told = [f"{run['run']}: {run.get('command') or 'run'} {run['status']}, begun {_minute(run['started'])}"]
+    if "seconds" in run:
+        told[0] += f", took {duration(run['seconds'])}"
+    changes = run.get("changes") or {}
+    if changes:
+        told.append(", ".join(f"{changes[name]:,} {name}" for name in ("added", "changed", "deleted")))
+    message = run.get("message", COMMITTED)
+    if message != COMMITTED:
+        told.append(message)
+    return "; ".join(told)
+
+
+main = command.main(parser, _info)
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+"""Numbers as people read them: counts with their noun, and bytes."""
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A count with its noun, whose plural ends in "s" unless it is given.
+
+    >>> counted(1, "row"), counted(0, "row"), counted(12_345, "row"), counted(2, "entry", "entries")
+    ('1 row', '0 rows', '12,345 rows', '2 entries')
+    """
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {plural or noun + 's'}"
+
+
+def amount(size: int) -> str:
+    """Bytes in short.
+
+    >>> amount(1), amount(812), amount(12_345), amount(4_100_000_000)
+    ('1 byte', '812 bytes', '12.3 kB', '4.1 GB')
+    """
+    if size < 1000:
+        return counted(size, "byte")
+    power = min((len(str(size)) - 1) // 3, 4)
+    return f"{size / 1000**power:,.1f} {'kMGT'[power - 1]}B"
