@@ -135,7 +135,7 @@ history --store s --output h.txt      | 2 | must end in .parquet, .csv, .json or
 rejects --store s --output r.xls      | 2 | must end in .parquet, .csv, .json or .jsonl
 pairs --input x.txt --output p.xlsx   | 2 | must end in .parquet, .csv, .json or .jsonl
 diff --store nowhere                  | 2 | holds no store
-diff --store s --output o.txt         | 2 | .parquet
+diff --store s --output o.txt         | 2 | must end in .parquet, .csv, .json or .jsonl
 rollback --store s                    | 2 | required: RUN
 vacuum --store nowhere                | 2 | holds no store
 vacuum --store s --older-than week    | 2 | span of time
@@ -160,7 +160,8 @@ embed --input x.txt --store s --max-tokens 3    | 2 | with --reembed
 embed --input x.txt --store s --partition content | 2 | partition would change
 embed --input x.txt --store s --truncate-dim 1000 | 2 | give 1 to
 embed --input x.txt --store s --prompt-name foo | 2 | its prompts: none
-embed --input x.txt --store s --require-space a | 2 | mend them, or require that one
+embed --input x.txt --store s --require-space a | 2 | nor its first 6 or more hex digits
+embed --input x.txt --store s --require-space abcdef | 2 | mend them, or require that one
 plan --input s                                  | 2 | name one kind by a pattern
 fit --store s --method whitening --output mine  | 2 | holds notes.txt and was not made by fit
 fit --store s --method whitening --output s     | 2 | was not made by fit
@@ -193,11 +194,12 @@ evaluate --task x.txt                           | 2 | say [KIND:]NAME=PATH
 evaluate --task a=nowhere.tsv                   | 2 | nowhere.tsv: there is no such file
 evaluate --task foo:a=x.txt                     | 2 | there is no kind foo
 evaluate --task a=x.txt                         | 2 | no column score in its header
-evaluate --task a=x.txt --output mine           | 2 | mine is a folder
+evaluate --task a=x.txt --output mine           | 2 | mine is a folder; name a file, which must end in .parquet
+diagnose --input x.txt --output figures         | 2 | must end in .parquet, .csv, .json or .jsonl
 export --store s --output mine                  | 2 | is no export
 export --store s --output s                     | 2 | is no export
 verify --store s --snapshot -100                | 2 | has no snapshot -100
-rejects --store s --run nope                    | 2 | has no list of rejected rows
+rejects --store s --run nope                    | 2 | has no run nope; the latest are 2
 history --store s --output runs.xlsx            | 2 | must end in
 history --store s --output /proc/runs.csv       | 2 | cannot be written
 diff a b --store s                              | 2 | has no snapshot a

@@ -43,6 +43,8 @@ RUN = re.compile(r"\b\d{8}T\d{6}(?:_\d{3})?Z-[0-9a-f]{6}\b")
 
 OUTSIDE = r"gs://|s3://|postgresql://|qdrant:http|--runner"  # what a command needs that is not on this machine
 
+OF_OTHER_EXTRAS = ("pandas", "polars", "duckdb", "datasets", "sklearn", "scipy", "matplotlib", "sentence_transformers")
+
 # What each Python block must print, by its page and the heading above it.
 PRINTS = {
     ("docs/joins.md", "In Python"): "300 1500",
@@ -51,6 +53,7 @@ PRINTS = {
     ("README.md", "From Python"): "(2, 384) ",
     ("docs/api.md", "A run"): "100",
     ("docs/api.md", "Rows in memory"): "interest rates were raised again",
+    ("docs/api.md", "Rows that are added"): "2 ['2026-11-22.parquet#0', '2026-11-23.parquet#0']",
     ("docs/api.md", "The encoder alone"): "(3, 128) 128 ",
     ("docs/api.md", "A store"): "384 1 300",
     ("docs/reading.md", "pyarrow"): "(300, 384)",
@@ -130,6 +133,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     document = "# Install\n\nTake it out of the box.\n\n## By hand\n\nTurn the key.\n"
     (folder / "manual").mkdir()
     (folder / "manual" / "shop.md").write_text(document)
+    (folder / "prices.csv").write_text(
+        "text,price,day,ok,name\nan apple,9,2026-01-02,yes,Boskop\nfive pears,100,,no,\n"
+    )
     (folder / "manuals").mkdir()
     (folder / "manuals" / "a.jsonl").write_text(json.dumps({"id": "a", "title": "The shop", "text": document}) + "\n")
     return folder
@@ -179,6 +185,9 @@ def test_the_blocks_of_a_page_run_one_after_the_other(
     page: Page, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", place / "cache")
+    if page.name == "README.md":  # whose blocks are to run after `make demo`, with the extra `cpu` alone
+        for package in OF_OTHER_EXTRAS:
+            monkeypatch.setitem(sys.modules, package, None)
     for block in once(page):
         capsys.readouterr()
         where = f"{page.name}:{block.line}"
@@ -303,7 +312,8 @@ def test_what_a_store_remembers_is_said() -> None:
 
 
 def remembered() -> set[str]:
-    from transforms.steps.choose import CONTENT, GATES
+    from transforms.steps import gates
+    from transforms.steps.choose import CONTENT, REMEMBERED
 
     elsewhere = {
         "calibration",
@@ -313,7 +323,10 @@ def remembered() -> set[str]:
         "index",
         "metric",
     }  # in the manifest, under other names
-    return {*CONTENT, *GATES, *elsewhere} - {"limit"}
+    return {*CONTENT, *REMEMBERED, *gates.NAMES, *elsewhere} - {
+        "limit",
+        "keep_types",
+    }  # the types are said with --keep-columns
 
 
 # Tables
@@ -374,7 +387,7 @@ def test_a_store_holds_what_the_tables_say(made: Path) -> None:
         assert said - {"--chunks", "pieces"} == set(data[group])
     said = names(next(row[1] for row in fields if names(row[0]) == ["shards"]))
     # of units with rejected rows, of remote stores, of pieces
-    sometimes = {"rejects_sha256", "checksum", "gs://", "s3://", "documents", "pieces_sum", "documents_sum"}
+    sometimes = {"rejects_sha256", "checksum", "gs://", "s3://", "documents", "pieces_sum", "documents_sum", "blank"}
     assert set(said) - sometimes == set(data["shards"][0]) - sometimes
 
 
@@ -394,7 +407,7 @@ def test_every_figure_of_a_run_is_explained() -> None:
 
 
 def test_exit_statuses_are_those_there_are() -> None:
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    kinds = [kind for kind in vars(errors).values() if hasattr(kind, "exit_code")]
     (table,) = tables(BY_NAME["docs/nightly.md"].section("## Exit statuses"))
     assert {int(row[0]) for row in table} == {0, *(kind.exit_code for kind in kinds)}
 
@@ -423,6 +436,12 @@ def test_files_and_modules_that_are_named_are_there(page: Page) -> None:
     for name in MODULE.findall(page.text):
         path = ROOT / name.replace(".", "/")
         assert path.is_dir() or path.with_suffix(".py").is_file(), f"{page.name}: {name} is no module"
+
+
+def test_what_pages_name_of_an_encoder_is_there() -> None:
+    for page in PAGES:
+        for name in re.findall(r"`(?:\w+ = )?[Ee]ncoder\.(\w+)", page.text):
+            assert hasattr(sentence_beam.Encoder, name), f"{page.name}: an encoder has no {name}"
 
 
 def test_the_layers_are_those_that_hold_in_their_order() -> None:

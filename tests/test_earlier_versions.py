@@ -52,6 +52,16 @@ def embed(run: Run, store: Path, *options: object) -> Outcome:
     return run("embed", "--input", store.parent / "input" / "*", "--store", store, *options).ok()
 
 
+def test_what_it_is_can_be_shown(run: Run, store: Path) -> None:
+    found = json.loads(run("info", "--store", store, "--json").ok().out)
+    assert (found["format"], found["faults"]) == (1, [])
+    assert found["rows"]["written"] == len(open_store(str(store)))
+    assert found["last_run"]["status"] == "committed"
+    assert {"id", "embedding"} <= {column["name"] for column in found["columns"]}
+    said = run("info", "--store", store).ok().out
+    assert f"rows        {found['rows']['written']:,}" in said
+
+
 def rows_from(run: Run, folder: Path, name: str, *arguments: object) -> list[dict[str, Any]]:
     """The rows that a command writes; bytes as hex."""
     run(name, *arguments, "--output", folder / "rows.parquet").ok()
@@ -209,3 +219,23 @@ def test_other_options_are_refused_and_leave_it_alone(run: Run, store: Path) -> 
     options = ["--input", store.parent / "input" / "*", "--store", store, "--pooler", "cls"]
     run("embed", *options).failed(2, "another space: pooler")
     assert files_in(store) == before
+
+
+@pytest.mark.parametrize(("name", "embedded"), [("other_size", 0), ("lost", 280)])
+def test_a_store_that_does_not_say_which_files_share_units_has_all_rows_after_the_next_run(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, embedded: int
+) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(FIXTURES / "0_1_0" / "hub"))
+    folder = shutil.copytree(FIXTURES / "groups", tmp_path / "groups")
+    store = folder / name
+    before = open_store(str(store)).manifest
+    run("index", "--store", store, "--index", "Flat").ok()
+    assert len(rows_of(store)) == before.rows.written
+    run("embed", "--input", f"{folder}/input/*", "--store", store).ok()
+    check_ledger(store, 400, embedded=embedded)
+    run("embed", "--input", f"{folder}/input/*", "--store", store, "--unit-tokens", 30_000).ok()
+    check_ledger(store, 400, embedded=0)
+    assert sum(file.group != "" for file in open_store(str(store)).manifest.files) == 20
+    run("rollback", before.run, "--store", store).ok()
+    assert len(rows_of(store)) == before.rows.written
+    run("verify", "--store", store).ok()

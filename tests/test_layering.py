@@ -13,7 +13,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = [
     "errors",
+    "numbers",
+    "python_names",
+    "extras",
     "imports",
+    "logs",
     "progress",
     "measures",
     "arrow",
@@ -21,6 +25,7 @@ LAYERS = [
     "compact",
     "entries",
     "values",
+    "words",
     "where",
     "storage",
     "space",
@@ -41,7 +46,11 @@ LAYERS = [
 ]
 THIRD_PARTY = {
     "errors": set(),
+    "python_names": set(),
+    "extras": set(),
+    "numbers": set(),
     "imports": set(),
+    "logs": set(),
     "progress": set(),
     "measures": set(),
     "arrow": {"numpy", "pyarrow"},
@@ -49,7 +58,8 @@ THIRD_PARTY = {
     "compact": set(),
     "entries": set(),
     "values": set(),
-    "where": {"pyarrow"},
+    "words": set(),
+    "where": {"numpy", "pyarrow"},
     "storage": {"apache_beam", "google", "google_crc32c", "botocore"},
     "space": {"safetensors"},
     "pooling": {"torch", "numpy", "safetensors"},
@@ -228,7 +238,7 @@ LATE = ("sklearn", "sentence_transformers", "starlette", "uvicorn", "psycopg", "
         (
             "transforms.calibration transforms.space transforms.store pipelines.cluster pipelines.dedup "
             "pipelines.diagnose pipelines.diff pipelines.distill pipelines.evaluate pipelines.export pipelines.files "
-            "pipelines.history pipelines.pairs pipelines.push pipelines.report pipelines.search pipelines.serve "
+            "pipelines.history pipelines.info pipelines.pairs pipelines.push pipelines.report pipelines.search pipelines.serve "
             "pipelines.train pipelines.verify",
             [*NO_PIPELINE, *LATE],
         ),
@@ -244,6 +254,7 @@ def test_importing_stays_light(modules: str, absent: Sequence[str]) -> None:
 def test_back_ends_of_storage_know_its_base_and_no_other_layer() -> None:
     base = {
         "transforms.errors",
+        "transforms.logs",
         *(f"transforms.storage.{name}" for name in ("base", "beam_options", "globs", "listing", "ranged")),
     }
     allowed = {

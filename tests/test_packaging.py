@@ -34,7 +34,7 @@ SOURCES = (
 
 
 def build(kind: str, folder: Path) -> Path:
-    """`sdist` or `wheel` of the sources in a folder, by the build backend that is installed here."""
+    """`sdist`, `wheel` or `editable` of the sources in a folder, by the build backend that is installed here."""
     out = folder / "out"
     code = f"import setuptools.build_meta as backend, sys; backend.build_{kind}(sys.argv[1])"
     subprocess.run([sys.executable, "-c", code, str(out)], cwd=folder, check=True, capture_output=True)
@@ -50,12 +50,18 @@ def version() -> str:
 
 
 @pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source distribution, built from a copy of the tree."""
-    tree = tmp_path_factory.mktemp("tree")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree."""
+    folder = tmp_path_factory.mktemp("tree")
     for name in SOURCES:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, tree / name)
+        copy(ROOT / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sdist(tree: Path) -> Path:
+    """The source distribution."""
     return build("sdist", tree)
 
 
@@ -139,6 +145,12 @@ def test_the_version_is_said_once(installed: Environment) -> None:
     newest = re.search(r"^## ([0-9]\S*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf8"), re.MULTILINE)
     assert newest
     assert newest[1] == version()
+
+
+def test_an_editable_install_is_a_folder_on_the_path_where_type_checkers_and_editors_look(tree: Path) -> None:
+    with zipfile.ZipFile(build("editable", tree)) as archive:
+        (pth,) = [name for name in archive.namelist() if not name.startswith("sentence_beam-")]
+        assert archive.read(pth).decode().split() == [str(tree)]
 
 
 @pytest.mark.parametrize("command", [("sentence-beam",), ("python", "-m", "sentence_beam")])

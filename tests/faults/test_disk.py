@@ -1,10 +1,9 @@
 """A disk that fails or a process that is killed at any call: the old snapshot or the new one, and the next run heals."""
 
+import contextlib
 import errno
-import functools
 import os
 import random
-import shutil
 import signal
 import time
 import traceback
@@ -16,100 +15,18 @@ from typing import Any
 
 import pytest
 from helpers.commands import FORKS, Outcome, Run, in_child
-from helpers.corpora import sentences, write_jsonl, write_parquet
-from helpers.faulty_disk import ERRORS, WRITING, Disk, die, refuse
+from helpers.faulty_disk import ERRORS, WRITING, Act, Disk, die, freeze, refuse
+from helpers.scenes import FILE, KINDS, Content, Scene, maker
 
-from pipelines.cli import main
-from transforms.store import lease, open_store
-from transforms.store.manifest import read_manifest, snapshots
-from transforms.store.verify import faults
+from transforms.store import lease
 
 pytest.importorskip("faiss")
 pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
-HOW = ("--id-column", "id", "--unit-tokens", "300", "--dtype", "float32", "--max-rejects", "1", "--check-carried", "1")
-CODES = ("--precision", "int8", "--index", "Flat")
 CHANGING = WRITING | {"delete"}
-
-
-@dataclass(frozen=True)
-class Scene:
-    """A command and the folder with inputs and a store that it finds; every case has a copy of it at one place."""
-
-    made: Path
-    place: Path
-    command: tuple[str, ...]
-
-    def begin(self) -> None:
-        """Put everything in place."""
-        shutil.rmtree(self.place, ignore_errors=True)
-        shutil.copytree(self.made, self.place)
-
-    @property
-    def store(self) -> Path:
-        return self.place / "store"
-
-    @property
-    def argv(self) -> list[str]:
-        """The command's arguments; `OLD` stands for the run of the first snapshot."""
-        first = min(snapshots(str(self.made / "store")), default="")
-        return [argument.replace("OLD", first) for argument in self.command] + ["--store", str(self.store)]
-
-
-def texts(folder: Path, night: int) -> None:
-    """The inputs of a night: a file that changes, one that stays, one of JSON with a line that is rejected."""
-    names = [f"a{n}" for n in range(30)]
-    write_parquet(folder / "a.parquet", sentences(30, 10 * night), row_group_size=10, id=names)
-    write_parquet(folder / "b.parquet", sentences(20, 500), row_group_size=10, id=[f"b{n}" for n in range(20)])
-    write_jsonl(folder / "c.jsonl", [{"id": f"c{n}", "text": f"dog {n} {night}" if n else ""} for n in range(15)])
-
-
-SCENES = ("first", "file", "content", "index", "vacuum", "rollback")
-Scenes = Callable[[str], Scene]
-
-
-@pytest.fixture(scope="module")
-def scene(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Scenes:
-    """The scene of a name: a store of two nights, or of none, with the inputs of the next, and a command for it."""
-    place = tmp_path_factory.mktemp("scene") / "case"
-
-    def embed(partition: str) -> tuple[str, ...]:
-        named = ("--input", f"{place}/in/*", "--model", str(model), "--partition", partition)
-        return ("embed", *named, *HOW, *CODES)
-
-    @functools.cache
-    def made(nights: int, partition: str) -> Path:
-        shutil.rmtree(place, ignore_errors=True)
-        for night in range(nights):
-            texts(place / "in", night)
-            assert main([*embed(partition), "--store", str(place / "store")]) == 0
-        texts(place / "in", nights)
-        return place.rename(tmp_path_factory.mktemp("made") / "scene")
-
-    others = {
-        "index": ("index", "--index", "IVF4,SQ8"),
-        "vacuum": ("vacuum", "--keep", "1"),
-        "rollback": ("rollback", "OLD"),
-    }
-
-    def find(name: str) -> Scene:
-        if name == "first":
-            return Scene(made(0, "file"), place, embed("file"))
-        if name == "content":
-            return Scene(made(2, "content"), place, embed("content"))
-        return Scene(made(2, "file"), place, others.get(name, embed("file")))
-
-    return find
-
-
-def content(store: Path) -> tuple[Counter[Any], str | None] | None:
-    """The rows of the current snapshot, which is whole, and the kind of its index; None where there is no snapshot."""
-    if read_manifest(str(store)) is None:
-        return None
-    snapshot = open_store(str(store))
-    assert list(faults(snapshot.manifest)) == []
-    rows = snapshot.dataset().to_table(columns=["id", "row_hash", "norm"]).to_pylist()
-    index = snapshot.manifest.data["index"]
-    return Counter((row["id"], row["row_hash"], round(row["norm"], 4)) for row in rows), index and index["factory"]
+CHEAP = ("recalibrate", "append", "push", "neighbours", "dedup", "together")  # for the short form, beside `file`
+FROZEN = ("embed", "recalibrate", "index")
+BEGINS_TO_COUNT = ("rename store/manifest.json.tmp-", f"rename {FILE}.tmp-")
+Trials = Callable[[str], "Trial"]
 
 
 @dataclass
@@ -118,28 +35,86 @@ class Trial:
 
     scene: Scene
     run: Run
-
+    old: Content
+    new: Content
+    names: list[str]  # of the calls of the command, undisturbed
     wrong: list[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.scene.begin()
-        self.old = content(self.scene.store)
-        with Disk(self.scene.place).used() as disk:
-            self.run(*self.scene.argv).ok()
-        self.names = disk.calls
-        self.calls = [call.split()[0] for call in disk.calls]
-        self.new = content(self.scene.store)
+    @property
+    def calls(self) -> list[str]:
+        """The kinds of the calls."""
+        return [name.split()[0] for name in self.names]
 
-    def check(self, succeeded: bool) -> None:
-        """The store is what it was, or what it was to become; the same command again makes it so."""
-        found = content(self.scene.store)
-        assert found == self.new if succeeded else found in (self.old, self.new)
+    @property
+    def changing(self) -> list[int]:
+        """The calls that change something."""
+        return [at for at, kind in enumerate(self.calls) if kind in CHANGING]
+
+    @property
+    def telling(self) -> int | str:
+        """The call by which the command's work begins to count; one in the middle if a database makes it."""
+        there = (begin for begin in BEGINS_TO_COUNT if any(call.startswith(begin) for call in self.names))
+        return next(there, len(self.names) // 2)
+
+    @property
+    def committed(self) -> int:
+        """The call after the one that commits."""
+        return next(at for at, name in enumerate(self.names, 1) if name.startswith(BEGINS_TO_COUNT[0]))
+
+    def go(self) -> Outcome:
+        """Run the command."""
+        with self.scene.used():
+            return self.run(*self.scene.argv)
+
+    def check(self, succeeded: bool | None) -> None:
+        """The store is what it was to become if the command succeeded, what it was if it failed, and one of both if it
+        was killed (None); the same command again makes it what it was to become."""
+        found, wanted = self.scene.content(), {True: [self.new], False: [self.old], None: [self.old, self.new]}
+        if self.scene.kind.table and not succeeded:
+            assert found[0] == self.old[0]
+        else:
+            assert found in wanted[succeeded]
+        self.free()
+        self.go().ok()
+        assert self.scene.content() == self.new
+
+    def free(self) -> None:
+        """Have the lease be stale that a process of this machine left which is not dead."""
         standing = self.scene.store / "lease.json"
-        if standing.exists():  # in a process that goes on; other ones are seen to be dead
+        if standing.exists():
             past = time.time() - lease.STALE_SECONDS - 60
             os.utime(standing, (past, past))
-        self.run(*self.scene.argv).ok()
-        assert content(self.scene.store) == self.new
+
+
+@pytest.fixture(scope="module")
+def scene(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scene]:
+    """The scene of a name."""
+    return maker(model, tmp_path_factory.mktemp("scenes"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> dict[str, tuple[Content, Content, list[str]]]:
+    """What was and what came of each scene, and the names of all calls."""
+    return {}
+
+
+@pytest.fixture
+def trial(
+    run: Run, scene: Callable[[str], Scene], undisturbed: dict[str, tuple[Content, Content, list[str]]]
+) -> Trials:
+    """The trial over the scene of a name."""
+
+    def find(name: str) -> Trial:
+        found = scene(name)
+        if name not in undisturbed:
+            found.begin()
+            old = found.content()
+            with Disk(found.place).used() as disk, found.used():
+                run(*found.argv).ok()
+            undisturbed[name] = old, found.content(), disk.calls
+        return Trial(found, run, *undisturbed[name])
+
+    return find
 
 
 def ended(outcome: Outcome) -> bool:
@@ -153,17 +128,18 @@ def ended(outcome: Outcome) -> bool:
     return False
 
 
-def refused(trial: Trial, first: int, code: int, lasting: bool) -> str:
-    """A case with an error from one call on; how it ended."""
+def refused(trial: Trial, first: int | str, code: int, lasting: bool, kinds: frozenset[str] | None = None) -> str:
+    """A case with an error from one call on, of those kinds that can have it if none are named; how it ended."""
     trial.scene.begin()
-    disk = Disk(trial.scene.place, first, ERRORS[code], refuse(code), lasting)
+    disk = Disk(trial.scene.place, first, kinds or ERRORS[code], refuse(code), lasting)
     with disk.used():
-        outcome = trial.run(*trial.scene.argv)
+        outcome = trial.go()
     try:
         succeeded = ended(outcome)
         trial.check(succeeded)
     except Exception:  # the other cases are tried too
-        where = f"{errno.errorcode[code]} at {disk.calls[first]}{' and from then on' if lasting else ''}"
+        at = first if isinstance(first, str) else trial.names[first]
+        where = f"{errno.errorcode[code]} at {at}{' and from then on' if lasting else ''}"
         trial.wrong.append(f"{where}: {outcome.err}\n{traceback.format_exc()}")
         return "wrong"
     if not disk.met:
@@ -195,60 +171,144 @@ def try_errors(trial: Trial, count: float) -> str:
     return f"{tried.total()} cases at {len(trial.calls)} calls: {dict(sorted(tried.items()))}"
 
 
-def test_a_disk_that_fails_now_and_then(run: Run, scene: Scenes, tell: Callable[[str], None]) -> None:
-    tell(f"disk, file: {try_errors(Trial(scene('file'), run), 3)}")
+def test_a_disk_that_fails_now_and_then(trial: Trials, tell: Callable[[str], None]) -> None:
+    tell(f"disk, file: {try_errors(trial('file'), 3)}")
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_a_disk_that_is_gone_before_the_work_counts(trial: Trials, name: str) -> None:
+    found = trial(name)
+    assert refused(found, found.telling, errno.EIO, lasting=True) == "ended with one line", found.wrong
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SCENES)
-def test_a_disk_that_fails_at_any_call(
-    run: Run, scene: Scenes, tell: Callable[[str], None], name: str, size: float
+@pytest.mark.parametrize("name", KINDS)
+def test_a_disk_that_fails_at_any_call(trial: Trials, tell: Callable[[str], None], name: str, size: float) -> None:
+    tell(f"disk, {name}: {try_errors(trial(name), 100 * size)}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_a_disk_that_takes_nothing_any_more_from_any_write_on(
+    trial: Trials, tell: Callable[[str], None], name: str, size: float
 ) -> None:
-    tell(f"disk, {name}: {try_errors(Trial(scene(name), run), 100 * size)}")
+    found = trial(name)
+    some_of_them = some(found.changing, len(found.changing) * size)
+    tried = Counter(refused(found, at, errno.EIO, True, CHANGING) for at in some_of_them)
+    assert not found.wrong, "\n".join(found.wrong)
+    tell(
+        f"full from a write on, {name}: {tried.total()} of {len(found.changing)} writes: {dict(sorted(tried.items()))}"
+    )
 
 
-def test_what_fails_after_the_commit_fails_no_run(run: Run, scene: Scenes) -> None:
-    trial = Trial(scene("file"), run)
-    trial.scene.begin()
-    done = next(at for at, name in enumerate(trial.names) if name.startswith("rename store/manifest.json.tmp-")) + 1
-    disk = Disk(trial.scene.place, done, frozenset({"delete"}), refuse(errno.EIO), lasting=True)
+def test_what_fails_after_the_commit_fails_no_run(trial: Trials) -> None:
+    found = trial("file")
+    found.scene.begin()
+    disk = Disk(found.scene.place, found.committed, frozenset({"delete"}), refuse(errno.EIO), lasting=True)
     with disk.used():
-        run(*trial.scene.argv).ok()
+        found.go().ok()
     assert disk.met
-    trial.check(succeeded=True)
+    found.check(succeeded=True)
 
 
-def killed(place: Path, argv: list[str], first: int) -> None:
-    """Run a command until one of its calls, in a process of its own."""
-    with Disk(place, first, CHANGING, die).used():
-        in_child(argv)
+@pytest.mark.parametrize("code", ERRORS)
+def test_a_run_that_has_committed_is_a_success_whatever_fails_from_then_on(trial: Trials, code: int) -> None:
+    found = trial("file")
+    found.scene.begin()
+    with Disk(found.scene.place, found.committed, ERRORS[code], refuse(code), lasting=True).used() as disk:
+        outcome = found.go()
+    assert disk.met
+    assert outcome.status == 0
+    assert "committed" in outcome.err
+    found.check(succeeded=True)
+
+
+def test_a_gate_that_fails_on_a_full_disk_says_so(run: Run, scene: Callable[[str], Scene]) -> None:
+    found = scene("file")
+    found.begin()
+    argv = [*found.argv, "--max-rejects", "0"]
+    with Disk(found.place).used() as disk:
+        run(*argv).failed(3, "1 of 65 rows rejected")
+    found.begin()
+    last = next(
+        at for at, name in enumerate(disk.calls) if name.startswith("create store/runs/") and "result.json" in name
+    )
+    with Disk(found.place, last, ERRORS[errno.ENOSPC], refuse(errno.ENOSPC), lasting=True).used():
+        run(*argv).failed(3, "1 of 65 rows rejected")
+
+
+def met_in_child(scene: Scene, first: int, act: Act, err: str) -> None:
+    """Run a command up to one of its calls that change something, which meets its fate, in a process of its own."""
+    with Disk(scene.place, first, CHANGING, act).used(), scene.used():
+        in_child(scene.argv, err)
 
 
 @pytest.fixture
-def no_child() -> Iterator[list[Any]]:
-    """Children that do not outlive the test."""
+def child(tmp_path: Path) -> Iterator[Callable[[Scene, int, Act], Any]]:
+    """Start a command in a process that does not outlive the test, whose call meets its fate."""
     children: list[Any] = []
-    yield children
-    for child in children:
-        child.kill()
-        child.join()
+
+    def start(scene: Scene, first: int, act: Act) -> Any:
+        children.append(FORKS.Process(target=met_in_child, args=(scene, first, act, str(tmp_path / "err"))))
+        children[-1].start()
+        return children[-1]
+
+    yield start
+    for process in children:
+        process.kill()
+        process.join()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("name", KINDS)
 def test_killed_at_any_write(
-    run: Run, scene: Scenes, tell: Callable[[str], None], name: str, size: float, no_child: list[Any]
+    trial: Trials, tell: Callable[[str], None], name: str, size: float, child: Callable[..., Any]
 ) -> None:
-    trial = Trial(scene(name), run)
-    found = [at for at, kind in enumerate(trial.calls) if kind in CHANGING]
+    found = trial(name)
     tried: Counter[str] = Counter()
-    for at in some(found, 30 * size):
-        trial.scene.begin()
-        child = FORKS.Process(target=killed, args=(trial.scene.place, trial.scene.argv, at))
-        no_child.append(child)
-        child.start()
-        child.join()
-        assert child.exitcode in (0, -signal.SIGKILL)
-        tried["ended before" if child.exitcode == 0 else "killed"] += 1
-        trial.check(child.exitcode == 0)
-    tell(f"kills, {name}: {tried.total()} cases at {len(found)} calls that change something: {dict(tried)}")
+    for at in some(found.changing, 30 * size):
+        found.scene.begin()
+        process = child(found.scene, at, die)
+        process.join()
+        assert process.exitcode in (0, -signal.SIGKILL)
+        tried["ended before" if process.exitcode == 0 else "killed"] += 1
+        found.check(True if process.exitcode == 0 else None)
+    tell(f"kills, {name}: {tried.total()} cases at {len(found.changing)} calls that change something: {dict(tried)}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.command[0] in FROZEN])
+def test_frozen_at_any_write_while_another_run_commits_and_vacuum_removes_what_it_left(
+    trial: Trials, tell: Callable[[str], None], name: str, size: float, child: Callable[..., Any], tmp_path: Path
+) -> None:
+    found = trial(name)
+    tried: Counter[str] = Counter()
+    for at in some(found.changing, 15 * size):
+        found.scene.begin()
+        process = child(found.scene, at, freeze)
+        if not is_frozen(process):
+            tried["ended before"] += 1
+            continue
+        found.free()
+        found.go().ok()
+        found.run("vacuum", "--store", found.scene.store, "--keep", 1).ok()
+        os.kill(process.pid, signal.SIGCONT)
+        process.join()
+        said = (tmp_path / "err").read_text()
+        where = f"{found.names[at]}: {process.exitcode}, {said}"
+        assert found.scene.content() == found.new, where
+        assert process.exitcode in (0, 1), where
+        assert len(said.splitlines()) == process.exitcode, where
+        assert "finished work is kept" not in said, where
+        tried["ended with one line" if process.exitcode else "succeeded"] += 1
+    tell(f"frozen, {name}: {tried.total()} cases at {len(found.changing)} calls that change something: {dict(tried)}")
+
+
+def is_frozen(process: Any) -> bool:
+    """Wait until a process stands still; False if it ends."""
+    while process.is_alive():
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+                return True
+        time.sleep(0.01)
+    return False

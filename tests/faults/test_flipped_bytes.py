@@ -1,29 +1,59 @@
-"""A flipped byte in any file of a store: it is found, mended or read by nobody; never are there wrong rows."""
+"""A flipped byte in any file of a store: it is found, mended or read by nobody; never are there wrong rows.
 
+Whatever a file of a store holds, no command ends with anything but its one line.
+"""
+
+import json
 import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset
 import pytest
 from helpers.calibrations import fit_on
 from helpers.commands import Outcome, Run
 from helpers.corpora import sentences, write_parquet
 
 from pipelines.cli import main
+from transforms.arrow import parquet_bytes
 from transforms.errors import SentenceBeamError
 from transforms.search import Searcher
-from transforms.store import open_store
+from transforms.store import layout, lease, open_store
+from transforms.store.run_ids import new_run
 
 pytest.importorskip("faiss")
 pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
 UNREAD = ("sidecars", "runs", "report.json", "report.html", "lease.json")  # by those who read a snapshot
 EVERY = 6  # flips for each run of embed over one
+
+Content = Callable[[bytes], bytes]  # what a file holds instead, by what it held
+CONTENTS: dict[str, Content] = {
+    "nothing": lambda whole: b"",
+    "null": lambda whole: b"null",
+    "a list": lambda whole: b"[]",
+    "an object": lambda whole: b"{}",
+    "brackets": lambda whole: b"[" * 100_000,
+    "no text": lambda whole: b"\xff\x00" * 20,
+    "half of it": lambda whole: whole[: len(whole) // 2],
+    "zeros": lambda whole: bytes(len(whole)),
+    "an empty Parquet file": lambda whole: parquet_bytes(pa.table({})),
+    "another field": lambda whole: another_field(whole),
+}
+READ_BY = (
+    ("verify",),
+    ("files",),
+    ("history",),
+    ("report", "--format", "openmetrics"),
+    ("rejects",),
+    ("diff",),
+    ("vacuum", "--keep", "1", "--dry-run"),
+)
 
 
 @dataclass(frozen=True)
@@ -49,12 +79,33 @@ def named_files(store: Path) -> frozenset[Path]:
 def content(store: Path) -> Any:
     """The rows with their vectors, and the hits of three queries."""
     snapshot = open_store(str(store))
-    rows = snapshot.dataset().to_table().to_pylist()
+    rows = read_by_pyarrow(snapshot.dataset())
     data = Counter((row["id"], row["row_hash"], row["text"], row["norm"], tuple(row["embedding"])) for row in rows)
     queries = np.random.default_rng(1).standard_normal((3, snapshot.manifest.space.dim)).astype(np.float32)
     searcher = Searcher(snapshot.manifest)
     hits = searcher.rows.described(searcher.nearest(queries, 9))
     return data, [[row["id"] for row in found] for found in hits]
+
+
+class UnreadableError(Exception):
+    """What pyarrow says of a shard, which people may read without this project."""
+
+
+def read_by_pyarrow(dataset: pa.dataset.Dataset) -> list[dict[str, Any]]:
+    """The rows of a snapshot. Raises UnreadableError."""
+    try:
+        return dataset.to_table(columns=["id", "row_hash", "text", "norm", "embedding"]).to_pylist()
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: text that is no UTF-8
+        raise UnreadableError from error
+
+
+def another_field(whole: bytes) -> bytes:
+    """An object with one more field; of other files nothing."""
+    try:
+        said = json.loads(whole)
+        return json.dumps({**said, "another": [said]}).encode()
+    except (ValueError, TypeError):
+        return b""
 
 
 @pytest.fixture(scope="module")
@@ -73,27 +124,40 @@ def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
                 )
             if night:
                 fitted = fit_on(folder / "store", "standardize", folder / "fitted")
-                options += ["--precision", "int8", "--index", "IVF2,SQ8", "--calibration", fitted]
+                options += ["--precision", "int8", "--index", "IVF2,RaBitQ", "--calibration", fitted]
             assert main([str(option) for option in ("embed", "--store", folder / "store", *options)]) == 0
+        too_many = [*options, "--max-rejects", 0, "--reembed"]
+        assert main([str(option) for option in ("embed", "--store", folder / "store", *too_many)]) == 3
+    leave_what_a_killed_run_leaves(folder / "store")
     return Made(folder, tuple(options), content(folder / "store"), named_files(folder / "store"))
+
+
+def leave_what_a_killed_run_leaves(store: Path) -> None:
+    """A lease of a process that is dead, and a mark in the folder of its run."""
+    run = new_run(str(store))
+    held = lease.Lease.of_this_process(run, "FnApiRunner", "job", in_process=True)
+    (store / layout.LEASE).write_bytes(replace(held, process_start=1).to_bytes())
+    scratch = store / layout.scratch(run, "begun-x")
+    scratch.parent.mkdir()
+    scratch.write_bytes(b"mark")
 
 
 def kinds(made: Made) -> dict[str, list[Path]]:
     """The files of the store by kind, within it; those of which its snapshot consists before the others."""
     store, found = made.folder / "store", dict[str, list[Path]]()
     for path in sorted(path.relative_to(store) for path in store.rglob("*") if path.is_file() and path.stat().st_size):
-        kind = path.parts[0] if path.parts[0] != "index" else f"index {path.suffix}"
-        found.setdefault("parts" if path.parts[:2] == ("manifests", "parts") else kind, []).append(path)
+        kind = layout.kind(str(path)) or path.name
+        found.setdefault(f"{kind} {path.suffix}" if kind == "index" else kind, []).append(path)
     return {kind: sorted(paths, key=lambda path: path not in made.named) for kind, paths in found.items()}
 
 
 def right(store: Path, wanted: Any) -> bool | None:
-    """Whether a store holds what it should; None where it cannot be read, which we say with one line."""
+    """Whether a store holds what it should; None where it cannot be read, which is said in one line."""
     try:
         return content(store) == wanted
     except SentenceBeamError as error:
         said = str(error)
-    except (OSError, pa.ArrowException):  # of the pyarrow dataset, which says it in its own words
+    except UnreadableError:
         return None
     assert len(said.splitlines()) == 1
     return None
@@ -102,6 +166,7 @@ def right(store: Path, wanted: Any) -> bool | None:
 def one_line(outcome: Outcome) -> None:
     assert outcome.status in (0, 1, 2, 3, 4)
     assert "Traceback" not in outcome.err
+    assert "finished work is kept" not in outcome.err, outcome.err  # an error that nobody foresaw
     if outcome.status:
         assert outcome.err.splitlines()[-1].startswith("sentence-beam "), outcome.err
 
@@ -143,6 +208,40 @@ def flipped(run: Run, made: Made, store: Path, kind: str, rng: random.Random, wi
     return "it means the same" if chosen in made.named else "no snapshot's reader reads it"
 
 
+def holding(run: Run, made: Made, store: Path, path: Path, content: Content, with_embed: bool) -> str:
+    """A case: a file holds something else; what came of it."""
+    whole = (store / path).read_bytes()
+    (store / path).write_bytes(content(whole))
+    verified, *others = [run(*command, "--store", store) for command in READ_BY]
+    for outcome in (verified, *others):
+        one_line(outcome)
+    assert right(store, made.content) or verified.status, "verify finds nothing in a store that is not as it was"
+    (store / path).write_bytes(whole)
+    if not with_embed:
+        return "read"
+    (store / path).write_bytes(content(whole))
+    ended = run("embed", "--store", store, *made.embed)
+    one_line(ended)
+    shutil.rmtree(store)
+    shutil.copytree(made.folder / "store", store)
+    return f"embed ends with {ended.status}"
+
+
+def try_contents(run: Run, made: Made, store: Path, each: int, seed: int, every: int) -> Counter[str]:
+    """So many contents in a file of each kind, and how they ended."""
+    shutil.copytree(made.folder / "store", store)
+    rng, ended = random.Random(seed), Counter[str]()
+    for number, (kind, paths) in enumerate(sorted(kinds(made).items())):
+        for place, name in enumerate(rng.sample(sorted(CONTENTS), each)):
+            try:
+                path = paths[0] if rng.random() < 0.5 else rng.choice(paths)
+                with_embed = (number + place) % every == 0
+                ended[holding(run, made, store, path, CONTENTS[name], with_embed)] += 1
+            except Exception as error:
+                raise AssertionError(f"{name} in {path}, of {kind}") from error
+    return ended
+
+
 def try_flips(run: Run, made: Made, store: Path, each: int, seed: int) -> dict[str, Counter[str]]:
     """So many flips for each kind of file, and how they ended."""
     shutil.copytree(made.folder / "store", store)
@@ -159,6 +258,21 @@ def lines(tried: dict[str, Counter[str]]) -> str:
         f"    {kind}: {counts.total()} cases: {dict(sorted(counts.items()))}" for kind, counts in tried.items()
     )
     return f"flipped bytes: {total.total()} cases: {dict(sorted(total.items()))}\n{of_kinds}"
+
+
+def test_there_is_a_file_of_each_class(made: Made) -> None:
+    of_index = {f"index .{suffix}" for suffix in layout.INDEX_SUFFIXES}
+    assert set(kinds(made)) == set(layout.CLASSES) - {"index"} | of_index
+
+
+def test_a_few_files_that_hold_anything(run: Run, made: Made, store: Path, tell: Callable[[str], None]) -> None:
+    tell(f"files that hold anything: {dict(try_contents(run, made, store, 1, seed=1, every=3))}")
+
+
+@pytest.mark.slow
+def test_files_that_hold_anything(run: Run, made: Made, store: Path, tell: Callable[[str], None]) -> None:
+    ended = try_contents(run, made, store, len(CONTENTS), random.SystemRandom().randrange(10**6), every=2)
+    tell(f"files that hold anything: {ended.total()} cases: {dict(sorted(ended.items()))}")
 
 
 def test_a_few_flipped_bytes(run: Run, made: Made, store: Path, tell: Callable[[str], None]) -> None:

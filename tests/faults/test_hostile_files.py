@@ -21,7 +21,7 @@ from helpers.corpora import sentences, write_jsonl, write_lines, write_parquet
 from helpers.hostile import as_bytes, byte_changes, campaign, changes_of_json_files, json_changes, state
 from helpers.nights import DIM, Nights
 from helpers.settled import finish
-from helpers.snapshots import begin, night, numbered, write_unit
+from helpers.snapshots import begin, night, numbered, run_name, write_unit
 from helpers.tiny_models import save_tiny_model
 from helpers.units import make_vectors
 from hypothesis import strategies as st
@@ -37,12 +37,13 @@ from transforms.errors import SentenceBeamError
 from transforms.index.choose import check_request
 from transforms.search import Searcher
 from transforms.space import parse_pooler, row_hashes
-from transforms.store import open_store
+from transforms.store import layout, lease, open_store
 from transforms.store.calibrations import read_calibration
 from transforms.store.canary import Canary
 from transforms.store.manifest import sealed, to_bytes
 from transforms.store.precision import Ranges
 from transforms.store.reuse import LastSnapshot
+from transforms.store.runs import read_result
 from transforms.store.shards import read_shard, take_rows
 from transforms.store.verify import faults
 
@@ -217,6 +218,32 @@ def small_files(folder: Path) -> tuple[Any, Check]:
     return st.tuples(byte_changes, changes_of_json_files), check
 
 
+def files_beside(folder: Path) -> tuple[Any, Check]:
+    """What is beside a snapshot: a run's result, the report, the lease, the list of reject files."""
+    root = folder / "store"
+    for number in range(2):
+        night(str(root), number, numbered(0, 5 + number))
+    run = run_name(1)
+    (root / layout.reject_list(run)).write_bytes(to_bytes({"rejects": [layout.rejects("0-0", "0" * 16)]}))
+    (root / layout.LEASE).write_bytes(lease.Lease.of_this_process(run, "FnApiRunner", "job", True).to_bytes())
+    paths = [root / layout.result(run), root / layout.REPORT, root / layout.reject_list(run), root / layout.LEASE]
+    whole = {path: path.read_bytes() for path in paths}
+
+    def check(case: tuple[int, Callable[[bytes], bytes]]) -> None:
+        number, change = case
+        path = paths[number]
+        path.write_bytes(change(whole[path]))
+        for name in ("verify", "history", "rejects", "report --format openmetrics", "vacuum --dry-run"):
+            command(*name.split(), "--store", root)
+        with one_line():
+            lease.check(str(root))
+        result = read_result(str(root), run)
+        assert result is None or result.status == "committed"
+        path.write_bytes(whole[path])
+
+    return st.tuples(st.integers(0, len(paths) - 1), changes_of_json_files), check
+
+
 def _read(path: Path, columns: Columns) -> None:
     """Plan and read an input file, as a run does."""
     with one_line():
@@ -346,6 +373,7 @@ KINDS = {
     "locator": Kind(locators, 15),
     "shard": Kind(shard_files, 25),
     "calibration": Kind(calibrations, 60, 6000),
+    "files beside a snapshot": Kind(files_beside, 30, 1500),
     "canary and ranges": Kind(small_files, 60, 6000),
     "jsonl": Kind(input_files("a.jsonl"), 60, 6000),
     "text": Kind(input_files("a.txt"), 60, 6000),

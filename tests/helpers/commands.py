@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import helpers.few_words  # noqa: F401
 import pytest
 
 from pipelines.cli import main

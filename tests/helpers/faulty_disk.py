@@ -32,12 +32,13 @@ Act = Callable[[object], None]
 class Disk:
     """The calls of this process on what is below a folder.
 
-    Every call is noted as "kind path". The calls with a number of at least `first`, of which the kind is among `kinds`,
-    are met by `act` before they are done; only the first of them unless `lasting`. A write is half done by then.
+    Every call is noted as "kind path". The calls from the `first` on, a number or how the name of one begins, of which
+    the kind is among `kinds`, are met by `act` before they are done; only the first of them unless `lasting`. A write is
+    half done by then.
     """
 
     folder: Path
-    first: int | None = None
+    first: int | str | None = None
     kinds: frozenset[str] = frozenset()
     act: Act = lambda path: None
     lasting: bool = False
@@ -52,7 +53,9 @@ class Disk:
             return False
         with self.lock:
             self.calls.append(f"{kind} {name}")
-            wanted = self.first is not None and len(self.calls) > self.first and kind in self.kinds
+            if isinstance(self.first, str) and self.calls[-1].startswith(self.first):
+                self.first = len(self.calls) - 1
+            wanted = isinstance(self.first, int) and len(self.calls) > self.first and kind in self.kinds
             if not wanted or (self.met and not self.lasting):
                 return False
             self.met += 1
@@ -136,3 +139,8 @@ def refuse(code: int) -> Act:
 def die(path: object) -> None:
     """What a call is met with that is the last one of its process."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def freeze(path: object) -> None:
+    """What a call is met with whose process stands still until it is woken."""
+    os.kill(os.getpid(), signal.SIGSTOP)

@@ -3,10 +3,12 @@
 import base64
 import importlib
 import json
+import re
 import struct
 import zlib
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -132,3 +134,17 @@ def delta_with_vector(folder: Path) -> None:
     ]
     log = folder / "_delta_log" / f"{table.version() + 1:020d}.json"
     log.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+def delta_as_spark_names_it(folder: Path) -> None:
+    """Give the folders of a Delta table's partitions the names that Spark gives them, which have blanks and letters of
+    any language; in the table's log they are encoded as in a URL."""
+    for log in (folder / "_delta_log").glob("*.json"):
+        actions = [json.loads(line) for line in log.read_text().splitlines()]
+        for add in (action["add"] for action in actions if "add" in action):
+            name, _, file = unquote(add["path"]).partition("/")
+            spark = re.sub(r"%(20|2B|3F|C3%BC)", lambda found: unquote(found[0]), name)
+            if (folder / name).exists():
+                (folder / name).rename(folder / spark)
+            add["path"] = quote(f"{spark}/{file}")
+        log.write_text("".join(json.dumps(action) + "\n" for action in actions))

@@ -1,17 +1,12 @@
 """Stores to push, databases to push into, and what these then hold."""
 
-import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from helpers import qdrant
 from helpers.nights import Nights, vector_of
-
-from transforms.push.target import State, Table
 
 Held = dict[str, tuple[dict[str, Any], np.ndarray]]  # by id: text and kept columns, and the vector
 
@@ -38,72 +33,6 @@ def check(found: Held, wanted: Held) -> None:
         np.testing.assert_allclose(found[i][1], vector, rtol=0, atol=1e-6)
 
 
-class StoppedError(Exception):
-    """The end of a process, at some moment."""
-
-
-@dataclass
-class Memory:
-    """A database in memory, without transactions, which goes down after so many writes."""
-
-    where: str = "memory:#docs"
-    rows: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
-    kept: str | None = None
-    writes_left: int = 1 << 30
-
-    @contextmanager
-    def opened(self) -> Iterator["Memory"]:
-        """The target."""
-        yield self
-
-    def _write(self) -> None:
-        if self.writes_left <= 0:
-            raise StoppedError
-        self.writes_left -= 1
-
-    def state(self) -> State | None:
-        """What it remembers."""
-        return None if self.kept is None else State.from_json(json.loads(self.kept))
-
-    def listing(self, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """The keys."""
-        rows = [dict(zip(keys, key, strict=False)) for key in self.rows]
-        yield pa.RecordBatch.from_pylist(rows, pa.schema([("id", pa.string()), ("piece", pa.int32())][: len(keys)]))
-
-    def begin(self, table: Table, state: State, anew: bool) -> None:
-        """Remember the state."""
-        self._write()
-        self.kept = state.text
-
-    def upsert(self, rows: pa.RecordBatch) -> None:
-        """Write each row on its own."""
-        for row in rows.to_pylist():
-            self._write()
-            self.rows[row["id"], row.get("piece", 0)] = row
-
-    def delete(self, keys: pa.RecordBatch) -> None:
-        """Delete each row on its own."""
-        for row in keys.to_pylist():
-            self._write()
-            self.rows.pop((row["id"], row.get("piece", 0)), None)
-
-    def count(self) -> int:
-        """The number of rows."""
-        return len(self.rows)
-
-    def finish(self, state: State) -> None:
-        """Remember the state."""
-        self._write()
-        self.kept = state.text
-
-    def held(self) -> Held:
-        """What it holds."""
-        return {
-            i: ({"text": row["text"], "size": row["size"]}, np.array(row["embedding"], np.float32))
-            for (i, _), row in self.rows.items()
-        }
-
-
 def in_postgres(url: str) -> Held:
     """What a table of PostgreSQL holds."""
     import psycopg
@@ -119,7 +48,7 @@ def in_qdrant(url: str) -> Held:
     from qdrant_client import QdrantClient
 
     place, _, name = url.removeprefix("qdrant:").rpartition("#")
-    client = QdrantClient(path=place)
+    client = qdrant.client_of(place) if "://" in place else QdrantClient(path=place)
     points = client.scroll(name, limit=10_000, with_payload=True, with_vectors=True)[0]
     client.close()
     held = {}

@@ -6,6 +6,7 @@ The program itself cannot be had here; what is tested is what the client sends a
 import contextlib
 import json
 import threading
+import warnings
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,8 +17,14 @@ KEY = "a secret"
 def _answer(client: Any, method: str, path: str, body: dict[str, Any]) -> Any:
     from qdrant_client import models
 
+    if path == "/aliases":
+        return client.get_aliases().model_dump(mode="json")
     _, _, name, *rest = path.split("/")
     match method, rest:
+        case "POST", []:  # /collections/aliases
+            kinds = {"create_alias": models.CreateAliasOperation, "delete_alias": models.DeleteAliasOperation}
+            actions = [kinds[kind](**action) for action in body["actions"] for kind in action]
+            return client.update_collection_aliases(actions)
         case "GET", ["exists"]:
             return {"exists": client.collection_exists(name)}
         case "GET", []:
@@ -41,9 +48,21 @@ def _answer(client: Any, method: str, path: str, body: dict[str, Any]) -> Any:
     raise NotImplementedError(f"{method} {path}")
 
 
+def client_of(url: str) -> Any:
+    """A client of the server at this URL."""
+    from qdrant_client import QdrantClient
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a key without TLS
+        return QdrantClient(url=url, api_key=KEY, check_compatibility=False)
+
+
 @contextlib.contextmanager
-def running() -> Iterator[tuple[str, Any]]:
-    """The server, which wants `KEY`; gives its URL and a client of what is behind it."""
+def running(late: int = 0) -> Iterator[tuple[str, Any]]:
+    """The server, which wants `KEY`; gives its URL and a client of what is behind it.
+
+    The first `late` requests for points find no collection.
+    """
     from qdrant_client import QdrantClient
 
     client, lock = QdrantClient(":memory:"), threading.Lock()
@@ -53,11 +72,22 @@ def running() -> Iterator[tuple[str, Any]]:
 
         def _do(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            nonlocal late
+            if self.command == "PUT" and "/points" in self.path and late:
+                late -= 1
+                self._send(404, {"status": {"error": "Not found: Collection doesn't exist!"}})
+                return
             if self.headers.get("api-key") != KEY:
                 self._send(403, {"status": {"error": "Forbidden"}})
                 return
-            with lock:
-                result = _answer(client, self.command, self.path.partition("?")[0], json.loads(body or b"{}"))
+            try:
+                with lock:
+                    result = _answer(client, self.command, self.path.partition("?")[0], json.loads(body or b"{}"))
+            except ValueError as error:
+                if "not found" not in str(error):
+                    raise
+                self._send(404, {"status": {"error": f"Not found: {error}"}})
+                return
             self._send(200, {"time": 0.0, "status": "ok", "result": result})
 
         def _send(self, status: int, answer: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import helpers.few_words  # noqa: F401
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import AutoConfig, PreTrainedTokenizerFast
 

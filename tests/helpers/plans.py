@@ -1,0 +1,91 @@
+"""Runs over real files as `embed` plans and commits them, whose vectors are made up, so that no model is needed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from helpers.settled import finish
+from helpers.snapshots import SPACE, run_name
+
+from transforms.corpus import Columns, InputFile
+from transforms.space import Recipe, row_hashes
+from transforms.steps.cutting import read_units
+from transforms.steps.job import EmbedJob
+from transforms.steps.plan_files import FilePlanner, list_files, record
+from transforms.steps.resolve import read_again
+from transforms.store import open_store
+from transforms.store.commit import Run
+from transforms.store.entries import Options
+from transforms.store.manifest import read_manifest
+from transforms.store.plan import PlannedFile
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs import Result, now
+from transforms.store.shards import Vectors, unit_digest, with_text
+from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
+
+UNIT_TOKENS = 2000
+
+
+def job_of(root: Path | str, *globs: object, number: int = 0, reembed: bool = False, **values: Any) -> EmbedJob:
+    """A run over files; `values` are fields of the job, of its run or of the options that the store remembers."""
+    previous = read_manifest(str(root))
+    fields = EmbedJob.__dataclass_fields__.keys() - {"keep_text"}, Run.__dataclass_fields__.keys()
+    of_job, of_run = ({name: values.pop(name) for name in [*values] if name in names} for names in fields)
+    options = Options(**{"id_column": "id", **values})
+    run = Run(
+        **{
+            "root": str(root), "id": run_name(number), "space": SPACE, "partition": "file",
+            "unit_tokens": UNIT_TOKENS, "globs": tuple(map(str, globs)), "options": options, "versions": {},
+            "started": now(), "previous": previous.run if previous else None,
+            "version": previous.version if previous else None, "previous_digest": previous.digest if previous else None,
+            "generation": (previous.generation if previous else 0) + reembed,
+            "previous_rows": previous.rows.written if previous else 0, **of_run,
+        }
+    )  # fmt: skip
+    reuse = previous is not None and not reembed
+    columns = Columns(options.text_column, options.id_column, options.keep_columns)
+    differing = read_again(run, previous, reembed) if previous is not None else ()
+    known = {"keep_text": options.keep_text, "reuse": reuse, "read_again": differing}
+    known["carry"] = previous is not None and not differing
+    return EmbedJob(run, columns, Recipe("m"), **{**known, **of_job})
+
+
+def handed_out(job: EmbedJob) -> list[Any]:
+    """What the plan of a run hands out: lists of spans to embed, carried units, problems."""
+    found = [item for glob in job.run.globs for item in list_files(glob, job)]
+    planner, files = FilePlanner(job), [item for item in found if isinstance(item, InputFile)]
+    planned = planner.plan_all(files)
+    short = planner.in_short([item for item in planned if not isinstance(item, Problem)])
+    others = [item for item in [*found, *planned] if not isinstance(item, InputFile | PlannedFile)]
+    return list(record([*others, short], job, 1))
+
+
+def night(root: Path | str, *globs: object, number: int = 0, **values: Any) -> Result:
+    """A whole run, as `job_of`."""
+    job = job_of(root, *globs, number=number, **values)
+    found = handed_out(job)
+    units = [unit for item in found if isinstance(item, list) for unit in _written(item, job)]
+    carried = [item for item in found if isinstance(item, UnitRecord)]
+    return finish(job.run, [*units, *carried], [item for item in found if isinstance(item, Problem)])
+
+
+def _written(spans: list[Any], job: EmbedJob) -> Iterator[UnitRecord]:
+    store = UnitStore(job.root, job.run.space, run=job.run.id, form=job.run.form)
+    for rows in read_units(spans, job):
+        rows = with_text(rows) if job.keep_text else rows
+        hashes = row_hashes(rows.texts)
+        unit = PreparedUnit(rows, hashes, unit_digest(store.space, rows, hashes, job.run.generation))
+        counts = UnitCounts(embedded=len(rows.ids), reused=0, duplicates=0)
+        yield store.finished(unit) or store.write(unit, _vectors(len(rows.ids), store.space.dim), [], counts)
+
+
+def _vectors(rows: int, dim: int) -> Vectors:
+    tokens, ones = np.full(rows, 3, np.int32), np.ones(rows, np.float32)
+    embedding = np.eye(dim, dtype=np.float32)[np.zeros(rows, int)]
+    return Vectors(embedding, ones, tokens, np.zeros(rows, bool), np.zeros(rows, np.int32))
+
+
+def ids_in(root: Path | str) -> list[str]:
+    """The ids of all rows of the store, sorted."""
+    return sorted(open_store(str(root)).dataset().to_table(columns=["id"])["id"].to_pylist())
