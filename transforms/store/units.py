@@ -227,7 +227,7 @@ def _number_of_rejects(data: bytes) -> int | None:
 
 COUNTED = (
     "rows", "read", "rejected", "tokens", "truncated", "lost",
-    "embedded", "reused", "duplicates", "real", "padded", "fallbacks", "oom_splits",
+    "embedded", "reused", "duplicates", "real", "padded", "fallbacks", "oom_splits", "known", "unknown",
 )  # fmt: skip
 
 
