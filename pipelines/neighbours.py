@@ -20,10 +20,10 @@ from pipelines.said import Said
 from pipelines.search import hits
 from transforms import storage
 from transforms.beam.neighbours import Conclude, Neighbours
-from transforms.corpus import Columns, InputFile, Span
+from transforms.corpus import InputFile, Span
 from transforms.corpus.columns import kept_types
 from transforms.corpus.files import PLAIN
-from transforms.corpus.reading import list_files
+from transforms.corpus.queries import QueryFiles
 from transforms.corpus.spans import UNIT_TOKENS, plan_file
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.numbers import counted
@@ -169,11 +169,18 @@ def _job(asked: NeighboursOptions, store: Store, output: str) -> NeighboursJob:
         raise OptionError(f"{store.root} holds no rows; nothing can be found in it")
     if asked.min_score is not None and manifest.metric == "l2":
         raise OptionError(f"--min-score is for scores, and {store.root} is compared by distances (l2); leave it out")
-    columns = Columns(asked.text_column or "text", asked.id_column or None)
+    columns = _query_files(asked).columns
     return NeighboursJob(
         store.root, manifest.run, manifest.digest, output, asked.k, asked.min_score,
         columns=columns, model=asked.model, query_prompt=asked.query_prompt, texts=asked.output.endswith(TABLES),
     )  # fmt: skip
+
+
+def _query_files(asked: NeighboursOptions) -> QueryFiles:
+    """The files of queries, and how they are read."""
+    return QueryFiles(
+        tuple(asked.queries or ()), asked.format, asked.delimiter, asked.text_column, asked.id_column or None
+    )
 
 
 def _of_stored_queries(job: NeighboursJob, store: Store, other: Store) -> NeighboursJob:
@@ -194,10 +201,7 @@ def _stored(store: Store, other: Store) -> tuple[list[StoredBlock], dict[str, An
 
 def _files(asked: NeighboursOptions, store: Store) -> tuple[list[Span], dict[str, Any]]:
     """The files of queries in spans, and what says which these are."""
-    try:
-        files = list_files(asked.queries or (), asked.format or "auto", asked.delimiter)
-    except OptionError as error:
-        raise OptionError(str(error).replace("--input", "--queries")) from error
+    files = _query_files(asked).list()
     if Searcher(store.manifest, asked.model, asked.query_prompt).queries.lacks_prompt:
         aside(f"note: {NO_QUERY_PROMPT}")
     spans = [span for file in files for span in _spans(file, asked)]

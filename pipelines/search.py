@@ -3,7 +3,7 @@
 import argparse
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines import command, options
@@ -13,7 +13,10 @@ from pipelines.said import Said
 from pipelines.stdin import STDIN, as_typed
 from pipelines.tables import LEAST, Column, end, excerpt, id_column, one_line, table, terminal_width, text_column
 from transforms import storage
+from transforms.corpus.files import compression_of, format_of
+from transforms.corpus.queries import QueryFiles, TextQueries, read_queries
 from transforms.errors import OptionError
+from transforms.numbers import counted
 from transforms.space import Space
 from transforms.steps.options import SearchOptions
 from transforms.store import open_store
@@ -40,7 +43,9 @@ def parser() -> argparse.ArgumentParser:
         "--query", action="append", metavar="TEXT", help="what to look for; repeat for more (default: none)"
     )
     asked.add_argument(
-        "--queries", metavar="FILE", help="text file with a query a line; - for standard input (default: none)"
+        "--queries",
+        metavar="FILE",
+        help="file of queries, as embed reads; of plain text one a line; - for standard input (default: none)",
     )
     asked.add_argument(
         "--id", action="append", metavar="ID", help="a stored row, to find those like it; repeat (default: none)"
@@ -78,6 +83,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--model", metavar="PATH", help="the store's model on this machine, checked by digest (default: where it was)"
     )
+    files = p.add_argument_group("files of queries")
+    options.add_text_files(files)
+    files.add_argument(
+        "--id-column", metavar="NAME", help="column with what names a query in the result (default: its text)"
+    )
     return p
 
 
@@ -89,27 +99,32 @@ def _search(args: argparse.Namespace) -> Said:
 
     searcher = Searcher(store.manifest, asked.model, asked.query_prompt, alone=True)
     queries, what = _queries(asked, store.space)
+    texts = what.get("texts", [])
+    named = {"query_text": texts} if asked.id_column is not None else {}
     results = searcher.search(
         k=asked.k, exact=asked.exact, fold=asked.fold, where=asked.where, min_score=asked.min_score, **what
     )
     if "texts" in what and searcher.queries.lacks_prompt:
         aside(f"note: {NO_QUERY_PROMPT}")
-    if unknown := searcher.queries.unknown(what.get("texts", [])):
+    if unknown := searcher.queries.unknown(texts):
         aside(f"note: {unknown_queries(unknown)}")
     wanted = searcher.matches(asked.where)
     if wanted is not None and not wanted.count:
         aside(f"note: no row matches --where {asked.where}")
     if asked.output:
-        write_results(asked.output, queries, results)
+        write_results(asked.output, {"query": queries, **named}, results)
         found = sum(map(len, results))
         values = {"output": asked.output, "rows": found, "queries": len(queries)}
         return Said([f"{found} rows for {len(queries)} queries in {asked.output}"], values)
     text = "passage" if searcher.rows.has_pieces else searcher.rows.text_field
     columns = [searcher.rows.field_of(name) for name in shown_columns(asked, store.manifest, searcher.rows)]
+    titles = queries
+    if named:
+        titles = [f"{name}: {query}" for name, query in zip(queries, texts, strict=True)]
     tables = "\n\n".join(
-        hits(query, rows, text, asked.full, columns) for query, rows in zip(queries, results, strict=True)
+        hits(title, rows, text, asked.full, columns) for title, rows in zip(titles, results, strict=True)
     )
-    each = [{"query": query, "rows": rows} for query, rows in zip(queries, results, strict=True)]
+    each = [{**about, "rows": rows} for about, rows in _with_queries({"query": queries, **named}, results)]
     return Said([tables], {"store": store.root, "results": each}, asked=True)
 
 
@@ -129,12 +144,31 @@ def _queries(asked: SearchOptions, space: Space) -> tuple[list[str], dict[str, A
     if asked.query_vectors is not None:
         names, vectors = read_vectors(asked.query_vectors, "--query-vectors", space)
         return names, {"vectors": vectors}
-    texts = list(asked.query) if asked.query is not None else read_queries(str(asked.queries))
-    return texts, {"texts": texts}
+    if asked.query is not None:
+        return list(asked.query), {"texts": list(asked.query)}
+    queries = _read_queries(asked, str(asked.queries))
+    return list(queries.names), {"texts": list(queries.texts)}
 
 
-def read_queries(path: str) -> list[str]:
-    """The queries of a text file (`-`: of standard input), one a line; blank lines are skipped.
+def _read_queries(asked: SearchOptions, path: str) -> TextQueries:
+    """The queries of `--queries`: of standard input and of names without the ending of a table, lines of text.
+
+    Raises OptionError for a file without any, and for one that cannot be read.
+    """
+    is_plain = format_of(path) in ("", "text") and not compression_of(path, "text")
+    if path == STDIN or (asked.format is None and is_plain):
+        if asked.text_column is not None or asked.id_column is not None:
+            raise OptionError(f"--queries {path} is read as plain text, which has no columns; say its --format")
+        lines = read_lines(path)
+        return TextQueries(lines, lines)
+    queries = read_queries(QueryFiles((path,), asked.format, asked.delimiter, asked.text_column, asked.id_column))
+    if queries.without_text:
+        aside(f"note: {counted(queries.without_text, 'row')} of {path} without a text left out")
+    return queries
+
+
+def read_lines(path: str) -> list[str]:
+    """The lines of a text file (`-`: of standard input) that are not blank.
 
     Raises OptionError for a file without any, and for one that cannot be read.
     """
@@ -177,10 +211,18 @@ def _kept_column(name: str, full: bool) -> Column:
     return Column(name) if full or width is None else Column(name, end, most=max(LEAST, width // 5))
 
 
-def write_results(path: str, queries: list[str], results: Sequence[Sequence[dict[str, Any]]]) -> None:
-    """Write a row for each hit, with its query, by the name's suffix."""
-    rows = [{"query": query, **row} for query, found in zip(queries, results, strict=True) for row in found]
-    write_rows(path, rows)
+Results = Sequence[Sequence[dict[str, Any]]]
+
+
+def write_results(path: str, queries: dict[str, list[str]], results: Results) -> None:
+    """Write a row for each hit, with what is known of its query by column, by the name's suffix."""
+    write_rows(path, [{**about, **row} for about, found in _with_queries(queries, results) for row in found])
+
+
+def _with_queries(queries: dict[str, list[str]], results: Results) -> Iterator[tuple[dict[str, str], Any]]:
+    """For each query its columns and its hits."""
+    for values, found in zip(zip(*queries.values(), strict=True), results, strict=True):
+        yield dict(zip(queries, values, strict=True)), found
 
 
 main = command.main(parser, _search)

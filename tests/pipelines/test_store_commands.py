@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from helpers.commands import Run
@@ -355,6 +356,38 @@ def test_queries_from_a_file(run: Run, made: Path, tmp_path: Path) -> None:
     run("search", "--store", made, "--queries", tmp_path / "q.txt", "-k", 1, "--output", tmp_path / "o.jsonl").ok()
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert [row["query"] for row in rows] == ["dog", "cat"]
+
+
+@pytest.mark.parametrize("name", ["q.csv", "q.jsonl", "q.parquet"])
+def test_queries_from_a_table(run: Run, made: Path, tmp_path: Path, name: str) -> None:
+    path, asked = tmp_path / name, ("search", "--store", made, "-k", 1, "--queries", tmp_path / name)
+    rows = {"n": ["one", "two", "three"], "ask": ["dog", "", "a, cat"]}
+    write = {"q.csv": pacsv.write_csv, "q.parquet": pq.write_table, "q.jsonl": write_json_lines}[name]
+    write(pa.table(rows), path)
+    run(*asked).failed(2, name, "no column text")
+    out = run(*asked, "--text-column", "ask")
+    assert (out.status, out.err) == (0, f"note: 1 row of {path} without a text left out\n")
+    assert [line for line in out.out.splitlines() if line.startswith("query")] == ["query: dog", "query: a, cat"]
+    run(*asked, "--text-column", "ask", "--id-column", "n", "--output", tmp_path / "o.jsonl")
+    found = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    assert [(row["query"], row["query_text"]) for row in found] == [("one", "dog"), ("three", "a, cat")]
+
+
+def write_json_lines(table: pa.Table, path: Path) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+
+
+def test_a_row_that_is_no_query_is_named(run: Run, made: Path, tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text('{"text": "dog"}\n{"text": 7}\n')
+    run("search", "--store", made, "--queries", tmp_path / "q.jsonl").failed(2, "q.jsonl", "not a string")
+
+
+def test_columns_are_for_files_of_queries(run: Run, made: Path, tmp_path: Path) -> None:
+    run("search", "--store", made, "--query", "x", "--text-column", "t").failed(2, "--text-column is for --queries")
+    (tmp_path / "asked").write_text("dog\n")
+    plain = ("search", "--store", made, "-k", 1, "--queries", tmp_path / "asked")
+    run(*plain).ok()
+    run(*plain, "--text-column", "t").failed(2, "asked", "plain text", "--format")
 
 
 @pytest.mark.parametrize(("data", "word"), [(None, "there is no such file"), (b"", "no query"), (b"\xff\n", "UTF-8")])

@@ -265,6 +265,10 @@ class SearchOptions:
     snapshot: str | None = None
     model: str | None = None
     full: bool = False
+    format: str | None = None
+    delimiter: str | None = None
+    text_column: str | None = None
+    id_column: str | None = None
 
     def __post_init__(self) -> None:
         values.read(self, KINDS)
@@ -272,6 +276,9 @@ class SearchOptions:
             raise OptionError("argument --query: it is empty; say what to look for")
         if sum(given is not None for given in (self.query, self.queries, self.id, self.query_vectors)) != 1:
             raise OptionError("one of the arguments --query --queries --id --query-vectors is required, and one alone")
+        for name in ("format", "delimiter", "text_column", "id_column"):
+            if self.queries is None and getattr(self, name) is not None:
+                raise OptionError(f"--{name.replace('_', '-')} is for --queries; leave it out")
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ TYPES = st.recursive(
     lambda inner: st.one_of(
         inner.map(pa.list_),
         inner.map(pa.large_list),
-        inner.map(lambda kind: pa.list_(pa.field("item", kind, nullable=False))),
+        inner.map(lambda kind: pa.list_(pa.field("item", kind, nullable=pa.types.is_null(kind)))),
         inner.map(lambda kind: pa.list_(kind, 3)),
         inner.map(lambda kind: pa.map_(pa.string(), kind)),
         st.lists(inner, min_size=1, max_size=3).map(

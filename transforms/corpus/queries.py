@@ -1,0 +1,70 @@
+"""Queries that stand in files: the files, and the texts and names of their rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transforms.corpus.files import InputFile
+from transforms.corpus.reading import list_files, read_files
+from transforms.corpus.row_blocks import BLANK_LINE, EMPTY_TEXT, NULL_TEXT, Columns
+from transforms.corpus.rows import Rejected
+from transforms.errors import OptionError
+
+NO_TEXT = (EMPTY_TEXT, NULL_TEXT)  # reasons against rows of tables that hold no query
+
+
+@dataclass(frozen=True)
+class QueryFiles:
+    """The files that `--queries` names, and how they are read; None means "not given"."""
+
+    patterns: tuple[str, ...]
+    format: str | None = None
+    delimiter: str | None = None
+    text_column: str | None = None
+    id_column: str | None = None
+
+    @property
+    def columns(self) -> Columns:
+        """The columns that are read."""
+        return Columns(self.text_column or "text", self.id_column)
+
+    def list(self) -> list[InputFile]:
+        """The files, sorted by relative path. Raises the errors of `embed`, which name `--queries`."""
+        try:
+            return list_files(self.patterns, self.format or "auto", self.delimiter)
+        except OptionError as error:
+            raise OptionError(str(error).replace("--input", "--queries")) from error
+
+
+@dataclass(frozen=True)
+class TextQueries:
+    """Queries in the order of their files: what each is called, its text, and the number of rows without a text."""
+
+    names: Sequence[str]
+    texts: Sequence[str]
+    without_text: int = 0
+
+
+def read_queries(asked: QueryFiles) -> TextQueries:
+    """All queries of some files. A query is called by its id column, or by its text if there is none.
+
+    Blank lines and rows without a text are left out. Raises OptionError for files without a query and for a row that
+    cannot be read, and SentenceBeamError for a file that cannot be read.
+    """
+    names: list[str] = []
+    texts: list[str] = []
+    without_text = 0
+    for unit in read_files(asked.list(), asked.columns):
+        _refuse_unreadable(unit.rejects)
+        without_text += sum(reject.reason in NO_TEXT for reject in unit.rejects)
+        names += unit.ids if asked.id_column else unit.texts
+        texts += unit.texts
+    if not texts:
+        raise OptionError(f"--queries {asked.patterns[0]} holds no query; a row needs a text")
+    return TextQueries(names, texts, without_text)
+
+
+def _refuse_unreadable(rejects: Sequence[Rejected]) -> None:
+    """Raise OptionError for the first rejected row that is not merely without a text."""
+    for reject in rejects:
+        if reject.reason not in (BLANK_LINE, *NO_TEXT):
+            raise OptionError(f"--queries {reject.file}: {reject.reason} ({reject.excerpt!r}); mend this row")
