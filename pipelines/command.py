@@ -67,6 +67,8 @@ def main(
             with contextlib.nullcontext() if front.quiet else watched(sys.stderr):
                 said = job(*parse(options, given))
             show(said, options.prog.split()[-1], front)
+            if said.error is not None:
+                raise said.error
             return 0
         except (Exception, KeyboardInterrupt) as error:
             if os.environ.get(DEBUG):

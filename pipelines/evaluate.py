@@ -1,19 +1,23 @@
 """`sentence-beam evaluate`: scores of poolers and calibrations on tasks, all of them from one forward pass."""
 
 import argparse
+import contextlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipelines import command, options, pictures, specs
 from pipelines.output import TABLE_FILE, check_file, check_output, write_rows, write_text
 from pipelines.said import Said
 from pipelines.tables import Column, middle
 from pipelines.tables import table as lines_of
-from transforms.errors import OptionError
+from transforms.errors import OptionError, SentenceBeamError
 from transforms.evaluation import EvaluateOptions
 from transforms.evaluation.classifier import CLASSIFIERS, LOGISTIC
 from transforms.evaluation.options import AVERAGE
 from transforms.space import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from transforms.evaluation.evaluate import Evaluation
 
 EVERY_HEAD = "ditto:*"
 COLUMNS = (
@@ -80,7 +84,21 @@ def _evaluate(args: argparse.Namespace) -> Said:
         pictures.check_installed()
     from transforms.evaluation.evaluate import evaluate
 
-    found = evaluate(asked)
+    rows: list[dict[str, Any]] = []
+    try:
+        found = evaluate(asked, rows.extend)
+        rows = found.rows
+        _write(args, found)
+    except Exception as error:
+        if not rows:
+            raise
+        return _unfinished(args.output, rows, error)
+    lines = [table(rows), *(f"note: {note}" for note in found.notes)]
+    return Said(lines, {"scores": rows, "notes": list(found.notes)}, asked=True)
+
+
+def _write(args: argparse.Namespace, found: "Evaluation") -> None:
+    """Write the files that the options name."""
     if args.output:
         write_rows(args.output, found.rows)
         if found.grid:
@@ -90,8 +108,15 @@ def _evaluate(args: argparse.Namespace) -> Said:
         from transforms.evaluation.page import page
 
         write_text(args.report, page(args.model, found.rows, found.notes, found.grid))
-    lines = [table(found.rows), *(f"note: {note}" for note in found.notes)]
-    return Said(lines, {"scores": found.rows, "notes": list(found.notes)}, asked=True)
+
+
+def _unfinished(output: str | None, rows: list[dict[str, Any]], error: Exception) -> Said:
+    """Write the rows that were computed before an error, and return the table of them."""
+    note = "unfinished: these scores were computed before an error"
+    if output:
+        with contextlib.suppress(SentenceBeamError):  # the file may be what failed
+            write_rows(output, rows)
+    return Said([table(rows), f"note: {note}"], {"scores": rows, "notes": [note]}, asked=True, error=error)
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -12,11 +12,13 @@ class Said:
     """The lines of a command's end, and the same as values for `--json`.
 
     `asked` says that the lines are what the command is run for, so that --quiet does not silence them.
+    `error` ended the command after what is said here was computed.
     """
 
     lines: Sequence[str]
     values: Mapping[str, Any]
     asked: bool = False
+    error: Exception | None = None
 
     def show(self, command: str, quiet: bool, as_json: bool) -> None:
         """Print the values as one JSON object, or the lines; nothing where both are not wanted."""

@@ -12,7 +12,10 @@ from scipy import stats
 from transforms.calibration import load_calibration
 from transforms.calibration.quality import cosines
 from transforms.encoder import Encoder
+from transforms.errors import SentenceBeamError
 from transforms.evaluation import EvaluateOptions
+from transforms.evaluation import evaluate as evaluating
+from transforms.evaluation.encode_many import Encoded
 from transforms.evaluation.evaluate import evaluate
 
 PAIRS = [
@@ -380,6 +383,57 @@ def test_vectors_that_are_not_finite_are_refused(
     run("evaluate", "--model", model, "--task", f"t={tasks[0]}").failed(
         1, "pooler auto", "is not finite", "--dtype float32"
     )
+
+
+def fail_for(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception) -> None:
+    """Have a step of the evaluation fail."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(name, fail)
+
+
+def test_methods_that_were_done_before_one_failed_are_scored(
+    run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`cls` and `auto` are two forward passes; the second fails."""
+    asked = ["evaluate", "--model", model, "--task", f"a={tasks[0]}", "--task", f"b={tasks[1]}"]
+    asked += ["--pooler", "cls", "--pooler", "mean"]
+    check, seen = evaluating._check_finite, []
+
+    def check_the_first(found: Encoded, texts: dict[str, int]) -> None:
+        seen.append(found.pooler)
+        if len(seen) > 1:
+            raise SentenceBeamError("the second pooler fails")
+        check(found, texts)
+
+    monkeypatch.setattr(evaluating, "_check_finite", check_the_first)
+    out = tmp_path / "o.jsonl"
+    ended = run(*asked, "--output", out)
+    ended.failed(1, "the second pooler fails")
+    assert "note: unfinished" in ended.out
+    found = {(row["task"], row["subset"]): row for row in rows_of(out)}
+    assert {row["pooler"] for row in found.values()} == {seen[0]}
+    expected = by_hand(model, seen[0], PAIRS[:4])
+    assert found["a", "all"]["score"] == pytest.approx(expected, abs=1e-4)
+    assert found["Avg.", "all"]["n"] == len(PAIRS[:4]) + len(PAIRS[2:])
+
+
+def test_tasks_that_were_scored_before_one_failed_are_written(
+    run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["evaluate", "--model", model, "--task", f"a={tasks[0]}", "--task", f"b={tasks[1]}"]
+    out, page = tmp_path / "o.jsonl", tmp_path / "o.html"
+    fail_for(monkeypatch, "transforms.evaluation.evaluate.averaged", ValueError("no average"))
+    assert "ValueError: no average" in run(*asked, "--output", out).err
+    assert [row["task"] for row in rows_of(out) if row["subset"] == "all"] == ["a", "b"]
+    monkeypatch.undo()
+    fail_for(monkeypatch, "transforms.evaluation.page.page", ValueError("no page"))
+    ended = run(*asked, "--report", page)
+    assert ended.status == 1
+    assert "ValueError: no page" in ended.err
+    assert "Avg." in ended.out
 
 
 def test_texts_that_a_calibration_was_fitted_on_are_named(

@@ -1,7 +1,7 @@
 """Scores of methods on tasks, from the options to rows."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
@@ -52,13 +52,29 @@ class _ScorePlan:
         return [method for found in self.methods.values() for method in found]
 
 
+def _forget(_: list[Row]) -> None:
+    """Keep no rows."""
+
+
 @python_names(parameters_of(EvaluateOptions))
-def evaluate(options: EvaluateOptions) -> Evaluation:
-    """The scores that the options ask for. Raises OptionError for tasks, poolers and files that do not work.
+def evaluate(options: EvaluateOptions, rescue: Callable[[list[Row]], None] = _forget) -> Evaluation:
+    """Scores of the methods on the tasks. Raises OptionError for tasks, poolers and files that do not work.
 
     Rows have task, kind, metric, subset, pooler, calibration, dim, n; score, low, high (x100, with a 95 % interval);
     against, diff, diff_low, diff_high, p, p_holm (the difference from the first method); sentences_s and bytes_row.
+    If a step fails, `rescue` gets the rows that were computed, before the error is raised.
     """
+    rows: list[Row] = []
+    try:
+        return _evaluated(options, rows)
+    except Exception:
+        if rows:
+            rescue(rows)
+        raise
+
+
+def _evaluated(options: EvaluateOptions, rows: list[Row]) -> Evaluation:
+    """Add each row to `rows` once it is computed, and return all of them with their notes."""
     with progress.stage("reading the tasks"):
         found = read_tasks(options.tasks, options.make, options.classifier)
     if not found:
@@ -66,15 +82,13 @@ def evaluate(options: EvaluateOptions) -> Evaluation:
     tasks: list[Task] = [task for task in found if not isinstance(task, StoreRetrieval)]
     stores = [task for task in found if isinstance(task, StoreRetrieval)]
     notes = [f"{task.name}: {note}" for task in found for note in task.notes]
-    rows: list[Row] = []
     grid = None
     if tasks:
         plan = _planned(options)
         grid = plan.grid
         for by_path in plan.calibrations.values():
             notes += [note for path, fitted in by_path.items() for note in seen_in_fit(path, fitted, tasks)]
-        predictions = _predicted(plan, tasks, Cache(options.cache))
-        rows += _rows_of_tasks(tasks, predictions)
+        _add_rows_of_tasks(plan, tasks, Cache(options.cache), rows)
     for store in stores:
         rows += _rows_of_store(store)
     best = best_by_dev(rows)
@@ -96,17 +110,34 @@ def _planned(options: EvaluateOptions) -> _ScorePlan:
 # --- predictions
 
 
-def _predicted(plan: _ScorePlan, tasks: Sequence[Task], cache: Cache) -> list[dict[Method, Predictions]]:
-    """What each method makes of each task, from the cache where it is there; methods in their order."""
+def _add_rows_of_tasks(plan: _ScorePlan, tasks: Sequence[Task], cache: Cache, rows: list[Row]) -> None:
+    """Add the rows of all tasks. If a method fails, those that were done before are scored all the same."""
+    predictions: list[dict[Method, Predictions]] = [{} for _ in tasks]
+    try:
+        _predict(plan, tasks, cache, predictions)
+    except Exception:
+        rows.extend(_rows_of_tasks(tasks, _in_order(plan, predictions)))
+        raise
+    rows.extend(_rows_of_tasks(tasks, _in_order(plan, predictions)))
+
+
+def _predict(plan: _ScorePlan, tasks: Sequence[Task], cache: Cache, found: Sequence[dict[Method, Predictions]]) -> None:
+    """Add to each task's dictionary what each method makes of it, from the cache if that has it."""
     queries = plan.model.of_queries()
     keys = [{method: _key(plan, queries, task, method) for method in plan.all} for task in tasks]
-    found = [{method: cache.read(key) for method, key in by_method.items()} for by_method in keys]
-    missing = [[method for method, kept in by_method.items() if kept is None] for by_method in found]
+    for kept, by_method in zip(found, keys, strict=True):
+        read = {method: cache.read(key) for method, key in by_method.items()}
+        kept.update({method: predictions for method, predictions in read.items() if predictions is not None})
+    missing = [[method for method in plan.all if method not in kept] for kept in found]
     for part in _parts(plan, tasks, missing):
         for place, method, predictions in _computed(plan, queries, tasks, {place: missing[place] for place in part}):
             found[place][method] = predictions
             cache.write(keys[place][method], predictions)
-    return [{method: kept for method, kept in by_method.items() if kept is not None} for by_method in found]
+
+
+def _in_order(plan: _ScorePlan, found: Sequence[Mapping[Method, Predictions]]) -> list[dict[Method, Predictions]]:
+    """The predictions of each task by the methods that were done, in the order of the plan."""
+    return [{method: of_task[method] for method in plan.all if method in of_task} for of_task in found]
 
 
 def _key(plan: _ScorePlan, queries: ModelOptions | None, task: Task, method: Method) -> str:
@@ -211,23 +242,27 @@ def _check_finite(found: Encoded, texts: Mapping[str, int]) -> None:
 # --- rows
 
 
-def _rows_of_tasks(tasks: Sequence[Task], predictions: Sequence[Mapping[Method, Predictions]]) -> list[Row]:
-    """The rows of all tasks, and of the average of each kind that has several besides `dev`."""
-    rows: list[Row] = []
+def _rows_of_tasks(tasks: Sequence[Task], predictions: Sequence[Mapping[Method, Predictions]]) -> Iterator[Row]:
+    """The rows of the tasks that any method was done for, then those of the averages."""
     draws: dict[tuple[str, str], list[tuple[Draws, int]]] = {}
-    paired = list(zip(tasks, predictions, strict=True))
-    for task, found in progress.over(paired, "intervals and tests", "tasks"):
+    done = [(task, found) for task, found in zip(tasks, predictions, strict=True) if found]
+    for task, found in progress.over(done, "intervals and tests", "tasks"):
         evidence = task.evidence(list(found.values()))
         more, drawn = scored(task.name, task.kind, evidence, found)
-        rows += [{**row, "bytes_row": 4 * row["dim"]} for row in more]
+        yield from ({**row, "bytes_row": 4 * row["dim"]} for row in more)
         if task.name != DEV:
             metric = next(iter(evidence))
             draws.setdefault((task.kind, metric), []).append((drawn, sum(evidence[metric].strata)))
+    if all(list(found) == list(predictions[0]) for found in predictions):
+        yield from _averages(draws, list(predictions[0]))
+
+
+def _averages(draws: Mapping[tuple[str, str], Sequence[tuple[Draws, int]]], methods: Sequence[Method]) -> Iterator[Row]:
+    """The rows of the average of each kind that has several tasks besides `dev`."""
     for (kind, metric), several in draws.items():
         if len(several) > 1:
             n = sum(items for _, items in several)
-            rows += averaged(kind, metric, [drawn for drawn, _ in several], list(predictions[0]), n)
-    return rows
+            yield from averaged(kind, metric, [drawn for drawn, _ in several], methods, n)
 
 
 def _rows_of_store(task: StoreRetrieval) -> list[Row]:

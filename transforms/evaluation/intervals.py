@@ -67,11 +67,15 @@ def draw(
 
 
 def average(several: Sequence[Draws]) -> Draws:
-    """The draws of the mean score of several tasks, which have no item in common."""
+    """The draws of the mean score of several tasks, which have no item in common.
+
+    Large tasks have fewer swaps: the mean has as many as the task with the fewest.
+    """
+    swaps = min(draws.swapped.shape[1] for draws in several)
     return Draws(
         np.mean([draws.scores for draws in several], axis=0),
         np.mean([draws.resampled for draws in several], axis=0),
-        np.mean([draws.swapped for draws in several], axis=0),
+        np.mean([draws.swapped[:, :swaps] for draws in several], axis=0),
     )
 
 

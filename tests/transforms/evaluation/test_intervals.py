@@ -10,7 +10,7 @@ from transforms.evaluation.clusterings import Clusterings
 from transforms.evaluation.correlations import Correlations
 from transforms.evaluation.detections import Detections
 from transforms.evaluation.evidence import Evidence, Means
-from transforms.evaluation.intervals import beliefs, draw, holm
+from transforms.evaluation.intervals import average, beliefs, draw, holm
 
 FIELDS = ("score", "low", "high")
 AGAINST = ("diff", "diff_low", "diff_high", "p", "p_holm")
@@ -194,3 +194,16 @@ def test_how_many_resamples_are_held_at_once_changes_nothing_that_counts(
         found += beliefs(draw(evidence, (1,), 2000, 99)["all"])
     assert many[1].high - many[1].low == pytest.approx(one[1].high - one[1].low, rel=0.15)
     assert (many[1].p, many[1].score) == pytest.approx((one[1].p, one[1].score), abs=0.15)
+
+
+def test_a_large_and_a_small_task_have_an_average() -> None:
+    """Above 26,846 items there are fewer permutations, so the average has fewer than the small task."""
+    generator = np.random.default_rng(9)
+    large, small = (Means((generator.uniform(size=(2, n)) < 0.7).astype(float)) for n in (30_000, 100))
+    several = [draw(task, resamples=64)["all"] for task in (large, small)]
+    found = average(several)
+    assert [draws.swapped.shape[1] for draws in several] == [(1 << 28) // 30_000, 9999]
+    np.testing.assert_allclose(found.scores, (large.scores()["all"] + small.scores()["all"]) / 2)
+    swaps = found.swapped.shape[1]
+    np.testing.assert_array_equal(found.swapped, (several[0].swapped + several[1].swapped[:, :swaps]) / 2)
+    assert 0 < beliefs(found)[1].p <= 1
