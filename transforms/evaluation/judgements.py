@@ -11,18 +11,26 @@ from transforms.evaluation import tables
 from transforms.evaluation.evidence import Evidence, Means
 from transforms.evaluation.task import Predictions, quoted
 from transforms.extras import pip_line
+from transforms.numbers import counted
 
 DEPTH = 100
+SAME_IDS = "same-ids"  # what to do with a document that has the id of the query
+DROP, KEEP = "drop", "keep"
 MEASURES = {"ndcg@10": "nDCG@10", "recall@100": "R@100", "mrr@10": "RR@10", "map": "AP"}
 
 
 @dataclass(frozen=True)
 class Judgements:
-    """Judged queries: their ids and texts, and for each the grades of documents by id."""
+    """Judged queries: their ids and texts, and for each the grades of documents by id.
+
+    A document with the query's own id is dropped from what a search found, as BEIR and MTEB do, unless `same_ids` is
+    "keep": in some collections the queries are documents too.
+    """
 
     ids: list[str]
     texts: list[str]
     grades: list[dict[str, int]]
+    same_ids: str = DROP
 
     @property
     def unanswered(self) -> list[str]:
@@ -38,11 +46,21 @@ class Judgements:
         lost = [doc for grades in self.grades for doc, grade in grades.items() if grade > 0 and doc not in documents]
         if lost:
             said.append(f"{len(lost)} relevant documents are not in the corpus and are never found: {quoted(lost)}")
+        same = [name for name in self.ids if name in documents]
+        if same and self.same_ids == DROP:
+            number = counted(len(same), "query has a document of its id", "queries have a document of their id")
+            kept = f"{SAME_IDS}={KEEP} keeps it"
+            said.append(f"{number}, dropped from the results as in BEIR ({kept}): {quoted(same)}")
         return said
 
     def measured(self, found: Sequence[Sequence[str]]) -> Predictions:
-        """The measures of each query, float64 [queries], of ids of documents, best first, without ties."""
+        """The measures of each query, float64 [queries], of ids of documents, best first, without ties.
+
+        The first 100 documents count, after those that are dropped.
+        """
         import ir_measures
+
+        found = [self._counting(name, ids) for name, ids in zip(self.ids, found, strict=True)]
 
         names = {str(place): place for place in range(len(self.ids))}
         qrels = [
@@ -59,8 +77,14 @@ class Judgements:
             values[measures[value.measure]][names[value.query_id]] = value.value
         return values
 
+    def _counting(self, query: str, found: Sequence[str]) -> list[str]:
+        """The documents found for a query that count."""
+        if self.same_ids == DROP:
+            found = [name for name in found if name != query]
+        return list(found[:DEPTH])
 
-def read_judgements(queries: str, qrels: str) -> Judgements:
+
+def read_judgements(queries: str, qrels: str, same_ids: str = DROP) -> Judgements:
     """The queries (JSON lines: _id, text) that a file of relevance judgements (query-id, corpus-id, score) judges."""
     if importlib.util.find_spec("ir_measures") is None:
         raise MissingExtraError(f"retrieval needs ir_measures: {pip_line('evaluate')}")
@@ -80,7 +104,7 @@ def read_judgements(queries: str, qrels: str) -> Judgements:
         grades.setdefault(query, {})[document] = int(grade)
     if not grades:
         raise OptionError(f"--task {qrels} judges no query; check the file")
-    return Judgements(list(grades), [texts[name] for name in grades], list(grades.values()))
+    return Judgements(list(grades), [texts[name] for name in grades], list(grades.values()), same_ids)
 
 
 def check_finite(scores: np.ndarray, what: str) -> None:

@@ -10,7 +10,7 @@ from transforms import storage
 from transforms.errors import OptionError
 from transforms.evaluation import tables
 from transforms.evaluation.evidence import Evidence
-from transforms.evaluation.judgements import DEPTH, Judgements, check_finite, evidence_of, read_judgements
+from transforms.evaluation.judgements import DEPTH, DROP, Judgements, check_finite, evidence_of, read_judgements
 from transforms.evaluation.task import Predictions, TaskVectors
 from transforms.index.exact import exact_search
 from transforms.index.vectors import prepared
@@ -29,10 +29,11 @@ class Retrieval:
     kind: str = "retrieval"
 
     @classmethod
-    def read(cls, name: str, folder: str) -> "Retrieval":
+    def read(cls, name: str, folder: str, same_ids: str = DROP) -> "Retrieval":
         """The task of a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv."""
         corpus = storage.join(folder, "corpus.jsonl")
-        judged = read_judgements(storage.join(folder, "queries.jsonl"), storage.join(folder, "qrels", "test.tsv"))
+        queries, qrels = storage.join(folder, "queries.jsonl"), storage.join(folder, "qrels", "test.tsv")
+        judged = read_judgements(queries, qrels, same_ids)
         documents: dict[str, str] = {}
         for line, row in tables.read_json_lines(corpus):
             key, text, title = row.get("_id"), row.get("text"), row.get("title") or ""
@@ -62,7 +63,7 @@ class Retrieval:
             (_unit(vectors.of(self.documents[start : start + BLOCK_ROWS])), start)
             for start in range(0, len(self.documents), BLOCK_ROWS)
         )
-        scores, found = exact_search(blocks, queries, DEPTH, "ip")
+        scores, found = exact_search(blocks, queries, DEPTH + 1, "ip")
         check_finite(scores, self.name)
         return self.judgements.measured([[self.ids[at] for at in row if at >= 0] for row in found.tolist()])
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from transforms.arrow import as_matrix
 from transforms.evaluation.evidence import ALL, Evidence
-from transforms.evaluation.judgements import DEPTH, Judgements, check_finite, evidence_of, read_judgements
+from transforms.evaluation.judgements import DEPTH, DROP, Judgements, check_finite, evidence_of, read_judgements
 from transforms.evaluation.task import Predictions
 from transforms.index.exact import exact_search
 from transforms.index.vectors import prepared, scored_by
@@ -36,9 +36,9 @@ class StoreRetrieval:
     kind: str = "retrieval"
 
     @classmethod
-    def read(cls, name: str, store: str, queries: str, qrels: str) -> "StoreRetrieval":
+    def read(cls, name: str, store: str, queries: str, qrels: str, same_ids: str = DROP) -> "StoreRetrieval":
         """The task of a store, a file of queries and a file of judgements."""
-        return cls(name, open_store(store), read_judgements(queries, qrels))
+        return cls(name, open_store(store), read_judgements(queries, qrels, same_ids))
 
     @cached_property
     def notes(self) -> list[str]:
@@ -106,5 +106,5 @@ class StoreRetrieval:
 
 
 def _distinct(hits: list[dict]) -> list[str]:
-    """The ids of the first 100 documents among rows, best first."""
-    return list(dict.fromkeys(str(hit["id"]) for hit in hits))[:DEPTH]
+    """The ids of the documents among rows, best first."""
+    return list(dict.fromkeys(str(hit["id"]) for hit in hits))

@@ -6,6 +6,7 @@ from transforms.errors import OptionError
 from transforms.evaluation.classification import Classification, Inference
 from transforms.evaluation.clustering import Clustering
 from transforms.evaluation.duplicates import Duplicates
+from transforms.evaluation.judgements import DROP, KEEP, SAME_IDS
 from transforms.evaluation.options import AVERAGE
 from transforms.evaluation.probing import make
 from transforms.evaluation.relatedness import Relatedness
@@ -73,8 +74,18 @@ def _read(kind: str, name: str, paths: Sequence[str], classifier: str) -> Task |
             return Clustering.read(name, paths)
         case "probing":
             return Classification.read_probing(name, paths, classifier)
+    return _read_retrieval(name, paths)
+
+
+def _read_retrieval(name: str, words: Sequence[str]) -> Task | StoreRetrieval:
+    """The task of a folder, or of a store with its queries and judgements; a word `same-ids=` is no path."""
+    paths = [word for word in words if not word.startswith(f"{SAME_IDS}=")]
+    said = [word.partition("=")[2] for word in words if word not in paths] or [DROP]
+    if len(said) > 1 or said[0] not in (DROP, KEEP):
+        raise OptionError(f"--task retrieval:{name}: say {SAME_IDS}={DROP} or {SAME_IDS}={KEEP}, once")
     if len(paths) == 1:
-        return Retrieval.read(name, paths[0])
+        return Retrieval.read(name, paths[0], said[0])
     if len(paths) == 3:
-        return StoreRetrieval.read(name, *paths)
+        store, queries, qrels = paths
+        return StoreRetrieval.read(name, store, queries, qrels, said[0])
     raise OptionError(f"--task retrieval:{name}: say a FOLDER, or STORE,queries.jsonl,qrels.tsv")

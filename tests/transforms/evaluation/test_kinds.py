@@ -292,6 +292,35 @@ def test_queries_without_an_answer_count_nothing_and_are_named(tmp_path: Path) -
     ]
 
 
+def test_a_document_of_the_query_s_id_is_dropped_as_in_beir(tmp_path: Path) -> None:
+    """As on ArguAna: every query is a document, and its own nearest one. 100 others are found beside it."""
+    documents = {f"d{i:03}": f"text {i}" for i in range(130)}
+    queries = {key: documents[key] for key in list(documents)[:20]}
+    grades = [(key, f"d{i + 20:03}", 1) for i, key in enumerate(queries)]
+    folder = beir(tmp_path, documents, queries, grades)
+    task = read_task(f"retrieval:r={folder}", "logistic")
+    kept = read_task(f"retrieval:r={folder},same-ids=keep", "logistic")
+    known = random_vectors(task)
+    unit = {t: known.rows[i] / np.linalg.norm(known.rows[i]) for t, i in known.place.items()}
+
+    def by_hand(measure: str, drop: bool) -> float:
+        run = []
+        for q, asked in queries.items():
+            found = [(float(unit[asked] @ unit[text]), d) for d, text in documents.items() if not (drop and d == q)]
+            run += [ir_measures.ScoredDoc(q, d, s) for s, d in sorted(found, reverse=True)[:100]]
+        parsed = ir_measures.parse_measure(measure)
+        return 100 * ir_measures.calc_aggregate([parsed], [ir_measures.Qrel(*row) for row in grades], run)[parsed]
+
+    for metric, measure in (("ndcg@10", "nDCG@10"), ("recall@100", "R@100"), ("mrr@10", "RR@10"), ("map", "AP")):
+        assert score(task, known, metric) == pytest.approx(by_hand(measure, drop=True), abs=1e-7)
+        assert score(kept, known, metric) == pytest.approx(by_hand(measure, drop=False), abs=1e-7)
+    assert score(task, known, "map") > score(kept, known, "map")
+    assert content_digest(task) != content_digest(kept)
+    (note,) = task.notes
+    assert note.startswith("20 queries have a document of their id, dropped from the results as in BEIR")
+    assert kept.notes == []
+
+
 # --- data that cannot be scored
 
 BAD = [
@@ -310,6 +339,7 @@ BAD = [
     ("s={}", "score sentence1 sentence2", [["nan", "a", "b"]], "line 2: 'nan' is no score"),
     ("nosuch:x={}", "", [], "there is no kind nosuch"),
     ("retrieval:x={0},{0}", "", [], "say a FOLDER, or STORE,queries.jsonl,qrels.tsv"),
+    ("retrieval:x={},same-ids=no", "", [], "say same-ids=drop or same-ids=keep, once"),
     ("Avg.={}", "", [], "choose another name"),
 ]  # fmt: skip
 
