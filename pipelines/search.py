@@ -1,7 +1,6 @@
 """`sentence-beam search`: the rows nearest to a query."""
 
 import argparse
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -177,7 +176,7 @@ def read_lines(path: str) -> list[str]:
             data = typed.read()
     else:
         data = storage.read_named(path, "--queries")
-    lines = re.split(r"\r\n|\r|\n", storage.text_of(data, path, "--queries"))
+    lines = storage.lines_of(storage.text_of(data, path, "--queries"))
     queries = [line for line in lines if line.strip()]
     if not queries:
         raise OptionError(f"--queries {path} holds no query; write one a line")

@@ -59,7 +59,7 @@ class Classification:
                 f"--task probing:{name}: say one PATH, with tr, va or te, a label and a text in each line"
             )
         found: dict[str, LabelledTexts] = {part: LabelledTexts([], []) for part in PARTS}
-        for line, text in enumerate(tables.read_text(paths[0]).splitlines(), 1):
+        for line, text in enumerate(tables.read_lines(paths[0]), 1):
             row = text.split("\t")
             if len(row) < 3 or row[0] not in PARTS:
                 raise tables.bad_line(paths[0], line, "not tr, va or te, a label and a text, tab-separated")

@@ -101,23 +101,21 @@ def _rows(path: str, value: str, of_sick: Sequence[str], part: str | None) -> li
         return list(tables.read_table(path, (named, *SICK_SIDES)))
     if value == "score" and "score" not in header and path.endswith(".csv") and _is_sts_benchmark(path):
         columns = ("score", *SIDES)
-        lines = [(line, text.split("\t")) for line, text in enumerate(tables.read_text(path).splitlines(), 1) if text]
+        lines = [(line, text.split("\t")) for line, text in enumerate(tables.read_lines(path), 1) if text]
         return [(line, [tables.cell(path, line, row, place, columns) for place in (4, 5, 6)]) for line, row in lines]
     return list(tables.read_table(path, (value, *SIDES)))
 
 
 def _is_sts_benchmark(path: str) -> bool:
     """Whether a file is one of the STS benchmark, which have tabs in spite of their names, and no header."""
-    return tables.read_text(path).partition("\n")[0].count("\t") >= 6
+    lines = tables.read_lines(path)
+    return bool(lines) and lines[0].count("\t") >= 6
 
 
 def _official(folder: str, name: str) -> ScoredPairs:
     """One subset of an official STS folder: sentences in one file, gold scores in the other, line by line."""
     path, gold_path = storage.join(folder, name), storage.join(folder, GOLD + name.removeprefix(INPUT))
-    texts, scores = (tables.read_text(p).split("\n") for p in (path, gold_path))
-    texts, scores = (
-        [line.rstrip("\r") for line in lines[: -1 if lines[-1] == "" else None]] for lines in (texts, scores)
-    )
+    texts, scores = tables.read_lines(path), tables.read_lines(gold_path)
     if len(texts) != len(scores):
         raise OptionError(f"--task {path} has {len(texts)} lines and {gold_path} {len(scores)}; check both files")
     gold, first, second = [], [], []

@@ -30,7 +30,7 @@ def make(name: str, path: str, classifier: str) -> Classification:
     if name not in MAKERS:
         raise OptionError(f"--make {name}={path}: {name} is not known; say {', '.join(MAKERS)}")
     classifiers.check_installed()
-    sentences = list(dict.fromkeys(" ".join(line.split()) for line in tables.read_text(path).splitlines()))
+    sentences = list(dict.fromkeys(" ".join(line.split()) for line in tables.read_lines(path)))
     rows = _balanced(MAKERS[name]([sentence for sentence in sentences if sentence]))
     parts = [LabelledTexts([], []) for _ in range(3)]
     for place, (label, text) in enumerate(rows):

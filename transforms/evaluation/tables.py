@@ -1,8 +1,6 @@
 """Files of tasks: tables with a header, and JSON lines. Every error names the file and the line or row."""
 
 import contextlib
-import csv
-import io
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -20,9 +18,9 @@ Row = tuple[Place, list[str]]
 MOST_SHOWN = 200  # characters of a header in an error
 
 
-def read_text(path: str) -> str:
-    """The text of a file. Raises OptionError where it cannot be read as UTF-8."""
-    return storage.read_text(path, "--task")
+def read_lines(path: str) -> list[str]:
+    """The lines of a file. Raises OptionError if it cannot be read as UTF-8."""
+    return storage.lines_of(storage.read_text(path, "--task"))
 
 
 def read_table(path: str, columns: Sequence[str]) -> Iterator[Row]:
@@ -44,7 +42,8 @@ def read_table(path: str, columns: Sequence[str]) -> Iterator[Row]:
 def read_header(path: str) -> list[str]:
     """The names of a table's columns. Raises OptionError for a file that cannot be read."""
     if _is_tab_separated(path):
-        return next(_lines(path), [])
+        lines = read_lines(path)
+        return lines[0].split("\t") if lines else []
     with _named_as_task():
         return header_of(_file(path))
 
@@ -54,17 +53,13 @@ def _is_tab_separated(path: str) -> bool:
     return kind in ("", "tsv", *PLAIN) and not compression_of(path, kind)
 
 
-def _lines(path: str) -> Any:
-    return csv.reader(io.StringIO(read_text(path), newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
-
-
 def _tab_separated(path: str, columns: Sequence[str]) -> Iterator[Row]:
-    reader = _lines(path)
-    header = next(reader)
-    places = [header.index(name) for name in columns]
-    for row in reader:
-        if row:
-            yield reader.line_num, [cell(path, reader.line_num, row, place, columns) for place in places]
+    header, *lines = read_lines(path)
+    places = [header.split("\t").index(name) for name in columns]
+    for number, line in enumerate(lines, 2):
+        if line:
+            row = line.split("\t")
+            yield number, [cell(path, number, row, place, columns) for place in places]
 
 
 def _of_any_format(path: str, columns: Sequence[str]) -> Iterator[Row]:
@@ -129,7 +124,7 @@ def bad_line(path: str, place: Place, what: str) -> OptionError:
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a file of JSON lines, with their line numbers. Raises OptionError for a line that is none."""
-    for line, text in enumerate(read_text(path).splitlines(), 1):
+    for line, text in enumerate(read_lines(path), 1):
         if not text.strip():
             continue
         try:

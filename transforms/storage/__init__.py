@@ -21,7 +21,7 @@ from transforms.storage.dispatch import (
     time_of_storage,
 )
 from transforms.storage.rows import ROWS, folder_of_rows, is_rows
-from transforms.storage.text import read_named, read_text, text_of
+from transforms.storage.text import lines_of, read_named, read_text, text_of
 
 __all__ = [
     "ROWS",
@@ -35,6 +35,7 @@ __all__ = [
     "is_local",
     "is_rows",
     "join",
+    "lines_of",
     "names_below",
     "on_local_disk",
     "overwrite",

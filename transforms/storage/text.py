@@ -28,3 +28,15 @@ def text_of(data: bytes, path: str, option: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise OptionError(f"{option} {path} cannot be read as UTF-8 text ({error}); check the path") from error
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, which end with LF or CRLF; the empty end after the last one is no line.
+
+    `str.splitlines` ends lines at nine other characters too, which texts and JSON may hold.
+
+    >>> lines_of("one\\u2028line\\r\\n\\nthree\\n")
+    ['one\\u2028line', '', 'three']
+    """
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return lines if lines[-1] else lines[:-1]
