@@ -4,14 +4,16 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
+from typing import overload
 
 from pipelines import command, options
-from pipelines.library import as_function, options_of
-from pipelines.output import TABLE_FILE, check_file, check_output, write_table
+from pipelines.library import as_function, options_of, without_none
+from pipelines.output import check_file, check_output, write_table
+from pipelines.progress import unheard
 from pipelines.said import Said
 from pipelines.tables import Column, table, text_column
-from transforms.steps.cluster import AGGLOMERATIVE_ROWS, Clustered, by_number, by_threshold
-from transforms.steps.options import ClusterOptions
+from transforms.steps.cluster import Clustered, by_min_score, by_number
+from transforms.steps.options.joins import ClusterOptions
 from transforms.store import open_store
 from transforms.values import StrPath
 
@@ -21,54 +23,72 @@ NAMED_BY = 3
 
 def parser() -> argparse.ArgumentParser:
     """The options of `cluster`."""
-    p = options.command(
+    return options.command(
         "cluster",
         "Put the rows of a store into groups by what they are about.",
         "sentence-beam cluster --store store --clusters 8 --output clusters.parquet",
-        "sentence-beam cluster --store store --threshold 0.6 --output groups.parquet",
+        "sentence-beam cluster --store store --min-score 0.6 --output groups.parquet",
+        kind=ClusterOptions,
     )
-    options.add_store(p)
-    how = p.add_mutually_exclusive_group(required=True)
-    how.add_argument(
-        "--clusters", type=options.positive, metavar="K", help="how many, found by k-means over cosines (default: none)"
-    )
-    how.add_argument(
-        "--threshold",
-        type=options.cosine,
-        metavar="X",
-        help="as many as there are when groups are joined while the mean cosine between them is X or more; for at most "
-        f"{AGGLOMERATIVE_ROWS:,} rows (default: none)",
-    )
-    p.add_argument(
-        "--output",
-        required=True,
-        metavar="FILE",
-        help=f"{TABLE_FILE}; the clusters themselves go into a Parquet file beside it, <name>-clusters.parquet",
-    )
-    return p
 
 
-def cluster(store: StrPath, clusters: int | None = None, threshold: float | None = None) -> Clustered:
-    """The rows of a store in so many clusters, or in as many as a threshold gives.
+@overload
+def cluster(
+    store: StrPath, clusters: int | None = None, min_score: float | None = None, *, output: None = None
+) -> Clustered: ...
 
-    Raises the errors with which `sentence-beam cluster` ends.
+
+@overload
+def cluster(store: StrPath, clusters: int | None = None, min_score: float | None = None, *, output: StrPath) -> str: ...
+
+
+@overload
+def cluster(store: StrPath, *, threshold: float) -> Clustered: ...
+
+
+def cluster(
+    store: StrPath,
+    clusters: int | None = None,
+    min_score: float | None = None,
+    *,
+    output: StrPath | None = None,
+    threshold: float | None = None,
+) -> Clustered | str:
+    """Return the rows of a store in so many clusters, or in as many as a least score gives.
+
+    `threshold` is an earlier name of `min_score`. With an `output` the rows are written there, and its path is
+    returned. Raises the errors with which `sentence-beam cluster` ends.
     """
-    with as_function(ClusterOptions), tempfile.TemporaryDirectory() as folder:
-        given = {"store": store, "output": "", "clusters": clusters, "threshold": threshold}
-        asked = options_of(ClusterOptions, "cluster", given)
-        manifest = open_store(asked.store).manifest
+    given = {
+        "store": store,
+        "output": output or "",
+        "clusters": clusters,
+        "min_score": min_score,
+        "threshold": threshold,
+    }
+    with as_function(ClusterOptions), unheard():
+        asked = options_of(ClusterOptions, "cluster", without_none(given))
+        if output is None:
+            return run(asked)
+        _cluster(asked)
+        return asked.output
+
+
+def run(asked: ClusterOptions) -> Clustered:
+    """Return the rows of the current snapshot in clusters."""
+    manifest = open_store(asked.store).manifest
+    with tempfile.TemporaryDirectory() as folder:
         if asked.clusters is not None:
             return by_number(manifest, asked.clusters, Path(folder))
-        return by_threshold(manifest, float(asked.threshold or 0), Path(folder))
+        return by_min_score(manifest, float(asked.min_score or 0), Path(folder))
 
 
-def _cluster(args: argparse.Namespace) -> Said:
-    asked = ClusterOptions(**vars(args))
+def _cluster(asked: ClusterOptions) -> Said:
     check_output(asked.output)
     path = Path(asked.output)
     beside = str(path.with_name(f"{path.stem}-clusters.parquet"))
     check_file(beside)
-    found = cluster(asked.store, asked.clusters, asked.threshold)
+    found = run(asked)
     write_table(asked.output, found.rows)
     write_table(beside, found.clusters)
     clusters = found.clusters.select(["label", "size", "names"]).to_pylist()
@@ -83,7 +103,7 @@ def _cluster(args: argparse.Namespace) -> Said:
     return Said([*lines, *more, "", last], values)
 
 
-main = command.main(parser, _cluster)
+main = command.main(parser, _cluster, kind=ClusterOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,15 +9,18 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipelines import config_file
 from pipelines.cli import INTERRUPTED
-from pipelines.options import RUNNER, check_text, every_command
+from pipelines.options import RUNNER, as_options, check_text, every_command
 from pipelines.progress import watched
 from pipelines.said import Said
 from transforms.errors import STOPPED, OptionError, SentenceBeamError, printable
 from transforms.imports import uncollected
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 DEBUG = "SENTENCE_BEAM_DEBUG"
 BEAM = f"""\
@@ -48,8 +51,11 @@ def main(
     parser: Callable[[], argparse.ArgumentParser],
     job: Callable[..., Said],
     parse: Callable[..., tuple[Any, ...]] = own_flags,
+    kind: type["DataclassInstance"] | None = None,
 ) -> Callable[..., int]:
-    """The `main` of a command: arguments (None: those of the process) -> exit status; `job` takes what `parse` gives.
+    """Return the `main` of a command: arguments (None: those of the process) -> exit status.
+
+    `parse` gives the arguments, which become options of the class `kind`, and what else the job takes.
 
     What the job says is printed as the options of every command have it. An error is one line on stderr; with the
     environment variable SENTENCE_BEAM_DEBUG its traceback is printed too.
@@ -65,7 +71,9 @@ def main(
                 print(help_beam(), end="")
                 return 0
             with contextlib.nullcontext() if front.quiet else watched(sys.stderr):
-                said = job(*parse(options, given))
+                arguments, *others = parse(options, given)
+                asked = arguments if kind is None else as_options(kind, arguments)
+                said = job(asked, *others)
             show(said, options.prog.split()[-1], front)
             if said.error is not None:
                 raise said.error

@@ -4,17 +4,19 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
+from typing import overload
 
 import pyarrow as pa
 
 from pipelines import command, options
-from pipelines.library import as_function, options_of
-from pipelines.output import TABLE_FILE, check_output, write_tables
+from pipelines.library import as_function, options_of, without_none
+from pipelines.output import check_output, write_tables
+from pipelines.progress import unheard
 from pipelines.said import Said
 from pipelines.tables import Column, id_column, one_line, table, text_column
 from transforms.numbers import counted
 from transforms.steps.dedup import Deduplicated, deduplicate
-from transforms.steps.options import DedupOptions
+from transforms.steps.options.joins import DedupOptions
 from transforms.steps.store_vectors import with_texts
 from transforms.store import open_store
 from transforms.store.manifest import Manifest
@@ -23,45 +25,58 @@ from transforms.values import StrPath
 
 def parser() -> argparse.ArgumentParser:
     """The options of `dedup`."""
-    p = options.command(
+    return options.command(
         "dedup",
         "Find the rows of a store that say nearly the same, and which one of each group to keep.",
-        "sentence-beam dedup --store store --threshold 0.95 --output duplicates.parquet",
-        "sentence-beam dedup --store store --threshold 0.9 --output duplicates.csv --json",
+        "sentence-beam dedup --store store --min-score 0.95 --output duplicates.parquet",
+        "sentence-beam dedup --store store --min-score 0.9 --output duplicates.csv --json",
+        kind=DedupOptions,
     )
-    options.add_store(p)
-    p.add_argument(
-        "--threshold",
-        type=options.cosine,
-        required=True,
-        metavar="X",
-        help="rows whose cosine is X or more are near duplicates, and so is what these are near duplicates of",
-    )
-    p.add_argument("--output", required=True, metavar="FILE", help=TABLE_FILE)
-    return p
 
 
-def dedup(store: StrPath, threshold: float) -> Deduplicated:
-    """The rows of a store in groups of near duplicates, each with the row to keep.
+@overload
+def dedup(store: StrPath, min_score: float, *, output: None = None) -> Deduplicated: ...
 
-    Raises the errors with which `sentence-beam dedup` ends.
+
+@overload
+def dedup(store: StrPath, min_score: float, *, output: StrPath) -> str: ...
+
+
+@overload
+def dedup(store: StrPath, *, threshold: float) -> Deduplicated: ...
+
+
+def dedup(
+    store: StrPath,
+    min_score: float | None = None,
+    *,
+    output: StrPath | None = None,
+    threshold: float | None = None,
+) -> Deduplicated | str:
+    """Return the rows of a store in groups of near duplicates, each with the row to keep.
+
+    `threshold` is an earlier name of `min_score`. With an `output` the rows are written there, and its path is
+    returned. Raises the errors with which `sentence-beam dedup` ends.
     """
-    with as_function(DedupOptions):
-        asked = options_of(DedupOptions, "dedup", {"store": store, "threshold": threshold, "output": ""})
-        return run(open_store(asked.store).manifest, asked.threshold)
+    given = {"store": store, "output": output or "", "min_score": min_score, "threshold": threshold}
+    with as_function(DedupOptions), unheard():
+        asked = options_of(DedupOptions, "dedup", without_none(given))
+        if output is None:
+            return run(open_store(asked.store).manifest, asked.min_score)
+        _dedup(asked)
+        return asked.output
 
 
-def run(manifest: Manifest, threshold: float) -> Deduplicated:
-    """The rows of a snapshot in groups."""
+def run(manifest: Manifest, min_score: float) -> Deduplicated:
+    """Return the rows of a snapshot in groups."""
     with tempfile.TemporaryDirectory() as folder:
-        return deduplicate(manifest, threshold, Path(folder))
+        return deduplicate(manifest, min_score, Path(folder))
 
 
-def _dedup(args: argparse.Namespace) -> Said:
-    asked = DedupOptions(**vars(args))
+def _dedup(asked: DedupOptions) -> Said:
     check_output(asked.output)
     manifest = open_store(asked.store).manifest
-    found = run(manifest, asked.threshold)
+    found = run(manifest, asked.min_score)
     write_tables(asked.output, *with_texts(found.rows, manifest))
     rows = len(found.rows)
     lines = [
@@ -87,7 +102,7 @@ def shown(rows: pa.Table) -> list[str]:
     return [*table(columns, cells), ""]
 
 
-main = command.main(parser, _dedup)
+main = command.main(parser, _dedup, kind=DedupOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,14 +2,15 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from transforms import values
+from transforms.common_options import DTYPES_ASKED, METRICS
 from transforms.corpus.column_types import parse_columns
 from transforms.corpus.files import INPUT_FORMATS, is_utf8
 from transforms.errors import OptionError
-from transforms.steps.options import DTYPES_ASKED, METRICS
+from transforms.option import Declared, Exclusive, declared_in, flag_of, is_required
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -53,12 +54,14 @@ def every_command() -> argparse.ArgumentParser:
     return p
 
 
-def command(name: str, description: str, *examples: str, words: str = "") -> argparse.ArgumentParser:
-    """A command's parser, with the options of every command; `examples` are command lines that its help ends with.
+def command(
+    name: str, description: str, *examples: str, words: str = "", kind: type["DataclassInstance"] | None = None
+) -> argparse.ArgumentParser:
+    """Return a command's parser, with the options of every command and those that the class `kind` declares.
 
-    Before them `words` says what the SPECs of its options are made of.
+    Its help ends with `examples`, which are command lines. Before them `words` explains the SPECs of its options.
     """
-    return Parser(
+    parser = Parser(
         prog=f"sentence-beam {name}",
         description=description,
         allow_abbrev=False,
@@ -66,6 +69,74 @@ def command(name: str, description: str, *examples: str, words: str = "") -> arg
         formatter_class=_Help,
         epilog="\n".join([*([words, ""] if words else []), EXAMPLES, *(f"  {example}" for example in examples)]),
     )
+    if kind is not None:
+        add_options(parser, kind)
+    return parser
+
+
+def add_options(parser: argparse.ArgumentParser, kind: type["DataclassInstance"]) -> None:
+    """Add the options that a class declares, in the order of its fields."""
+    groups: dict[str | None, argparse._ActionsContainer] = {None: parser}
+    sets: dict[Exclusive, argparse._ActionsContainer] = {}
+    declarations = declared_in(kind)
+    for item in fields(kind):
+        if item.name not in declarations:
+            continue
+        declared = declarations[item.name]
+        if declared.group not in groups:
+            groups[declared.group] = parser.add_argument_group(declared.group)
+        container = groups[declared.group]
+        if declared.exclusive is not None:
+            if declared.exclusive not in sets:
+                sets[declared.exclusive] = container.add_mutually_exclusive_group(required=declared.exclusive.required)
+            container = sets[declared.exclusive]
+        _add_option(container, item, declared)
+
+
+def _add_option(container: argparse._ActionsContainer, item: "Field[Any]", declared: Declared) -> None:
+    """Add one option. Its value stays text, which the class of the options reads."""
+    how: dict[str, Any] = {"help": declared.help, **_action_of(item, declared)}
+    if not is_required(item) and not declared.several:
+        how["default"] = item.default
+    if declared.positional:
+        if not is_required(item):
+            how["nargs"] = "?"
+        container.add_argument(item.name, **how)
+        return
+    required = is_required(item) and declared.exclusive is None
+    action = container.add_argument(flag_of(item.name, declared), dest=item.name, required=required, **how)
+    container._option_string_actions.update(dict.fromkeys(declared.aliases, action))
+
+
+def _action_of(item: "Field[Any]", declared: Declared) -> dict[str, Any]:
+    """What argparse does with an option's values."""
+    if item.type is bool:
+        return {"action": "store_true"}
+    if item.type == bool | None:
+        return {"action": argparse.BooleanOptionalAction}
+    how: dict[str, Any] = {"metavar": declared.metavar}
+    if declared.choices:
+        how["choices"] = declared.choices
+    elif declared.kind is not None:
+        how["type"] = _checked(declared.kind)
+    if declared.several == "repeat":
+        how["action"] = "append"
+    elif declared.several == "list":
+        how |= {"action": "extend", "nargs": "+"}
+    elif declared.once:
+        how["action"] = _Once
+    return how
+
+
+def _checked(kind: values.Kind) -> values.Kind:
+    """Return the kind as a type of argparse that checks a text and leaves it as it is."""
+    check = value(kind)
+
+    def checked(text: str) -> str:
+        check(text)
+        return text
+
+    return checked
 
 
 def check_text(argv: Sequence[str]) -> None:
@@ -99,12 +170,13 @@ cosine, score = map(value, (values.cosine, values.score))
 
 
 def as_options(kind: type[Asked], args: argparse.Namespace) -> Asked:
-    """The options of a class, from the arguments that have its fields' names; what is not given is as by default."""
-    given = {item.name: getattr(args, item.name) for item in fields(kind) if getattr(args, item.name) is not None}
+    """Return the options of a class; one that the arguments do not give has its default."""
+    found = vars(args)
+    given = {item.name: found[item.name] for item in fields(kind) if found.get(item.name) is not None}
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
-class _OneStore(argparse.Action):
+class _Once(argparse.Action):
     """The action of `--store`: several flags may name the store, if they all name the same one."""
 
     def __call__(
@@ -124,7 +196,7 @@ def add_store(
     group: argparse._ActionsContainer, *aliases: str, help: str = "folder or URL of the store", required: bool = True
 ) -> None:
     """Add the option `--store`; `aliases` are its names in earlier versions, which --help does not show."""
-    store = group.add_argument("--store", action=_OneStore, required=required, type=filled, metavar="STORE", help=help)
+    store = group.add_argument("--store", action=_Once, required=required, type=filled, metavar="STORE", help=help)
     group._option_string_actions.update(dict.fromkeys(aliases, store))
 
 

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import TextIO
 
 from transforms import progress
@@ -15,6 +16,7 @@ SECONDS = 0.5
 SECONDS_APART = 60.0  # where nobody sees a line that moves
 _watching = False
 _silent = False  # nothing is shown, although a run is watched
+_unheard = ContextVar("_unheard", default=False)  # nothing is printed: a program calls
 
 
 @contextlib.contextmanager
@@ -48,6 +50,16 @@ def unwatched() -> Iterator[None]:
         _silent = False
 
 
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """Print none of the lines that the body has for a person."""
+    token = _unheard.set(True)
+    try:
+        yield
+    finally:
+        _unheard.reset(token)
+
+
 def news(text: str) -> None:
     """Print a line on stderr if a run is watched there, and nothing where nobody wants to know how far it is."""
     if _watching:
@@ -55,8 +67,8 @@ def news(text: str) -> None:
 
 
 def aside(text: str) -> None:
-    """Print a line on stderr while a run is watched there."""
-    if sys.stderr is not None:
+    """Print a line on stderr, unless a program calls."""
+    if sys.stderr is not None and not _unheard.get():
         print(f"{_erased(sys.stderr)}{text}", file=sys.stderr)
 
 

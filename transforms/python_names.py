@@ -12,7 +12,8 @@ from transforms.errors import SentenceBeamError
 Parameters = Mapping[str, bool]  # names of parameters; whether each is a switch
 # A command line, which stays; or a flag.
 _FLAG = re.compile(
-    r"`[^`]*`|sentence-beam [a-z]+[^;,)]*|(?P<label>\bargument )?(?<![\w/.-])--(?P<flag>[a-z][a-z0-9-]*)"
+    r"`[^`]*`|sentence-beam [a-z]+[^;,)]*|\bargument -(?P<letter>[a-z])(?=:)|"
+    r"(?P<label>\bargument )?(?<![\w/.-])--(?P<flag>[a-z][a-z0-9-]*)"
 )
 
 
@@ -44,9 +45,10 @@ def parameters_of(*options: type[Any]) -> Parameters:
 
 
 def _renamed(match: re.Match[str], parameters: Parameters) -> str:
-    if match["flag"] is None:
+    given = match["flag"] or match["letter"]
+    if given is None:
         return match[0]
-    for flag, value in ((match["flag"], True), (match["flag"].removeprefix("no-"), False)):
+    for flag, value in ((given, True), (given.removeprefix("no-"), False)):
         found = flag.replace("-", "_")
         for name in (found, f"{found}s"):  # a flag that is repeated is a list
             if name in parameters:

@@ -28,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
 
 def test_copies_are_found_and_the_smallest_id_is_kept(run: Run, made: Path, tmp_path: Path) -> None:
     out = tmp_path / "d.csv"
-    said = run("dedup", "--store", made / "store", "--threshold", 0.999, "--output", out).ok().out
+    said = run("dedup", "--store", made / "store", "--min-score", 0.999, "--output", out).ok().out
     assert "40, 36 to keep" in said
     assert "4 in 4 groups" in said
     assert said.splitlines()[0].split() == ["component", "keep", "score", "id", "text"]
@@ -58,10 +58,10 @@ def test_clusters_are_named_by_the_texts_nearest_to_their_centres(run: Run, made
 def test_mistakes_are_one_line(run: Run, made: Path, tmp_path: Path) -> None:
     store, out = made / "store", tmp_path / "x.parquet"
     run("cluster", "--store", store, "--clusters", 41, "--output", out).failed(2, "--clusters 41", "holds 40 rows")
-    run("cluster", "--store", store, "--output", out).failed(2, "--clusters --threshold")
+    run("cluster", "--store", store, "--output", out).failed(2, "--clusters --min-score")
     run("cluster", "--store", made / "empty", "--threshold", 0.5, "--output", out).failed(2, "holds no rows")
     run("dedup", "--store", made / "empty", "--threshold", 0.5, "--output", out).failed(2, "holds no rows")
-    run("dedup", "--store", store, "--threshold", 1.1, "--output", out).failed(2, "--threshold", "not a cosine")
+    run("dedup", "--store", store, "--threshold", 1.1, "--output", out).failed(2, "--min-score", "not a cosine")
     run("dedup", "--store", store, "--threshold", 0.9, "--output", tmp_path / "x.txt").failed(2, "must end in")
     run("dedup", "--store", made / "no", "--threshold", 0.9, "--output", out).failed(2, "holds no store")
     assert not out.exists()

@@ -15,7 +15,7 @@ from pipelines.options import every_command
 from transforms.errors import OptionError
 from transforms.steps import options
 from transforms.steps.keywords import EmbedKeywords, NeighboursKeywords
-from transforms.steps.options import EmbedOptions
+from transforms.steps.options import EmbedOptions, joins
 from transforms.steps.resolve import resolve
 from transforms.store.manifest import read_manifest
 from transforms.values import StrPath
@@ -106,8 +106,8 @@ def flags(given: dict[str, Any]) -> list[str]:
         (search.parser, options.SearchOptions),
         (pairs.parser, options.PairsOptions),
         (neighbours.parser, options.NeighboursOptions),
-        (dedup.parser, options.DedupOptions),
-        (cluster.parser, options.ClusterOptions),
+        (dedup.parser, joins.DedupOptions),
+        (cluster.parser, joins.ClusterOptions),
     ],
 )
 def test_a_class_has_the_options_of_its_command_and_their_defaults(parser: Any, kind: type) -> None:

@@ -13,12 +13,12 @@ from transforms.extras import pip_line
 from transforms.index.by_lists import coarse_search
 from transforms.index.choose import plan_for
 from transforms.index.near_pairs import BLOCK
+from transforms.steps.options.joins import AGGLOMERATIVE_ROWS
 from transforms.steps.store_vectors import StoreVectors
 from transforms.store.manifest import Manifest
 
 NEAREST = 5  # rows that name a cluster
 ROWS_A_CENTRE = 256  # to train on; more move a centre no further
-AGGLOMERATIVE_ROWS = 10_000  # every pair's distance is held at once
 
 
 @dataclass(frozen=True)
@@ -51,34 +51,34 @@ def by_number(manifest: Manifest, clusters: int, folder: Path) -> Clustered:
     return _clustered(stored, label, score, trained.centroids)
 
 
-def by_threshold(manifest: Manifest, threshold: float, folder: Path) -> Clustered:
-    """The rows by agglomerative clustering: groups are joined while the mean cosine between two is `threshold` or more.
+def by_min_score(manifest: Manifest, min_score: float, folder: Path) -> Clustered:
+    """The rows by agglomerative clustering: groups are joined while the mean cosine between two is `min_score` or more.
 
     Raises OptionError for a store with more rows than can be compared all at once.
     """
     rows = manifest.rows.stored
     if rows > AGGLOMERATIVE_ROWS:
         raise OptionError(
-            f"--threshold compares all pairs at once, {AGGLOMERATIVE_ROWS:,} rows at most, and {manifest.root} holds "
+            f"--min-score compares all pairs at once, {AGGLOMERATIVE_ROWS:,} rows at most, and {manifest.root} holds "
             f"{rows:,}; say --clusters"
         )
     stored = StoreVectors.read(manifest, folder)
     with progress.stage("clustering", rows, "rows"):
-        label = _agglomerated(stored.vectors, threshold)
+        label = _agglomerated(stored.vectors, min_score)
     sums = np.zeros((int(label.max()) + 1, stored.vectors.shape[1]))
     np.add.at(sums, label, stored.vectors)
     centres = (sums / np.maximum(np.linalg.norm(sums, axis=1), 1e-30)[:, None]).astype(np.float32)
     return _clustered(stored, label, np.einsum("nd,nd->n", stored.vectors, centres[label]), centres)
 
 
-def _agglomerated(vectors: np.ndarray, threshold: float) -> np.ndarray:
+def _agglomerated(vectors: np.ndarray, min_score: float) -> np.ndarray:
     try:
         from sklearn.cluster import AgglomerativeClustering
     except ImportError as error:
-        raise MissingExtraError(f"--threshold needs scikit-learn: {pip_line('evaluate')}") from error
+        raise MissingExtraError(f"--min-score needs scikit-learn: {pip_line('evaluate')}") from error
     if len(vectors) == 1:
         return np.zeros(1, np.int64)
-    how = {"metric": "cosine", "linkage": "average", "distance_threshold": 1 - threshold + 1e-7}
+    how = {"metric": "cosine", "linkage": "average", "distance_threshold": 1 - min_score + 1e-7}
     return AgglomerativeClustering(n_clusters=None, **how).fit_predict(np.asarray(vectors)).astype(np.int64)
 
 

@@ -35,23 +35,23 @@ class Deduplicated:
     largest: pa.Table
 
 
-def deduplicate(manifest: Manifest, threshold: float, folder: Path) -> Deduplicated:
-    """The rows in components: two rows of a cosine of `threshold` or more are in one, and so are copies of a text.
+def deduplicate(manifest: Manifest, min_score: float, folder: Path) -> Deduplicated:
+    """The rows in components: two rows of a cosine of `min_score` or more are in one, and so are copies of a text.
 
     A component's keeper is its row with the smallest id, the first of the store where several have it. The folder takes
     a file with all vectors. Raises OptionError for a store without rows.
     """
     stored = StoreVectors.read(manifest, folder)
-    near = _lists(stored, threshold)
+    near = _lists(stored, min_score)
     components, alone = Components(len(stored)), near
     if not manifest.chunks.startswith("late"):  # pieces of one text have vectors of their own there
         copies, originals = _copies(stored.hashes)
         components.join(copies, originals)
         alone = near.copy()
         alone[copies] = -1  # in no list: their original stands for them
-    for first, second in near_pairs(stored.vectors, alone, threshold):
+    for first, second in near_pairs(stored.vectors, alone, min_score):
         components.join(first, second)
-    found, sampled = share_found(stored.vectors, near, threshold)
+    found, sampled = share_found(stored.vectors, near, min_score)
     numbers, component = np.unique(components.first, return_inverse=True)
     rows = _with_keepers(stored, component.astype(np.int64))
     groups = int((np.bincount(component) > 1).sum())
@@ -72,13 +72,13 @@ def _largest(stored: StoreVectors, rows: pa.Table, component: np.ndarray) -> pa.
     return rows.take(pa.array(places)).append_column(TEXT, pa.array(stored.names(places), pa.string()))
 
 
-def _lists(stored: StoreVectors, threshold: float) -> np.ndarray:
+def _lists(stored: StoreVectors, min_score: float) -> np.ndarray:
     """The lists near each row: one for all where every pair can be compared, else those of the index, or new ones."""
     if len(stored) < FLAT_BELOW:
         return np.zeros((len(stored), 1), np.int32)
     plan = plan_for(automatic_index(len(stored), "Flat"), len(stored), stored.vectors.shape[1], "ip")
     trained = _of_index(stored.manifest) or stored.trained(plan, plan.train_rows)
-    return lists_near(stored.vectors, trained, lists_for(threshold))
+    return lists_near(stored.vectors, trained, lists_for(min_score))
 
 
 def _of_index(manifest: Manifest) -> TrainedIndex | None:

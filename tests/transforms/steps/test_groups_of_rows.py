@@ -102,18 +102,18 @@ def test_as_many_clusters_as_rows_and_no_more(tmp_path: Path) -> None:
         cluster.by_number(nights.manifest, 5, tmp_path)
 
 
-def test_clusters_by_a_threshold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clusters_by_a_least_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
     nights = Nights(tmp_path / "s")
     names = [f"{topic} {j}" for topic in "abc" for j in range(4)]
     nights.commit_without_index({"f0": [(name, name) for name in names]})
     vectors = np.array([vector_of(name, DIM) for name in names])
-    found = cluster.by_threshold(nights.manifest, 1.0, tmp_path)
+    found = cluster.by_min_score(nights.manifest, 1.0, tmp_path)
     assert found.clusters["size"].to_pylist() == [1] * 12
-    found = cluster.by_threshold(nights.manifest, -1.0, tmp_path)
+    found = cluster.by_min_score(nights.manifest, -1.0, tmp_path)
     assert found.clusters["size"].to_pylist() == [12]
     centre = vectors.mean(axis=0) / np.linalg.norm(vectors.mean(axis=0))
     np.testing.assert_allclose(found.rows["distance"], 1 - vectors @ centre, atol=1e-5)
     monkeypatch.setattr(cluster, "AGGLOMERATIVE_ROWS", 11)
     with pytest.raises(OptionError, match="11 rows at most, and .* holds 12; say --clusters"):
-        cluster.by_threshold(nights.manifest, 0.5, tmp_path)
+        cluster.by_min_score(nights.manifest, 0.5, tmp_path)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from transforms import values
+from transforms.common_options import DTYPES_ASKED, METRICS
 from transforms.corpus.column_types import KeptColumn, parse_columns
 from transforms.corpus.files import INPUT_FORMATS
 from transforms.corpus.template import parse as parse_template
@@ -15,15 +16,12 @@ from transforms.corpus.template import text_template
 from transforms.errors import OptionError
 from transforms.python_names import parameters_of, python_names
 from transforms.space.chunks import ChunksSpec
-from transforms.space.dtypes import DTYPES
 from transforms.space.identity import PRECISIONS
 from transforms.steps.keywords import EmbedKeywords
 from transforms.values import FOLDS, StrPath
 
-METRICS = ("auto", "cosine", "ip", "l2")
 PARTITIONS = ("file", "content")
 NO_CALIBRATION = "none"
-DTYPES_ASKED = ("auto", *DTYPES)
 # What the values of options must be, by name; an option that is not here takes any text.
 KINDS: Mapping[str, values.Kind] = {
     "store": values.filled,
@@ -58,8 +56,6 @@ KINDS: Mapping[str, values.Kind] = {
     "fold": values.one_of(*FOLDS),
     "target_recall": values.fraction,
     "min_score": values.score,
-    "threshold": values.cosine,
-    "clusters": values.positive,
     "max_bytes_per_row": values.size,
     "max_latency_ms": values.milliseconds,
     "sample": values.positive,
@@ -305,33 +301,6 @@ class NeighboursOptions:
         for name in ("format", "delimiter", "text_column", "id_column", "query_prompt", "model"):
             if self.of is not None and getattr(self, name) is not None:
                 raise OptionError(f"--{name.replace('_', '-')} is for --queries; leave it out")
-
-
-@dataclass(frozen=True)
-class DedupOptions:
-    """The options of `dedup`, under the names of its flags."""
-
-    store: str
-    threshold: float
-    output: str
-
-    def __post_init__(self) -> None:
-        values.read(self, KINDS)
-
-
-@dataclass(frozen=True)
-class ClusterOptions:
-    """The options of `cluster`, under the names of its flags; one of `clusters` and `threshold` is given."""
-
-    store: str
-    output: str
-    clusters: int | None = None
-    threshold: float | None = None
-
-    def __post_init__(self) -> None:
-        values.read(self, KINDS)
-        if (self.clusters is None) == (self.threshold is None):
-            raise OptionError("one of the arguments --clusters --threshold is required, and not both")
 
 
 def _read_calibration(options: EmbedOptions | PairsOptions) -> None:
