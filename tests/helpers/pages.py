@@ -16,27 +16,39 @@ _HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
 _TABLE = re.compile(r"^\|.*\|\n\|[-|]+\|\n((?:\|.*\|\n?)+)", re.MULTILINE)
 _LINK = re.compile(r"\]\((?!https?:)([^)\s]*)\)")
 _ASSIGNMENT = re.compile(r"[A-Z_]+=.*")
+_STATUS = re.compile(r"^\$ echo \$\?\n(\d+)\n", re.MULTILINE)
+FILES = ("csv",)  # languages of blocks that are files, which the paragraph before them names
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code: its language, text, the heading it is below, and the line it begins in."""
+    """A block of code: its language, text, the heading it is below, and the line it begins in.
+
+    `file` is the name of the file whose content the block shows.
+    """
 
     language: str
     text: str
     heading: str
     line: int
+    file: str = ""
+
+    @property
+    def status(self) -> int:
+        """The exit status of the last command: what the block's `echo $?` prints, else 0."""
+        found = _STATUS.search(self.text)
+        return int(found[1]) if found else 0
 
     @property
     def commands(self) -> list[list[str]]:
         """The commands after prompts, cut into words; variables that are set for one command are left out."""
-        joined = self.text.replace("\\\n", " ")
+        joined = _STATUS.sub("", self.text).replace("\\\n", " ")
         return [_words(line[2:]) for line in joined.splitlines() if line.startswith(("$ ", "# "))]
 
     @property
     def printed(self) -> list[str]:
         """The lines that are not commands."""
-        joined = self.text.replace("\\\n", " ")
+        joined = _STATUS.sub("", self.text).replace("\\\n", " ")
         return [line for line in joined.splitlines() if not line.startswith(("$ ", "# "))]
 
 
@@ -75,7 +87,8 @@ class Page:
         for block in _BLOCK.finditer(self.text):
             before = self.text[: block.start()]
             heading = _HEADING.findall(_BLOCK.sub("", before))[-1][1]
-            found.append(Block(block[1], block[2], heading, before.count("\n") + 1))
+            file = _file_of(block[1], before)
+            found.append(Block(block[1], block[2], heading, before.count("\n") + 1, file))
         return found
 
     @cached_property
@@ -103,6 +116,14 @@ class Page:
         )
         assert found, f"{self.name} has no heading {heading!r}"
         return found[1]
+
+
+def _file_of(language: str, before: str) -> str:
+    """The last file name that the paragraph before a block has in backticks, if the block shows a file."""
+    if language not in FILES:
+        return ""
+    paragraph = before.rstrip().rpartition("\n\n")[2]
+    return [name for name in names(paragraph) if name.endswith(f".{language}")][-1]
 
 
 def tables(text: str) -> list[list[list[str]]]:
