@@ -40,6 +40,8 @@ def parser() -> argparse.ArgumentParser:
     task = "pairs: [sts:]NAME=PATH[,PATH] with score, sentence1, sentence2; qa:NAME=PATH with label, sentence1, "
     task += "sentence2, or with two columns, question and answer; repeat for more (default: none)"
     p.add_argument("--task", dest="tasks", action="append", metavar="[KIND:]NAME=PATH", help=task)
+    labels = "labels of answers in qa: tasks (default: entailment, true, yes)"
+    p.add_argument("--labels", type=options.names, default=(), metavar="A,B", help=labels)
     sentence = "one sentence: how much each of its tokens matters to the others (default: none)"
     p.add_argument("--sentence", metavar="TEXT", help=sentence)
     figures = f"only these, separated by commas: {', '.join(FIGURES)} (default: of a store those of its vectors alone, "

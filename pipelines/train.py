@@ -53,9 +53,8 @@ def _add_data(p: argparse._ArgumentGroup) -> None:
     p.add_argument("--dev", metavar="PATH", help=dev)
     columns = "the data's names of the objective's roles, in their order (default: those names, sentence1, sentence2)"
     p.add_argument("--columns", type=options.names, default=(), metavar="A,B,C", help=columns)
-    p.add_argument(
-        "--labels", type=options.names, default=(), metavar="A,B,C", help="the labels (default: all, sorted)"
-    )
+    labels = "the labels, as LABEL=NUMBER if the data has numbers for them (default: all, sorted)"
+    p.add_argument("--labels", type=options.names, default=(), metavar="A,B,C", help=labels)
     ends = "the ends of the data's scale of scores, which becomes 0 to 1 (default: scores are from 0 to 1)"
     p.add_argument("--scores", type=ends_of, metavar="LOW,HIGH", help=ends)
     limit = "train on the first N rows alone; dev rows are all taken (default: all)"

@@ -93,7 +93,7 @@ TABLES: dict[str, Callable[[Path, str, str], Iterable[str]]] = {
         read_diagnosed(f"x={write(folder, ending, paired('score', text))}", 100).first
     ),
     "diagnose qa": lambda folder, ending, text: (
-        read_diagnosed(f"qa:x={write(folder, ending, paired('label', text))}", 100).first
+        read_diagnosed(f"qa:x={write(folder, ending, paired('label', text))}", 100, ("1",)).first
     ),
     "train --input": lambda folder, ending, text: of_training(
         "classification", write(folder, ending, paired("label", text))

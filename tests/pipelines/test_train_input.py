@@ -103,7 +103,7 @@ def test_recipes_are_printed_and_flags_win(run: Run) -> None:
     assert sorted(found) == ["cnn-salbert", "cnn-sbert", "salbert-nli", "salbert-stsb", "sbert-nli", "sbert-stsb"]
     assert {one.lr for one in found.values()} == {1.0}
     assert found["sbert-stsb"].model == found["sbert-nli"].output
-    assert found["sbert-nli"].labels == ("contradiction", "entailment", "neutral")
+    assert found["sbert-nli"].labels == ("contradiction=2", "entailment=0", "neutral=1")
     assert (found["cnn-sbert"].pooler, found["cnn-sbert"].scores, found["cnn-sbert"].epochs) == ("cnn", (0.0, 5.0), 10)
     wrong = run("train", "--recipe", "bert", "--input", "a.tsv")
     assert (wrong.status, "invalid choice: 'bert'" in wrong.err) == (2, True)

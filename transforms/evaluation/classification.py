@@ -14,6 +14,7 @@ from transforms.evaluation.evidence import Evidence, Means
 from transforms.evaluation.pair_features import pair_features
 from transforms.evaluation.pair_files import LabelledPairs, read_labelled, read_splits
 from transforms.evaluation.task import Predictions, TaskVectors, numbered, overlap
+from transforms.numbers import counted
 
 PARTS = ("tr", "va", "te")
 
@@ -114,7 +115,11 @@ class Inference:
     @cached_property
     def notes(self) -> list[str]:
         train, _, test = self.parts
-        return overlap([*train.first, *train.second], [*test.first, *test.second])
+        both = overlap([*train.first, *train.second], [*test.first, *test.second])
+        unlabelled = sum(part.unlabelled for part in self.parts)
+        if not unlabelled:
+            return both
+        return [f"{counted(unlabelled, 'pair')} without consensus (label - or -1) left out", *both]
 
     def predict(self, vectors: TaskVectors) -> Predictions:
         labels = labels_as_numbers([part.labels for part in self.parts])

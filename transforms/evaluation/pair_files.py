@@ -11,6 +11,8 @@ from transforms.errors import OptionError
 from transforms.evaluation import tables
 
 SIDES = ("sentence1", "sentence2")
+SIDES_ALSO = (SIDES, ("premise", "hypothesis"), ("question", "sentence"))  # as the hub has NLI and QNLI
+UNLABELLED = ("-", "-1")  # NLI whose annotators did not agree, and hidden labels of the hub's test sets
 SICK_SIDES = ("sentence_A", "sentence_B")
 SICK_LABELS = ("entailment_label", "entailment_judgment")
 SICK_SETS = ("TRAIN", "TRIAL", "TEST")
@@ -31,11 +33,12 @@ class ScoredPairs:
 
 @dataclass(frozen=True)
 class LabelledPairs:
-    """Pairs of sentences with a label each."""
+    """Pairs of sentences with a label each; `unlabelled` more of the file have none, and are left out."""
 
     labels: list[str]
     first: list[str]
     second: list[str]
+    unlabelled: int = 0
 
 
 def read_subsets(path: str) -> list[ScoredPairs]:
@@ -63,15 +66,24 @@ def read_pairs(path: str, part: str | None = None) -> ScoredPairs:
 
 
 def read_labelled(path: str, part: str | None = None) -> LabelledPairs:
-    """The labelled pairs of a file with the columns label, sentence1, sentence2, or of SICK, as `read_pairs`."""
+    """The labelled pairs of a file with the columns label, sentence1, sentence2, or of SICK, as `read_pairs`.
+
+    The sentences may be called premise and hypothesis, or question and sentence. Pairs with the label - or -1 are left
+    out.
+    """
     labels, first, second = [], [], []
+    unlabelled = 0
     for line, (text, one, other) in _rows(path, "label", SICK_LABELS, part):
-        labels.append(tables.label(path, line, text))
+        label = tables.label(path, line, text)
+        if label in UNLABELLED:
+            unlabelled += 1
+            continue
+        labels.append(label)
         first.append(one)
         second.append(other)
     if not labels:
         raise OptionError(f"--task {path} holds no labelled pair; check the file")
-    return LabelledPairs(labels, first, second)
+    return LabelledPairs(labels, first, second, unlabelled)
 
 
 def read_splits(paths: Sequence[str], read: Callable[[str, str | None], Pairs]) -> list[Pairs]:
@@ -103,7 +115,8 @@ def _rows(path: str, value: str, of_sick: Sequence[str], part: str | None) -> li
         columns = ("score", *SIDES)
         lines = [(line, text.split("\t")) for line, text in enumerate(tables.read_lines(path), 1) if text]
         return [(line, [tables.cell(path, line, row, place, columns) for place in (4, 5, 6)]) for line, row in lines]
-    return list(tables.read_table(path, (value, *SIDES)))
+    sides = next((sides for sides in SIDES_ALSO if set(sides) <= set(header)), SIDES)
+    return list(tables.read_table(path, (value, *sides)))
 
 
 def _is_sts_benchmark(path: str) -> bool:

@@ -14,11 +14,11 @@ from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
 from transforms.corpus.table_rows import header_of, rows_of
 from transforms.errors import DataGateError, OptionError
 from transforms.evaluation.tables import stem
+from transforms.training.labels import Labels, read_labels
 from transforms.training.options import TrainOptions
 from transforms.training.roles import LABEL, SCORE, VALUES, columns_of
 
 NO_LABEL, NO_SCORE = "no label", "no score"
-WITHOUT_CONSENSUS = "-"  # the label of SNLI's pairs whose annotators did not agree
 SHOWN = 5
 
 
@@ -75,13 +75,14 @@ def read_examples(flag: str, words: Sequence[str], options: TrainOptions, limit:
         raise OptionError(
             f"of {named[0][1].path} and {named[other][1].path} one has a column {odd} and one has not; say --columns"
         )
+    labels = read_labels(options.labels)
     values: dict[str, list[Any]] = {role: [] for role in roles}
     sources: list[Source] = []
     origin: list[tuple[int, int]] = []
     for (name, file), columns in zip(named, found, strict=True):
         left = None if limit is None else limit - len(origin)
         if left is None or left > 0:
-            sources.append(_read(name, file, columns, left, values, origin, len(sources)))
+            sources.append(_read(name, file, columns, labels, left, values, origin, len(sources)))
     examples = Examples(tuple(sources), values, origin)
     _check_rejects(flag, examples, options.max_rejects)
     return examples
@@ -104,6 +105,7 @@ def _read(
     name: str,
     file: InputFile,
     columns: Mapping[str, str],
+    labels: Labels,
     limit: int | None,
     values: dict[str, list[Any]],
     origin: list[tuple[int, int]],
@@ -112,7 +114,7 @@ def _read(
     """Add a file's good rows to `values` and `origin`, and count the others."""
     rejected: Counter[str] = Counter()
     first: list[int] = []
-    readers = [_reader(role, file.path, columns[role]) for role in columns]
+    readers = [_reader(role, file.path, columns[role], labels) for role in columns]
     rows = 0
     for raw in islice(rows_of(file, list(columns.values())), limit):
         rows += 1
@@ -134,7 +136,7 @@ def _read(
 Reader = Callable[[int, Any, list[Any]], str | None]
 
 
-def _reader(role: str, path: str, column: str) -> Reader:
+def _reader(role: str, path: str, column: str, labels: Labels) -> Reader:
     """What reads a role's value into a row, or says why the row is rejected.
 
     Raises OptionError for a score that is no number: then the column is another one than it was taken for.
@@ -142,8 +144,8 @@ def _reader(role: str, path: str, column: str) -> Reader:
 
     def label(number: int, value: Any, row: list[Any]) -> str | None:
         text = "" if value is None else str(int(value) if isinstance(value, float) and value.is_integer() else value)
-        row.append(text.strip())
-        return None if text.strip() not in ("", WITHOUT_CONSENSUS) else NO_LABEL
+        row.append(labels.named(text.strip()))
+        return NO_LABEL if row[-1] is None else None
 
     def score(number: int, value: Any, row: list[Any]) -> str | None:
         if value is None or (isinstance(value, str) and not value.strip()):
@@ -197,7 +199,7 @@ def labels_of(train: Examples, dev: Examples | None, given: Sequence[str]) -> tu
     Raises OptionError where there is but one, and for a row with a label that is not given, or that training has not.
     """
     found = set(train.columns[LABEL])
-    labels = tuple(given) or tuple(sorted(found))
+    labels = read_labels(given).names or tuple(sorted(found))
     if len(found) < 2:
         raise OptionError(f"all labels are {_short(next(iter(found)))}; there is nothing to tell apart")
     for examples in (train, *([dev] if dev else [])):

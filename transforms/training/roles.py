@@ -15,7 +15,10 @@ ROLES = {
 }
 VALUES = (LABEL, SCORE)  # the others are texts
 OPTIONAL = {RANKING: (NEGATIVE,)}
-ALSO = {"text1": "sentence1", "text2": "sentence2"}  # what data is published with
+ALSO: dict[str, tuple[str, ...]] = {  # what data is published with
+    "text1": ("sentence1", "premise"),
+    "text2": ("sentence2", "hypothesis"),
+}
 
 
 def columns_of(path: str, header: Sequence[str], objective: str, given: Sequence[str]) -> dict[str, str]:
@@ -55,11 +58,12 @@ def _given(path: str, header: Sequence[str], objective: str, given: Sequence[str
 
 
 def _known(path: str, header: Sequence[str], role: str) -> str | None:
-    found = [name for name in (role, ALSO.get(role)) if name in header]
+    found = [name for name in (role, *ALSO.get(role, ())) if name in header]
     if len(found) > 1:
         raise OptionError(f"{path} has both {found[0]} and {found[1]}; say which with --columns")
     return found[0] if found else None
 
 
 def _names(role: str) -> str:
-    return f"{role} or {ALSO[role]}" if role in ALSO else role
+    *names, last = (role, *ALSO.get(role, ()))
+    return f"{', '.join(names)} or {last}" if names else last

@@ -170,6 +170,16 @@ def test_inference_sees_both_sides_alike(tmp_path: Path) -> None:
     assert score(task, random_vectors(task)) == 100
 
 
+def test_nli_as_the_hub_has_it(tmp_path: Path) -> None:
+    """Sentences are premise and hypothesis; pairs without consensus are no class of their own."""
+    rows = [[label, f"a {n}", f"b {n}"] for n, label in enumerate((0, 1, 2, -1) * 3)]
+    path = write(tmp_path / "snli.tsv", "label premise hypothesis", [*rows, ["-", "a", "b"]])
+    task = read_task(f"nli:n={path},{path},{path}", "logistic")
+    assert [set(part.labels) for part in task.parts] == [{"0", "1", "2"}] * 3
+    assert task.parts[0].first == [row[1] for row in rows if row[0] != -1]
+    assert task.notes[0] == "12 pairs without consensus (label - or -1) left out"
+
+
 def test_texts_in_train_and_test_are_counted_and_named(tmp_path: Path) -> None:
     train = write(tmp_path / "train.tsv", "label text", [[i % 2, t] for i, t in enumerate("abcdef")])
     test = write(tmp_path / "test.tsv", "label text", [[0, "a"], [1, "b"], [1, "new"]])

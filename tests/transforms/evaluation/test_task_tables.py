@@ -84,3 +84,35 @@ def test_a_table_that_cannot_be_used_is_named(tmp_path: Path, name: str, text: s
 def test_a_file_that_is_missing_is_named_by_the_option(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="--task .*nowhere.csv: no file matches"):
         tables.read_header(str(tmp_path / "nowhere.csv"))
+
+
+def questions(folder: Path, labels: list[object], sides: str = "sentence1\tsentence2") -> str:
+    """A task of questions with these labels."""
+    rows = "".join(f"{label}\ta {i}\tb {i}\n" for i, label in enumerate(labels))
+    (folder / "qa.tsv").write_text(f"label\t{sides}\n{rows}")
+    return f"qa:x={folder / 'qa.tsv'}"
+
+
+def answered(task: str, labels: tuple[str, ...] = ()) -> dict[str, bool]:
+    """Whether each text is of an answer."""
+    found = read(task, 100, labels)
+    return dict(zip(found.first, found.answers.tolist(), strict=True))
+
+
+def test_labels_say_which_pairs_are_answers(tmp_path: Path) -> None:
+    """Of the hub's QNLI, 0 is an answer, and -1 is hidden; another data set has 1."""
+    hub = questions(tmp_path, [0, 1, -1], "question\tsentence")
+    assert answered(hub, ("0",)) == {"a 0": True, "a 1": False}
+    assert answered(hub, ("1",)) == {"a 0": False, "a 1": True}
+    words = questions(tmp_path, ["entailment", "not_entailment", "Yes", "no"])
+    assert list(answered(words).values()).count(True) == 2
+    assert answered(words)["a 0"]
+
+
+def test_which_numbers_are_answers_is_not_guessed(tmp_path: Path) -> None:
+    with pytest.raises(
+        OptionError, match="its labels are '0', '1'; say which are answers by --labels, as in --labels 0"
+    ):
+        read(questions(tmp_path, [0, 1]), 100)
+    with pytest.raises(OptionError, match="--labels entailment is none of its labels; there are '0', '1'"):
+        read(questions(tmp_path, [0, 1]), 100, ("entailment",))

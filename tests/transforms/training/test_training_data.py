@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tomllib
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from helpers.training import scored_rows
 
 from transforms.errors import DataGateError, OptionError
+from transforms.training import recipes
 from transforms.training.data import read_data
 from transforms.training.examples import labels_of, overlap, read_examples
 from transforms.training.options import TrainOptions
@@ -72,11 +74,11 @@ def test_a_limit_leaves_dev_rows_alone(tmp_path: Path) -> None:
 
 
 def test_columns_are_never_taken_by_their_order() -> None:
-    names = ["gold", "premise", "hypothesis"]
-    assert columns_of("f", names, "classification", ["premise", "hypothesis", "gold"]) == {
-        "text1": "premise", "text2": "hypothesis", "label": "gold"
+    names = ["gold", "one", "other"]
+    assert columns_of("f", names, "classification", ["one", "other", "gold"]) == {
+        "text1": "one", "text2": "other", "label": "gold"
     }  # fmt: skip
-    with pytest.raises(OptionError, match="no column text1 or sentence1"):
+    with pytest.raises(OptionError, match="no column text1, sentence1 or premise"):
         columns_of("f", names, "classification", [])
     with pytest.raises(OptionError, match="both text1 and sentence1"):
         columns_of("f", ["text1", "sentence1", "text2", "label"], "classification", [])
@@ -121,6 +123,36 @@ def test_labels_as_numbers_and_without_consensus(tmp_path: Path) -> None:
     write(tmp_path / "b.tsv", snli)
     found = read_examples("--input", [str(tmp_path / "b.tsv")], options(objective="classification", max_rejects=0.1))
     assert found.sources[0].rejected == {"no label": 1}
+
+
+HUB = [{"premise": f"a{n}", "hypothesis": f"b{n}", "label": n % 4 - 1} for n in range(24)]
+
+
+@pytest.mark.parametrize("recipe", ["sbert-nli", "salbert-nli"])
+def test_recipes_read_nli_as_the_hub_has_it(tmp_path: Path, recipe: str) -> None:
+    """0, 1, 2 are entailment, neutral, contradiction; -1 is no consensus. Another file may have words."""
+    words = [
+        {"premise": f"c{n}", "hypothesis": f"d{n}", "label": ("neutral", "-", "entailment")[n % 3]} for n in range(6)
+    ]
+    paths = tuple(str(write(tmp_path / name, rows)) for name, rows in (("a.parquet", HUB), ("b.tsv", words)))
+    given = tuple(tomllib.loads(recipes.path_of(recipe).read_text())["labels"].split(","))
+    asked = options(objective="classification", inputs=paths, labels=given, batch=2, max_rejects=0.4)
+    found = read_data(asked)
+    assert found.labels == ("contradiction", "entailment", "neutral")
+    assert [source.rejected for source in found.train.sources] == [{"no label": 6}, {"no label": 2}]
+    names = ["entailment", "neutral", "contradiction"] * 6 + ["neutral", "entailment"] * 2
+    assert found.train.columns["label"] == names
+    assert found.values["label"] == [found.labels.index(name) for name in names]
+
+
+def test_minus_one_is_a_label_if_labels_say_so(tmp_path: Path) -> None:
+    path = str(write(tmp_path / "a.parquet", HUB))
+    asked = options(objective="classification", labels=("-1", "0", "1", "2"))
+    assert not read_examples("--input", [path], asked).sources[0].rejected
+    with pytest.raises(DataGateError, match="6 of 24 rows cannot be used .6 no label"):
+        read_examples("--input", [path], options(objective="classification"))
+    with pytest.raises(OptionError, match="--labels: b=1 repeats a label or a number"):
+        read_examples("--input", [path], options(objective="classification", labels=("a=1", "b=1")))
 
 
 def test_rows_that_training_and_dev_share(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
     model = _model(options, store)
     with progress.stage("drawing the sample"):
         drawn = _drawn(options, store)
-        asked_pairs = [pairs.read(word, options.sample) for word in options.tasks]
+        asked_pairs = [pairs.read(word, options.sample, options.labels) for word in options.tasks]
     work = _Work(options, model, asked, drawn, asked_pairs)
     with progress.stage("figures of vectors"):
         rows = [row for pooler, vectors in drawn.vectors.items() for row in of_vectors(pooler, vectors, asked)]

@@ -16,9 +16,11 @@ from transforms.evaluation.pair_files import SIDES, read_labelled, read_subsets
 
 FORM = "[sts:]NAME=PATH[,PATH] or qa:NAME=PATH"
 NEAR = 4  # edits: the pairs that BERT-flow's figure 3 looks at
+SHOWN = 5  # labels in an error
 ALIGNED = 4.0  # the score above which a pair counts for alignment
 Value = TypeVar("Value", float, str)
-POSITIVE = frozenset(("1", "entailment", "true", "yes"))
+ANSWERS = frozenset(("entailment", "true", "yes"))
+OTHERS = frozenset(("not_entailment", "not entailment", "false", "no"))
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,17 @@ class Pairs:
     made: bool = False
 
 
-def read(word: str, want: int) -> Pairs:
-    """The pairs that one value of `--task` names, `want` of them. Raises OptionError for another form."""
+def read(word: str, want: int, labels: Collection[str] = ()) -> Pairs:
+    """The pairs that one value of `--task` names, `want` of them; `labels` are those of answers.
+
+    Raises OptionError for another form, and if only a guess could say which labels are answers.
+    """
     named, equals, listed = word.partition("=")
     kind, colon, name = named.partition(":")
     kind, name = (kind, name) if colon else ("sts", named)
     if not equals or not name or not listed or kind not in ("sts", "qa"):
         raise OptionError(f"--task {word}: say {FORM}")
-    return _scored(name, listed.split(","), want) if kind == "sts" else _questions(name, listed, want)
+    return _scored(name, listed.split(","), want) if kind == "sts" else _questions(name, listed, want, labels)
 
 
 def _scored(name: str, paths: Sequence[str], want: int) -> Pairs:
@@ -56,7 +61,7 @@ def _scored(name: str, paths: Sequence[str], want: int) -> Pairs:
     return Pairs(name, len(rows), list(first), list(second), gold=np.array(gold))
 
 
-def _questions(name: str, path: str, want: int) -> Pairs:
+def _questions(name: str, path: str, want: int, labels: Collection[str]) -> Pairs:
     """QNLI's layout (label, sentence1, sentence2), or two columns of any name: question and answer.
 
     Of the latter every question is paired with the answer of another one too.
@@ -64,8 +69,9 @@ def _questions(name: str, path: str, want: int) -> Pairs:
     header = tables.read_header(path)
     if "label" in header:
         pairs = read_labelled(path)
+        right_labels = _answers_among(sorted(set(pairs.labels)), labels, f"--task qa:{name}={path}")
         drawn = _drawn(list(zip(pairs.first, pairs.second, pairs.labels, strict=True)), want)
-        answers = np.array([label.lower() in POSITIVE for _, _, label in drawn])
+        answers = np.array([label in right_labels for _, _, label in drawn])
         first, second = [row[0] for row in drawn], [row[1] for row in drawn]
         return Pairs(name, len(pairs.labels), first, second, answers=answers)
     if len(header) != 2:
@@ -77,6 +83,27 @@ def _questions(name: str, path: str, want: int) -> Pairs:
     questions, right = [row[0] for row in drawn], [row[1] for row in drawn]
     answers = np.repeat([True, False], len(drawn))
     return Pairs(name, len(rows), questions * 2, [*right, *right[1:], right[0]], answers=answers, made=True)
+
+
+def _answers_among(found: Sequence[str], given: Collection[str], task: str) -> set[str]:
+    """The labels of answers among those of a file: as given, else by their words.
+
+    Numbers say nothing: 1 is an answer in some files, and 0 in the QNLI of Hugging Face's hub.
+    """
+    shown = ", ".join(map(repr, found[:SHOWN]))
+    if given:
+        unknown = sorted(set(given) - set(found))
+        if unknown:
+            raise OptionError(f"{task}: --labels {unknown[0]} is none of its labels; there are {shown}")
+        return set(given)
+    words = {label: label.lower() for label in found}
+    odd = next((label for label, word in words.items() if word not in ANSWERS | OTHERS), None)
+    if odd is not None:
+        raise OptionError(
+            f"{task}: its labels are {shown}; say which are answers by --labels, as in --labels {odd} "
+            "(on Hugging Face's hub 0 in QNLI is an answer)"
+        )
+    return {label for label, word in words.items() if word in ANSWERS}
 
 
 def _drawn(rows: Sequence[tuple[str, str, Value]], want: int) -> list[tuple[str, str, Value]]:
