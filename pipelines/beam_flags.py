@@ -1,7 +1,10 @@
 """The command line of the commands that run a pipeline: our options, Beam's, and a refusal of all others."""
 
 import argparse
+import math
 import os
+import re
+import shlex
 from collections.abc import Sequence
 
 from apache_beam.io.filesystems import FileSystems
@@ -15,6 +18,7 @@ from pipelines.options import RUNNER, check_text
 from transforms.errors import OptionError
 from transforms.values import nearest
 
+FLAG = re.compile(r"--?[a-zA-Z]")
 # What other programs call an option; what it is here, and after a bar what it is in commands without the former.
 MEANT = {
     "--batch-size": "--tokens-per-batch (tokens, not rows)|--batch", "--batch": "--tokens-per-batch (tokens, not rows)",
@@ -28,9 +32,11 @@ MEANT = {
     "--chunk-overlap": "--chunks budget:overlap=N", "--overlap": "--chunks budget:overlap=N",
     "--learning-rate": "--lr", "--num-train-epochs": "--epochs", "--val": "--dev", "--eval": "--dev",
     "--loss": "--objective", "--html": "--report",
+    "-i": "--input", "-s": "--store", "-q": "--query", "-m": "--model", "-o": "--output", "-n": "-k",
     "--workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
     "--num-workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
 }  # fmt: skip
+WITHOUT_FLAG = ("--input", "--store", "--query")  # what people write without its flag, in this order
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, PipelineOptions]:
@@ -43,7 +49,7 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argpars
         raise OptionError(_misspelt(parser, ours) or str(error)) from error
     unknown = beam_parser().parse_known_args(rest)[1] if rest else []
     if unknown:
-        raise OptionError(_unknown(parser, unknown[0]))
+        raise OptionError(_without_flag(parser, ours) or _unknown(parser, unknown[0]))
     accelerators = (getattr(args, name, None) for name in ("accelerator", "index_accelerator"))
     return args, pipeline_options(rest, after, *accelerators)
 
@@ -113,11 +119,44 @@ def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
 
 def _misspelt(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
     """The line for a flag that is nearly one of ours, if there is one: it is why another flag is missing."""
-    flags = [text.split("=")[0] for text in argv if text.startswith("--")]
+    flags = [text.split("=")[0] for text in argv if FLAG.match(text)]
     beam = beam_parser()._option_string_actions
     strange = [flag for flag in flags if flag not in parser._option_string_actions and flag not in beam]
     lines = (_unknown(parser, flag) for flag in strange)
-    return next((line for line in lines if "did you mean" in line), None)
+    return next((line for line in lines if "did you mean" in line), None) or _without_flag(parser, argv)
+
+
+def _without_flag(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
+    """The line for an argument that lacks its flag, if there is one."""
+    given = {text.split("=")[0] for text in argv}
+    missing = [flag for flag in WITHOUT_FLAG if flag in parser._option_string_actions and flag not in given]
+    words = _words(parser, argv)
+    if not words or not missing:
+        return None
+    return f"unknown argument {words[0]}; did you mean {missing[0]} {shlex.quote(words[0])}?"
+
+
+def _words(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
+    """The arguments that are neither flags nor values of flags, for a parser that takes none of these."""
+    if parser._get_positional_actions():
+        return []
+    words, most = [], 0.0
+    for text in argv:
+        if FLAG.match(text):
+            action = parser._option_string_actions.get(text.split("=")[0])
+            most = 0 if "=" in text else _most_values(action)
+        elif most > 0:
+            most -= 1
+        else:
+            words.append(text)
+    return words
+
+
+def _most_values(action: argparse.Action | None) -> float:
+    """How many values may follow a flag; of Beam's flags that is not known."""
+    if action is None or action.nargs == "+":
+        return math.inf
+    return 1 if action.nargs is None else 0
 
 
 def memory(text: str) -> str:

@@ -51,6 +51,8 @@ def _recalibrate(args: argparse.Namespace, beam_options: PipelineOptions) -> Sai
     engines.check_shared(beam_options, store=root)
     calibration = None if args.calibration == NO_CALIBRATION else read_calibration(args.calibration)
     check_fits(calibration, store.manifest, args.calibration)
+    if calibration is None and store.space.calibration is None:
+        return Said([f"nothing to do: the vectors of {root} have no calibration"], {"store": root, "run": None})
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
         check_fits(calibration, manifest, args.calibration)

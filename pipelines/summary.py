@@ -1,8 +1,13 @@
 """The closing summary of a run, for a person."""
 
+import contextlib
 from typing import Any
 
 from transforms import storage
+from transforms.corpus import match_inputs
+from transforms.corpus.columns import trimmed_names
+from transforms.corpus.files import SEPARATED
+from transforms.errors import SentenceBeamError
 from transforms.measures import EMBED_PARTS
 from transforms.progress import duration
 from transforms.report.history import RunSummary
@@ -11,6 +16,7 @@ from transforms.space.chunks import LATE_TOKENS, ChunksSpec
 from transforms.steps.resolve import Resolved
 from transforms.store import layout
 from transforms.store.entries import IndexEntry, RecallEntry
+from transforms.store.manifest import read_manifest
 from transforms.store.runs import Result
 
 BAD_FILES = 10  # so many are named in the summary
@@ -31,6 +37,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
         f"{result.tokens / seconds:,.0f} tokens/s, padding {padding(n):.1f} %",
         f"truncated   {n['truncated_rows']:,} {things} lost {n['lost']:,} tokens (limit {resolved.space.max_tokens})",
     ]
+    lines += trimmed_lines(root, result.run) if resolved.previous is None else []
     lines += [f"unknown     {unknown_line(n)}"] if n["unknown"] else []
     lines += [f"late        {note}"] if (note := late_note(resolved)) else []
     lines += [f"stages      {stages_line(result)}"] if result.limit else []
@@ -64,6 +71,20 @@ def bad_lines(bad: dict[str, str]) -> list[str]:
     lines = [f"bad file    {reason}" for reason in list(bad.values())[:BAD_FILES]]
     rest = len(bad) - BAD_FILES
     return [*lines, f"bad files   {rest:,} more; result.json of the run lists them"] if rest > 0 else lines
+
+
+def trimmed_lines(root: str, run: str) -> list[str]:
+    """The line about names of columns without the blanks around them, by the first CSV file of a snapshot's input."""
+    manifest = read_manifest(root, run)
+    files = manifest.input.files if manifest is not None else ()
+    for entry in files:
+        if entry.format in SEPARATED:
+            with contextlib.suppress(SentenceBeamError):  # the file may be gone by now
+                (file,) = match_inputs(entry.source, entry.format)
+                names = ", ".join(f'"{name}"' for name in trimmed_names(file))
+                return [f"columns     blanks around names left out: {names}"] if names else []
+            return []
+    return []
 
 
 def beside_lines(beside: dict[str, int]) -> list[str]:

@@ -36,6 +36,13 @@ embed                                 | 2 | required: --input, --store
 embed --input x                       | 2 | required: --store
 embed --store s                       | 2 | required: --input
 embed --imput x --store s             | 2 | did you mean --input?
+embed -i x -s s                       | 2 | unknown option -i; did you mean --input?
+search -s s -q dog                    | 2 | unknown option -s; did you mean --store?
+search --store s -q dog               | 2 | unknown option -q; did you mean --query?
+embed a.csv s                         | 2 | unknown argument a.csv; did you mean --input a.csv?
+search s 'a dog'                      | 2 | unknown argument s; did you mean --store s?
+search --store s 'a dog'              | 2 | unknown argument a dog; did you mean --query 'a dog'?
+info s                                | 2 | unknown argument s; did you mean --store s?
 embed --input x --stroe s             | 2 | did you mean --store?
 EMBED --batch-size 32                 | 2 | did you mean --tokens-per-batch (tokens, not rows)?
 EMBED --batch_size=32                 | 2 | did you mean --tokens-per-batch
@@ -172,6 +179,7 @@ fit --store s --method whitening:0 --output c   | 2 | width=0 is not allowed
 fit --input x.txt --method flow --output c      | 2 | x.txt holds no store
 recalibrate --store s                           | 2 | required: --calibration
 recalibrate --store s --calibration mine        | 2 | mine/calibration.json is missing
+embed --input y.csv --store v --keep-columns id | 2 | say --id-column id
 recalibrate --store mine --calibration none     | 2 | mine holds no store
 index --store mine                              | 2 | mine holds no store
 index --store s --target-recall 95              | 2 | number from 0 to 1

@@ -149,7 +149,10 @@ def test_one_calibration_after_another_and_back(
         assert (manifest["calibration"], manifest["space"]["calibration"]) == (None, None)
         after = vectors_of(store)
         assert np.allclose([before[i] for i in before], [after[i] for i in before], atol=1e-6)
-    run("recalibrate", "--store", store, "--calibration", "none").ok()  # there is none to take off
+    before = manifest_of(store)
+    out = run("recalibrate", "--store", store, "--calibration", "none").ok().out
+    assert out == f"nothing to do: the vectors of {store} have no calibration\n"
+    assert manifest_of(store) == before
     assert check_ledger(store, 60, reused=60)["space"]["calibration"] is None
 
 

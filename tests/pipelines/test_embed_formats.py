@@ -211,6 +211,28 @@ def test_a_delimiter_that_is_given(embed: Run, inputs: Path, store: Path) -> Non
     assert check_ledger(store, 1)["options"]["delimiter"] == "\t"
 
 
+def test_blanks_around_names_of_columns_are_left_out(embed: Run, inputs: Path, store: Path) -> None:
+    write_bytes(inputs / "a.csv", b'id , text,"a, b"\n1, one ,x\n2,two,y\n')
+    out = embed(inputs / "a.csv", "--id-column", "id", "--keep-columns", '"a, b"').ok().out
+    assert 'columns     blanks around names left out: "id ", " text"' in out
+    assert sorted((row["id"], row["text"], row["a, b"]) for row in rows_of(store)) == [
+        ("1", " one ", "x"),
+        ("2", "two", "y"),
+    ]
+    assert "blanks around" not in embed(inputs / "a.csv").ok().out
+    embed(inputs / "a.csv", "--text-column", " text").ok()  # as an earlier version remembers it
+    embed(inputs / "a.csv", "--keep-columns", "b").failed(2, 'its columns, by its first row: id, text, "a, b"')
+    write_bytes(inputs / "b.csv", b"id,text, text\n1,one,two\n")  # which stay two columns
+    embed(inputs / "b.csv", "--keep-columns", "txet").failed(2, "did you mean text? its columns", 'text, " text"')
+
+
+def test_plain_text_has_no_columns_to_name(embed: Run, inputs: Path) -> None:
+    write_bytes(inputs / "x.txt", b"one\n")
+    embed(inputs / "x.txt", "--id-column", "id").failed(
+        2, "x.txt is plain text", "--store of its own without --id-column"
+    )
+
+
 def test_columns_that_are_missing_or_doubled(embed: Run, inputs: Path) -> None:
     write_bytes(inputs / "a.csv", b"body,n,n\none,1,2\n")
     embed(inputs / "a.csv").failed(2, inputs / "a.csv", "no column text", "body, n, n")

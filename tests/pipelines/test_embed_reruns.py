@@ -219,7 +219,11 @@ def test_the_models_files_replaced_in_place_are_seen(run: Run, two_files: Path, 
     own = save_tiny_model("bert", tmp_path / "own")
     run("embed", "--input", two_files, "--store", store, "--model", own).ok()
     save_tiny_model("bert", own, num_hidden_layers=2)
-    run("embed", "--input", two_files, "--store", store).failed(2, "weights", "--reembed")
+    line = run("embed", "--input", two_files, "--store", store).failed(
+        2, "weights", f"put the files of {own} back", "--reembed"
+    )
+    assert "leave the option out" not in line
+    run("embed", "--input", two_files, "--store", store, "--pooler", "max").failed(2, "leave the option out")
 
 
 def test_normalization_and_truncation_go_through_without_reembed(embed: Run, two_files: Path, store: Path) -> None:

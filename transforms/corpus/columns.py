@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -18,7 +18,9 @@ from transforms.corpus.nested import all_keys, all_names, has_value, type_at, va
 from transforms.corpus.spans import footer_of
 from transforms.corpus.tables import table_schema
 from transforms.errors import OptionError
+from transforms.values import nearest
 
+BY_FIRST_ROW = "its columns, by its first row"
 TEXT = "text"  # the column that plain text has
 Kinds = Mapping[str, ColumnType]
 NO_KINDS: Kinds = MappingProxyType({})
@@ -42,7 +44,10 @@ def kept_types(
         return tuple((name, str(types[name].arrow if name in types else type_at(schema, name))) for name in keep)
     elif set(keep) - {text or TEXT} or id_column:
         option, name = ("--id-column", id_column) if id_column else ("--keep-columns", ",".join(keep))
-        raise OptionError(f"{file.path} is plain text and has no column {name} ({option}); leave the option out")
+        raise OptionError(
+            f"{file.path} is plain text and has no column {name} ({option}); make it a table, as CSV, or give it a "
+            f"--store of its own without {option}"
+        )
     else:
         return tuple((name, str(STR.arrow)) for name in keep)
     return tuple((name, str(types[name].arrow)) for name in keep if name in types)
@@ -72,8 +77,9 @@ def check_columns(
     schema = schema_of(file)
     for option, name in _named(text, id_column, keep):
         if type_at(schema, name) is None:
-            columns = ", ".join(all_names(schema)) or "none"
-            raise OptionError(f"{file.path} has no column {name} ({option}); its columns: {columns}")
+            raise OptionError(
+                f"{file.path} has no column {name} ({option}){_columns('its columns', name, all_names(schema))}"
+            )
     if text is not None and not is_string(found := type_at(schema, text)):
         raise OptionError(f"{file.path}: column {text} is {found}, not string; name another --text-column or cast it")
     if id_column is not None and not is_id(found := type_at(schema, id_column)):
@@ -139,12 +145,12 @@ def _check_header(file: InputFile, text: str | None, id_column: str | None, keep
     """Raise OptionError where the header of CSV or TSV lacks a named column, or has it twice."""
     dialect = dialect_of(file)
     for option, name in _named(text, id_column, keep) if dialect.header else ():
-        times = dialect.header.count(name)
+        times = dialect.header.count(name) or int(dialect.place_of(name) is not None)
         if times != 1:
-            found = ascii(", ".join(dialect.header))[1:-1]
-            said = f"no column {name}" if not times else f"{times} columns {name}"
+            said = f"{times} columns {name}" if times else f"no column {name}"
+            columns = _columns(BY_FIRST_ROW, name, dialect.header)
             mend = "; say --delimiter if it has more than this one" if len(dialect.header) == 1 else ""
-            raise OptionError(f"{file.path} has {said} ({option}); its columns, by its first row: {found}{mend}")
+            raise OptionError(f"{file.path} has {said} ({option}){columns}{mend}")
 
 
 def keys_found(file: InputFile, names: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -163,8 +169,8 @@ def template_names_found(file: InputFile, names: tuple[str, ...], option: str) -
     if file.format in JSON:
         return keys_found(file, names)
     if file.format in SEPARATED:
-        header = dialect_of(file).header
-        return tuple(name for name in names if name in header) if header else None
+        dialect = dialect_of(file)
+        return tuple(name for name in names if dialect.place_of(name) is not None) if dialect.header else None
     if file.format in PLAIN:
         return tuple(name for name in names if name == TEXT)
     schema = schema_of(file)
@@ -180,16 +186,34 @@ def no_column(file: InputFile, name: str, option: str) -> OptionError:
     if file.format in JSON:
         said, names = "keys of its first rows", keys_of(first_json_rows(file))
     elif file.format in SEPARATED:
-        said, names = "its columns, by its first row", list(dialect_of(file).header)
+        said, names = BY_FIRST_ROW, list(dialect_of(file).header)
     else:
         said, names = "its columns", [TEXT] if file.format in PLAIN else all_names(schema_of(file))
-    found = ascii(", ".join(names))[1:-1] or "none"
-    return OptionError(f"{file.path} has no column {name} ({option}); {said}: {found}")
+    return OptionError(f"{file.path} has no column {name} ({option}){_columns(said, name, names)}")
+
+
+def _columns(said: str, name: str, names: Sequence[str]) -> str:
+    """What follows the complaint about a column that there is not: which is meant, and which there are."""
+    near = None if name in names else nearest(name, names)
+    meant = f"; did you mean {_quoted(near)}?" if near else ";"
+    listed = ", ".join(map(_quoted, names)) or "none"
+    return f"{meant} {said}: {listed}"
+
+
+def _quoted(name: str) -> str:
+    """A column's name in a list, in ASCII: in quotes if it has a comma, or blanks around it."""
+    text = ascii(name)[1:-1]
+    return f'"{text}"' if "," in name or name != name.strip() else text
 
 
 def schema_of(file: InputFile) -> pa.Schema:
     """The columns of Parquet and of other tables."""
     return footer_of(file).schema.to_arrow_schema() if file.format == "parquet" else table_schema(file)
+
+
+def trimmed_names(file: InputFile) -> tuple[str, ...]:
+    """The names of columns of CSV or TSV around which blanks were left out, as the file has them."""
+    return dialect_of(file).trimmed if file.format in SEPARATED else ()
 
 
 def keys_of(rows: list[dict[str, Any]]) -> list[str]:

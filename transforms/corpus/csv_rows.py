@@ -11,7 +11,7 @@ import functools
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transforms.corpus.files import InputFile, decompressed, open_unchanged
@@ -35,12 +35,21 @@ class CutRow(list[str]):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a file is to be read; `header` has the names of its columns, none for a file without a row."""
+    """How a file is to be read; `header` has the names of its columns, none for a file without a row.
+
+    Blanks around names are left out, unless two names would become one; `trimmed` are the names that had any.
+    """
 
     encoding: str
     delimiter: str
     quoting: bool
     header: tuple[str, ...] = ()
+    trimmed: tuple[str, ...] = ()
+
+    def place_of(self, name: str) -> int | None:
+        """The place of a column, None if there is none; a name may be asked for with the blanks around it."""
+        names = (name, name.strip())
+        return next((self.header.index(known) for known in names if known in self.header), None)
 
     def rows(self, text: Any) -> Any:
         """The reader of the rows in lines of text."""
@@ -205,7 +214,10 @@ def _with_header(dialect: Dialect, text: str) -> Dialect:
         header = tuple(next(dialect.rows(io.StringIO(text, newline="")), ()))
     except csv.Error:
         header = ()
-    return Dialect(dialect.encoding, dialect.delimiter, dialect.quoting, header)
+    names = tuple(name.strip() for name in header)
+    if len(set(names)) < len(set(header)):
+        return replace(dialect, header=header)
+    return replace(dialect, header=names, trimmed=tuple(name for name in header if name != name.strip()))
 
 
 def _text_of_head(file: InputFile) -> tuple[str, str, bool]:

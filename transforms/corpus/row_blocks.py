@@ -253,7 +253,7 @@ def _json_blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
 
 def _csv_blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
     dialect, position = dialect_of(file), 0
-    places = {name: dialect.header.index(name) for name in columns.wanted if name in dialect.header}
+    places = {name: place for name in columns.wanted if (place := dialect.place_of(name)) is not None}
     for rows in read_csv(file):
         parsed = []
         for number, row in enumerate(rows, position):

@@ -12,6 +12,11 @@ from transforms.steps.options import EmbedOptions
 from transforms.store.manifest import Manifest
 from transforms.store.shards import PIECE_COLUMNS, check_kept
 
+OF_VECTORS = (  # options that decide vectors, beside the model
+    "revision", "pooler", "prompt", "prompt_name", "max_tokens", "chunks", "normalize", "calibration", "truncate_dim",
+    "dtype", "precision", "partition",
+)  # fmt: skip
+
 
 def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
     """Raise `OptionError` for options that do not fit each other or the store."""
@@ -24,7 +29,7 @@ def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> Non
     _check_limit(asked, previous)
     _check_required(asked, choice)
     if previous is not None and not asked.reembed:
-        _check_same_space(choice, previous)
+        _check_same_space(asked, choice, previous)
     _check_calibration(asked, choice)
     if choice.index is not None and asked.max_bytes_per_row is not None:
         check_row_bytes(choice.index.index, choice.space.dim, budgets_of(choice.index))
@@ -95,15 +100,19 @@ def _check_required(asked: EmbedOptions, choice: Choice) -> None:
         )
 
 
-def _check_same_space(choice: Choice, previous: Manifest) -> None:
+def _check_same_space(asked: EmbedOptions, choice: Choice, previous: Manifest) -> None:
     space = choice.space
     fields = [] if space.pooled_id == previous.space.pooled_id else space.differences(previous.space)
     if choice.partition != previous.partition:
         fields.append("partition")
     if fields:
+        mend = "leave the option out"
+        same_model = choice.options.model == previous.options.model
+        if same_model and all(getattr(asked, name) is None for name in OF_VECTORS):
+            mend = f"no option says so: put the files of {choice.options.model} back as they were"
         raise OptionError(
             f"{previous.root} holds another space: {', '.join(fields)} would change; "
-            "leave the option out, choose another --store, or embed everything anew with --reembed"
+            f"{mend}, choose another --store, or embed everything anew with --reembed"
         )
 
 

@@ -85,9 +85,8 @@ def check_kept(options: Options) -> None:
     """Raise OptionError for kept columns that a shard already has under that name."""
     for name in options.keep_columns:
         if name in OWN_COLUMNS:
-            raise OptionError(
-                f"--keep-columns {name}: every shard has a column {name} of its own; rename it in the input"
-            )
+            mend = "say --id-column id" if name == "id" else "rename it in the input"
+            raise OptionError(f"--keep-columns {name}: every shard has a column {name} of its own; {mend}")
     kind = options.keep_types.get(options.text_column, "str")
     if options.keeps_text_column and kind != "str":
         raise OptionError(
