@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines import command, options
+from pipelines.library import function
 from pipelines.said import Said
 from transforms import progress, storage
 from transforms.errors import OptionError
 from transforms.space import Recipe
 from transforms.space.exported import EXPORTED
-from transforms.steps.export_vectors import ABOUT, IDS, KINDS, export_vectors
+from transforms.steps.export_vectors import ABOUT, IDS, export_vectors
+from transforms.steps.options.store import ExportOptions
 from transforms.store import open_store
 from transforms.store.calibrations import kept_calibration
 from transforms.store.open import Store
@@ -23,35 +25,23 @@ from transforms.store.open import Store
 
 def parser() -> argparse.ArgumentParser:
     """The options of `export`."""
-    p = options.command(
+    return options.command(
         "export",
         "Write what made a store's vectors as a folder that makes the same ones of queries, or the vectors themselves.",
         "sentence-beam export --store store --output encoder",
         "sentence-beam export --store store --vectors faiss --output plain",
         "sentence-beam export --store gs://bucket/store --output encoder --project p",
+        kind=ExportOptions,
     )
-    options.add_store(p)
-    p.add_argument(
-        "--output",
-        required=True,
-        metavar="DIR",
-        help="local folder; an earlier export there is replaced, anything else is not",
-    )
-    p.add_argument(
-        "--vectors",
-        choices=KINDS,
-        help="write the rows in place of the encoder: npy, a matrix; faiss, one index; both with a file of ids; lance, "
-        "a table of LanceDB (default: the encoder)",
-    )
-    options.add_snapshot(p)
-    return p
 
 
-def _export(args: argparse.Namespace) -> Said:
-    store = open_store(args.store, args.snapshot)
-    output = check_output(args.output, ABOUT if args.vectors else EXPORTED)
+def _export(asked: ExportOptions) -> Said:
+    store = open_store(asked.store, asked.snapshot)
+    output = check_output(asked.output, ABOUT if asked.vectors else EXPORTED)
     with _replaced(output) as temporary:
-        return _vectors(store, args.vectors, temporary, output) if args.vectors else _encoder(store, temporary, output)
+        if asked.vectors is not None:
+            return _vectors(store, asked.vectors, temporary, output)
+        return _encoder(store, temporary, output)
 
 
 @contextlib.contextmanager
@@ -70,7 +60,7 @@ def _replaced(output: Path) -> Iterator[Path]:
 
 def _encoder(store: Store, folder: Path, output: Path) -> Said:
     with progress.stage("writing the encoder"):
-        unfit = export(store, folder)
+        unfit = write_encoder(store, folder)
     fits = f"not with sentence-transformers: {unfit}" if unfit else f'SentenceTransformer("{output}")'
     lines = [f"encoder     {output}", f'load        Encoder.load("{output}")', f"            {fits}"]
     return Said(lines, {"store": store.root, "output": str(output), "unfit": unfit})
@@ -101,7 +91,7 @@ def check_output(path: str, marker: str) -> Path:
     return output
 
 
-def export(store: Store, folder: Path) -> str | None:
+def write_encoder(store: Store, folder: Path) -> str | None:
     """Write the export; the reason why sentence-transformers cannot load it, None where it can.
 
     Raises SpaceMismatchError where the model is no longer the one of the store.
@@ -118,7 +108,8 @@ def export(store: Store, folder: Path) -> str | None:
     return write_export(Export(files, space, recipe.pooler, calibration, *asked), folder)
 
 
-main = command.main(parser, _export)
+export = function("export", ExportOptions, _export)
+main = command.main(parser, _export, kind=ExportOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

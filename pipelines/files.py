@@ -5,36 +5,31 @@ import os
 import sys
 
 from pipelines import command, options
+from pipelines.library import function
 from pipelines.said import Said
 from transforms import storage
 from transforms.errors import OptionError
+from transforms.steps.options.store import FilesOptions
 from transforms.store import layout, open_store
 
 
 def parser() -> argparse.ArgumentParser:
     """The options of `files`."""
-    p = options.command(
+    return options.command(
         "files",
         "Print the shards of the current snapshot, or link them into a folder.",
         "sentence-beam files --store store",
         "sentence-beam files --store store --link current",
+        kind=FilesOptions,
     )
-    options.add_store(p)
-    options.add_snapshot(p)
-    p.add_argument(
-        "--link",
-        metavar="DIR",
-        help="make DIR a folder of links to exactly these shards; earlier ones in it go (default: paths are printed)",
-    )
-    return p
 
 
-def _files(args: argparse.Namespace) -> Said:
-    paths = open_store(args.store, args.snapshot).manifest.shard_paths
-    if args.link is None:
+def _files(asked: FilesOptions) -> Said:
+    paths = open_store(asked.store, asked.snapshot).manifest.shard_paths
+    if asked.link is None:
         return Said(paths, {"shards": paths}, asked=True)
-    link(paths, args.link)
-    return Said([f"{len(paths)} shards linked in {args.link}"], {"shards": paths, "link": args.link})
+    link(paths, asked.link)
+    return Said([f"{len(paths)} shards linked in {asked.link}"], {"shards": paths, "link": asked.link})
 
 
 def link(paths: list[str], folder: str) -> None:
@@ -59,7 +54,8 @@ def link(paths: list[str], folder: str) -> None:
         os.symlink(path, os.path.join(folder, os.path.basename(path)))
 
 
-main = command.main(parser, _files)
+files = function("files", FilesOptions, _files)
+main = command.main(parser, _files, kind=FilesOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

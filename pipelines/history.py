@@ -6,13 +6,15 @@ from dataclasses import asdict
 from typing import Any
 
 from pipelines import command, options
-from pipelines.output import TABLE_FILE, check_output, write_rows
+from pipelines.library import function
+from pipelines.output import check_output, write_rows
 from pipelines.said import Said
 from pipelines.tables import Column, end, table
 from transforms import storage
 from transforms.numbers import counted
 from transforms.progress import duration
 from transforms.report.history import RunSummary, known_summaries, run_summaries
+from transforms.steps.options.store import HistoryOptions
 from transforms.store import open_store
 from transforms.store.manifest import read_manifest, snapshots
 from transforms.store.runs import COMMITTED
@@ -32,20 +34,18 @@ COLUMNS = (
 
 def parser() -> argparse.ArgumentParser:
     """The options of `history`."""
-    p = options.command(
+    return options.command(
         "history",
         "List every run of a store: when, what it did, and how it ended.",
         "sentence-beam history --store store",
         "sentence-beam history --store store --output runs.jsonl",
+        kind=HistoryOptions,
     )
-    options.add_store(p)
-    p.add_argument("--output", metavar="FILE", help=f"{TABLE_FILE}, with more columns (default: a table is printed)")
-    return p
 
 
-def _history(args: argparse.Namespace) -> Said:
-    check_output(args.output)
-    root = storage.absolute(args.store)
+def _history(asked: HistoryOptions) -> Said:
+    check_output(asked.output)
+    root = storage.absolute(asked.store)
     current = read_manifest(root)
     found = run_summaries(root, known_summaries(root))
     if not found:
@@ -53,10 +53,10 @@ def _history(args: argparse.Namespace) -> Said:
     kept = {run: "kept" for run in snapshots(root)} | ({current.run: "current"} if current else {})
     states = [kept.get(summary.run, "removed") if summary.status == COMMITTED else "" for summary in found]
     runs = [columns(summary, state) for summary, state in zip(found, states, strict=True)]
-    if args.output:
-        write_rows(args.output, runs)
-        values = {"store": root, "output": args.output, "runs": len(found)}
-        return Said([f"{counted(len(found), 'run')} in {args.output}"], values)
+    if asked.output:
+        write_rows(asked.output, runs)
+        values = {"store": root, "output": asked.output, "runs": len(found)}
+        return Said([f"{counted(len(found), 'run')} in {asked.output}"], values)
     rows = [cells(summary, state) for summary, state in zip(found, states, strict=True)]
     shown = list(COLUMNS)
     if any(summary.pieces is not None for summary in found):
@@ -100,7 +100,8 @@ def cells(summary: RunSummary, state: str) -> tuple[str, ...]:
     )
 
 
-main = command.main(parser, _history)
+history = function("history", HistoryOptions, _history)
+main = command.main(parser, _history, kind=HistoryOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

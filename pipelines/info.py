@@ -6,11 +6,13 @@ import sys
 from typing import Any
 
 from pipelines import command, options
+from pipelines.library import function
 from pipelines.said import Said
 from pipelines.tables import wrapped
 from transforms.numbers import amount, counted
 from transforms.progress import duration
 from transforms.report.snapshot import facts
+from transforms.steps.options.store import InfoOptions
 from transforms.store import open_store
 from transforms.store.entries import Options
 from transforms.store.manifest import Manifest
@@ -23,19 +25,17 @@ OF_THE_MODEL = ("model", "revision", "pooler", "prompt", "max_tokens", "chunks",
 
 def parser() -> argparse.ArgumentParser:
     """The options of `info`."""
-    p = options.command(
+    return options.command(
         "info",
         "Show what a store is: model, space, rows, columns, bytes, options, index and last run.",
         "sentence-beam info --store store",
         "sentence-beam info --store gs://bucket/store --json",
+        kind=InfoOptions,
     )
-    options.add_store(p)
-    options.add_snapshot(p)
-    return p
 
 
-def _info(args: argparse.Namespace) -> Said:
-    store = open_store(args.store, args.snapshot)
+def _info(asked: InfoOptions) -> Said:
+    store = open_store(asked.store, asked.snapshot)
     found = store.info()
     return Said(wrapped(lines(found, store.manifest)), found, asked=True)
 
@@ -128,7 +128,8 @@ def _last_run(run: dict[str, Any]) -> str:
     return "; ".join(told)
 
 
-main = command.main(parser, _info)
+info = function("info", InfoOptions, _info)
+main = command.main(parser, _info, kind=InfoOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,64 +5,38 @@ import sys
 from dataclasses import asdict
 
 from pipelines import command, options
+from pipelines.library import function
 from pipelines.said import Said
 from pipelines.tables import wrapped
-from transforms.push import MAX_DELETES, Pushed, PushOptions, open_target, push, shown
+from transforms.push import Pushed, PushRequest, open_target, shown
+from transforms.push import push as push_changes
+from transforms.steps.options.store import PushOptions
 from transforms.store import open_store
 from transforms.store.open import named_run
 
 
 def parser() -> argparse.ArgumentParser:
     """The options of `push`."""
-    p = options.command(
+    return options.command(
         "push",
         "Bring a table of PostgreSQL (pgvector), Qdrant or LanceDB up to a store: rows that were added, changed or "
         "deleted since the last push.",
         "sentence-beam push --store store --to 'lance:tables#docs'",
         "sentence-beam push --store store --to 'lance:tables#docs' --dry-run",
+        kind=PushOptions,
     )
-    options.add_store(p)
-    p.add_argument(
-        "--to",
-        required=True,
-        type=options.filled,
-        metavar="TARGET",
-        help="postgresql://USER@HOST/DATABASE#TABLE, qdrant:URL#COLLECTION, qdrant:FOLDER#COLLECTION or "
-        "lance:FOLDER#TABLE; made if it is not there",
-    )
-    what = p.add_mutually_exclusive_group()
-    what.add_argument(
-        "--since",
-        metavar="RUN",
-        help="write what changed since this snapshot too, whatever the table says that it holds (default: since the "
-        "snapshot that it holds)",
-    )
-    what.add_argument(
-        "--full",
-        action="store_true",
-        help="write every row, and delete what the store has not (default: no)",
-    )
-    p.add_argument(
-        "--max-deletes",
-        type=options.fraction,
-        default=MAX_DELETES,
-        metavar="FRACTION",
-        help="rows of the table that may be deleted; 1 allows all (default: 0.5)",
-    )
-    p.add_argument("--dry-run", action="store_true", help="only count what would be written (default: no)")
-    return p
 
 
-def _push(args: argparse.Namespace) -> Said:
-    root = open_store(args.store).manifest.root
-    since = named_run(root, args.since) if args.since else None
-    how = PushOptions(since, args.full, args.dry_run, args.max_deletes)
-    with open_target(args.to) as target:
-        pushed = push(lambda: open_store(args.store).manifest, target, how)
+def _push(asked: PushOptions) -> Said:
+    root = open_store(asked.store).manifest.root
+    since = named_run(root, asked.since) if asked.since else None
+    how = PushRequest(since, asked.full, asked.dry_run, asked.max_deletes)
+    with open_target(asked.to) as target:
+        pushed = push_changes(lambda: open_store(asked.store).manifest, target, how)
     manifest = pushed.new
-    values = {"store": manifest.root, "to": shown(args.to), "run": manifest.run, "dry_run": args.dry_run}
+    values = {"store": manifest.root, "to": shown(asked.to), "run": manifest.run, "dry_run": asked.dry_run}
     values |= {"held": pushed.held, "rows": pushed.rows, **asdict(pushed.changes)}
-    return Said(wrapped(summary(pushed, shown(args.to), args.dry_run)), values)
+    return Said(wrapped(summary(pushed, shown(asked.to), asked.dry_run)), values)
 
 
 def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:
@@ -77,7 +51,8 @@ def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:
     ]
 
 
-main = command.main(parser, _push)
+push = function("push", PushOptions, _push)
+main = command.main(parser, _push, kind=PushOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -4,55 +4,46 @@ import argparse
 import sys
 
 from pipelines import command, options
+from pipelines.library import function
 from pipelines.output import check_file, check_output, write_text
 from pipelines.said import Said
 from transforms.report.history import known_summaries, run_summaries
 from transforms.report.openmetrics import openmetrics
 from transforms.report.page import page
+from transforms.steps.options.store import PAGE, ReportOptions
 from transforms.store import open_store
 
 
 def parser() -> argparse.ArgumentParser:
     """The options of `report`."""
-    p = options.command(
+    return options.command(
         "report",
         "Write the nights of a store as one HTML page, with plots and tables, or the figures of the last one as "
         "OpenMetrics text.",
         "sentence-beam report --store store --output nights.html",
         "sentence-beam report --store store --format openmetrics",
+        kind=ReportOptions,
     )
-    options.add_store(p)
-    p.add_argument(
-        "--format",
-        choices=("html", "openmetrics"),
-        default="html",
-        help="html: a page; openmetrics: text for a monitoring system, of the last run (default: html)",
-    )
-    p.add_argument(
-        "--output",
-        metavar="FILE",
-        help="the file to write (default: report.html in this folder; openmetrics is printed)",
-    )
-    return p
 
 
-def _report(args: argparse.Namespace) -> Said:
-    output = args.output or ("report.html" if args.format == "html" else None)
-    if args.format == "html":
+def _report(asked: ReportOptions) -> Said:
+    output = asked.output or ("report.html" if asked.format == PAGE else None)
+    if asked.format == PAGE:
         check_output(output, (".html",))
     elif output:
         check_file(output)
-    store = open_store(args.store)
+    store = open_store(asked.store)
     root = store.root
     found = run_summaries(root, known_summaries(root))
-    text = page(root, found, store.manifest) if args.format == "html" else openmetrics(root, found)
+    text = page(root, found, store.manifest) if asked.format == PAGE else openmetrics(root, found)
     if output is None:
         return Said([text.removesuffix("\n")], {"store": root, "runs": len(found), "text": text}, asked=True)
     write_text(output, text)
     return Said([f"{len(found)} runs in {output}"], {"store": root, "runs": len(found), "output": output})
 
 
-main = command.main(parser, _report)
+report = function("report", ReportOptions, _report)
+main = command.main(parser, _report, kind=ReportOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,6 +8,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options
+from pipelines.library import pipeline_function
 from pipelines.said import Said
 from pipelines.summary import changes_line, checked_line, things_of, vectors_of
 from pipelines.writing import recorded, result_of, submitted, writing
@@ -16,6 +17,7 @@ from transforms.beam import Commit, Settle
 from transforms.errors import OptionError
 from transforms.steps.from_snapshot import carried_units, record_plan, run_like
 from transforms.steps.index_files import IndexRecord
+from transforms.steps.options.store import RollbackOptions
 from transforms.store import layout, open_store
 from transforms.store.carried import CarriedShards, Checked, stride
 from transforms.store.commit import Run
@@ -28,32 +30,24 @@ from transforms.store.verify import faults_without_reading
 
 def parser() -> argparse.ArgumentParser:
     """The options of `rollback`."""
-    p = options.command(
+    return options.command(
         "rollback",
         "Commit a new snapshot with the rows, the index and the options of an earlier one.",
         "sentence-beam rollback 20260314T031500_123Z-4f1d2a --store store",
         "sentence-beam rollback -1 --store store",
+        kind=RollbackOptions,
     )
-    p.add_argument("run", metavar="RUN", help="run of the earlier snapshot; history lists them")
-    options.add_store(p)
-    p.add_argument(
-        "--check-carried",
-        type=options.fraction,
-        metavar="FRACTION",
-        help="share of the snapshot's shards to read, where listings have no checksums (default: the store's)",
-    )
-    return p
 
 
-def _rollback(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
-    root = open_store(args.store).root
-    restored = named_run(root, args.run)
+def _rollback(asked: RollbackOptions, beam_options: PipelineOptions) -> Said:
+    root = open_store(asked.store).root
+    restored = named_run(root, asked.run)
     run_id = new_run(root)
     engines.check_shared(beam_options, store=root)
     snapshot_to_restore(root, restored)  # a mistake should not touch the store
     with writing(root, run_id, beam_options) as writer:
         current, earlier = open_store(root).manifest, snapshot_to_restore(root, restored)
-        fraction = current.options.check_carried if args.check_carried is None else args.check_carried
+        fraction = current.options.check_carried if asked.check_carried is None else asked.check_carried
         way = stride(earlier, current.check_from, fraction)
         run = replace(
             run_like(earlier, run_id, "rollback"),
@@ -122,7 +116,8 @@ def summary(result: Result, earlier: str, root: str) -> list[str]:
     return [*lines, f"store       {root} (snapshot {result.run})"]
 
 
-main = command.main(parser, _rollback, beam_flags.parse)
+rollback = pipeline_function("rollback", RollbackOptions, _rollback)
+main = command.main(parser, _rollback, beam_flags.parse, kind=RollbackOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

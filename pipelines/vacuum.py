@@ -8,47 +8,40 @@ from collections.abc import Sequence
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engine_jobs, options
+from pipelines.library import pipeline_function
 from pipelines.said import Said
 from pipelines.writing import writing
+from transforms import values
 from transforms.numbers import amount, counted
+from transforms.steps.options.store import OLDER_THAN, VacuumOptions
 from transforms.store import lease, open_store
 from transforms.store.run_ids import new_run
 from transforms.store.vacuum import Rubbish, find_rubbish, remove
 
-OLDER_THAN = 7 * 86_400.0
 NAMED = 5
 
 
 def parser() -> argparse.ArgumentParser:
     """The options of `vacuum`."""
-    p = options.command(
+    return options.command(
         "vacuum",
         "Remove old snapshots, and the files that no kept snapshot names.",
         "sentence-beam vacuum --store store --dry-run",
         "sentence-beam vacuum --store store --keep 7 --older-than 14d",
+        kind=VacuumOptions,
     )
-    options.add_store(p)
-    p.add_argument(
-        "--keep", type=options.positive, metavar="N", help="keep the newest N snapshots (default: the current one)"
-    )
-    p.add_argument(
-        "--older-than",
-        type=options.duration,
-        metavar="D",
-        help="keep what is younger, as in 7d or 12h (default: 7d where --keep is not given)",
-    )
-    p.add_argument("--dry-run", action="store_true", help="only say what would be removed (default: no)")
-    return p
 
 
-def _vacuum(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
-    root = open_store(args.store).root
-    older_than = OLDER_THAN if args.older_than is None and args.keep is None else args.older_than
-    if args.dry_run:
+def _vacuum(asked: VacuumOptions, beam_options: PipelineOptions) -> Said:
+    root = open_store(asked.store).root
+    older_than = asked.older_than
+    if older_than is None and asked.keep is None:
+        older_than = values.duration(OLDER_THAN)
+    if asked.dry_run:
         lease.check(root, engine_jobs.state_of)
-        return told(root, find_rubbish(root, args.keep or 1, older_than, time.time()), "would be removed")
+        return told(root, find_rubbish(root, asked.keep or 1, older_than, time.time()), "would be removed")
     with writing(root, new_run(), beam_options):
-        rubbish = find_rubbish(root, args.keep or 1, older_than, time.time())
+        rubbish = find_rubbish(root, asked.keep or 1, older_than, time.time())
         remove(rubbish)
     return told(root, rubbish, "removed")
 
@@ -78,7 +71,8 @@ def _files(number: int, size: int) -> str:
     return f"{counted(number, 'file')}, {amount(size)}"
 
 
-main = command.main(parser, _vacuum, beam_flags.parse)
+vacuum = pipeline_function("vacuum", VacuumOptions, _vacuum)
+main = command.main(parser, _vacuum, beam_flags.parse, kind=VacuumOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

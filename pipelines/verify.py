@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines import command, options
+from pipelines.library import function
 from pipelines.progress import aside
 from pipelines.said import Said
 from transforms import storage
 from transforms.errors import OptionError, SentenceBeamError
+from transforms.steps.options.store import VerifyOptions
 from transforms.store import layout, open_store
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.verify import Extent, faults
@@ -21,23 +23,13 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """The options of `verify`."""
-    p = options.command(
+    return options.command(
         "verify",
         "Check every file and count that the current snapshot names.",
         "sentence-beam verify --store store",
         "sentence-beam verify --store store --since 20260314T031500_123Z-4f1d2a --sample 0.05",
+        kind=VerifyOptions,
     )
-    options.add_store(p)
-    options.add_snapshot(p)
-    p.add_argument(
-        "--sample",
-        type=options.fraction,
-        metavar="FRACTION",
-        help="read this part of the shards, other ones for each snapshot, and look for the rest in a listing; below 1 "
-        "the index is left out (default: 1; 0 with --since)",
-    )
-    p.add_argument("--since", metavar="RUN", help="read the shards that this snapshot does not have (default: all)")
-    return p
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[Any, ...]:
@@ -49,10 +41,10 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[Any, ..
     return beam_flags.parse(parser, argv)
 
 
-def _verify(args: argparse.Namespace, beam_options: "PipelineOptions | None") -> Said:
-    manifest = open_store(args.store, args.snapshot).manifest
-    since = open_store(args.store, args.since).manifest if args.since else None
-    extent = Extent(args.sample if args.sample is not None else float(since is None), since)
+def _verify(asked: VerifyOptions, beam_options: "PipelineOptions | None") -> Said:
+    manifest = open_store(asked.store, asked.snapshot).manifest
+    since = open_store(asked.store, asked.since).manifest if asked.since else None
+    extent = Extent(asked.sample if asked.sample is not None else float(since is None), since)
     found = faults(manifest, extent) if beam_options is None else by_workers(manifest, extent, beam_options)
     gone = [one.run for one in (manifest, since) if found and one is not None and is_removed(one)]
     if gone:
@@ -74,6 +66,15 @@ def _verify(args: argparse.Namespace, beam_options: "PipelineOptions | None") ->
     values = {"store": manifest.root, "run": manifest.run, "rows": rows, "shards": shards, "read": read}
     values |= {} if pieces is None else {"pieces": pieces}
     return Said([line], {**values, "segments": len(index.segments) if index else 0})
+
+
+def _called(asked: VerifyOptions) -> Said:
+    """Verify as a function of Python: without flags for Beam nothing of it is loaded."""
+    if not asked.beam_flags:
+        return _verify(asked, None)
+    from pipelines.beam_flags import options_of_list
+
+    return _verify(asked, options_of_list(asked.beam_flags))
 
 
 def is_removed(manifest: Manifest) -> bool:
@@ -108,7 +109,8 @@ def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOption
     return lines
 
 
-main = command.main(parser, _verify, parse)
+verify = function("verify", VerifyOptions, _called)
+main = command.main(parser, _verify, parse, kind=VerifyOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

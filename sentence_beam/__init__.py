@@ -12,8 +12,19 @@ check_packages()
 if TYPE_CHECKING:
     from pipelines.cluster import cluster
     from pipelines.dedup import dedup
+    from pipelines.diff import diff
     from pipelines.embed import embed
+    from pipelines.export import export
+    from pipelines.files import files
+    from pipelines.history import history
+    from pipelines.info import info
     from pipelines.neighbours import neighbours
+    from pipelines.push import push
+    from pipelines.rejects import rejects
+    from pipelines.report import report
+    from pipelines.rollback import rollback
+    from pipelines.vacuum import vacuum
+    from pipelines.verify import verify
     from transforms.beam import BuildIndex, Chunks, Commit, Embed, EmbedRows, Neighbours, Plan, Settle
     from transforms.beam.ml import EncoderModelHandler, TextEmbeddings
     from transforms.encoder import Encoder
@@ -42,8 +53,19 @@ else:  # a checker that saw this function would take every name for one of the p
     _NAMES = {
         "pipelines.cluster": ("cluster",),
         "pipelines.dedup": ("dedup",),
+        "pipelines.diff": ("diff",),
         "pipelines.embed": ("embed",),
+        "pipelines.export": ("export",),
+        "pipelines.files": ("files",),
+        "pipelines.history": ("history",),
+        "pipelines.info": ("info",),
         "pipelines.neighbours": ("neighbours",),
+        "pipelines.push": ("push",),
+        "pipelines.rejects": ("rejects",),
+        "pipelines.report": ("report",),
+        "pipelines.rollback": ("rollback",),
+        "pipelines.vacuum": ("vacuum",),
+        "pipelines.verify": ("verify",),
         "transforms.beam": ("BuildIndex", "Chunks", "Commit", "Embed", "EmbedRows", "Neighbours", "Plan", "Settle"),
         "transforms.beam.ml": ("EncoderModelHandler", "TextEmbeddings"),
         "transforms.encoder": ("Encoder",),
@@ -120,8 +142,19 @@ __all__ = [
     "cluster",
     "dedup",
     "diagnose",
+    "diff",
     "embed",
     "evaluate",
+    "export",
+    "files",
+    "history",
+    "info",
     "neighbours",
     "open_store",
+    "push",
+    "rejects",
+    "report",
+    "rollback",
+    "vacuum",
+    "verify",
 ]

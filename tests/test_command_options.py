@@ -2,20 +2,38 @@
 
 import argparse
 import inspect
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.commands import Run, runner
+from helpers.corpora import sentences, write_lines
+from helpers.tiny_models import save_tiny_model
 
 import sentence_beam as sb
-from pipelines.cli import parser_of
+from pipelines import config_file
+from pipelines.cli import main, parser_of
 from pipelines.options import every_command
 from transforms.option import declared_in, flag_of
-from transforms.steps.options.joins import ClusterOptions, DedupOptions
+from transforms.steps.options import joins, store
 
 KINDS: dict[str, type[Any]] = {
-    "dedup": DedupOptions,
-    "cluster": ClusterOptions,
+    "dedup": joins.DedupOptions,
+    "cluster": joins.ClusterOptions,
+    "info": store.InfoOptions,
+    "files": store.FilesOptions,
+    "export": store.ExportOptions,
+    "push": store.PushOptions,
+    "verify": store.VerifyOptions,
+    "rejects": store.RejectsOptions,
+    "history": store.HistoryOptions,
+    "diff": store.DiffOptions,
+    "rollback": store.RollbackOptions,
+    "report": store.ReportOptions,
+    "vacuum": store.VacuumOptions,
 }
 EVERY = {action.dest for action in every_command()._actions}
 
@@ -38,6 +56,134 @@ def test_the_flags_of_a_command_are_the_declared_fields(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", KINDS)
+def test_a_key_of_a_toml_file_is_the_name_of_a_field(command: str, tmp_path: Path) -> None:
+    parser, file = parser_of(command), tmp_path / "options.toml"
+    for action in actions_of(command).values():
+        file.write_text(f"{action.dest} = {_toml(action)}\n")
+        assert config_file.arguments(parser, str(file), []), action.dest
+
+
+def _toml(action: argparse.Action) -> str:
+    return "true" if action.nargs == 0 else '"text"'
+
+
+@pytest.mark.parametrize("command", KINDS)
 def test_python_has_the_command_with_its_keywords(command: str) -> None:
     keywords = set(inspect.signature(getattr(sb, command)).parameters)
     assert keywords >= set(declared_in(KINDS[command]))
+
+
+# What functions return
+
+SAME: dict[str, dict[str, Any]] = {
+    "info": {},
+    "files": {},
+    "verify": {"sample": 0.5},
+    "rejects": {},
+    "history": {},
+    "diff": {"old": "-1", "new": "latest"},
+    "report": {"format": "openmetrics"},
+    "vacuum": {"keep": 1, "dry_run": True},
+    "push": {"to": "lance:tables#docs", "dry_run": True},
+}
+WRITE: dict[str, dict[str, Any]] = {
+    "rejects": {"output": "rejects.csv"},
+    "history": {"output": "history.csv"},
+    "diff": {"output": "diff.csv"},
+    "report": {"output": "report.html"},
+    "export": {"output": "encoder"},
+    "dedup": {"min_score": 0.9, "output": "dedup.csv"},
+    "cluster": {"clusters": 2, "output": "cluster.csv"},
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store of two runs, the second of which has a rejected row."""
+    folder = tmp_path_factory.mktemp("made")
+    how = ["--store", str(folder / "s"), "--model", str(save_tiny_model("bert", folder / "model")), "--quiet"]
+    for texts in (sentences(12), [*sentences(11), " "]):
+        file = write_lines(folder / "x.csv", ["text", *(f'"{text}"' for text in texts)])
+        assert main(["embed", "--input", str(file), "--max-rejects", "1", *how]) == 0
+    return folder
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], made: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in this process, in the folder of the store."""
+    monkeypatch.chdir(made)
+    return runner(capfd)
+
+
+def words_of(command: str, keywords: dict[str, Any]) -> Iterator[str]:
+    """The words of a command line with the same options as keywords."""
+    declared = declared_in(KINDS[command])
+    for name, value in keywords.items():
+        if declared[name].positional:
+            yield str(value)
+        elif value is True:
+            yield flag_of(name, declared[name])
+        else:
+            yield f"{flag_of(name, declared[name])}={value}"
+
+
+def called(command: str, keywords: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> Any:
+    """What a function returns; it prints nothing."""
+    capfd.readouterr()
+    function: Callable[..., Any] = getattr(sb, command)
+    found = function("s", **keywords)
+    assert capfd.readouterr() == ("", "")
+    return found
+
+
+@pytest.mark.parametrize("command", SAME)
+def test_a_function_returns_what_json_prints(command: str, run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    if command == "push":
+        pytest.importorskip("lancedb")
+    line = [command, *words_of(command, {**SAME[command], "store": "s"}), "--json"]
+    printed = json.loads(run(*line).ok().out)
+    found = called(command, SAME[command], capfd)
+    assert printed.pop("command") == command
+    assert json.loads(json.dumps(found, default=str)) == printed
+
+
+@pytest.mark.parametrize("command", WRITE)
+def test_a_function_that_writes_a_file_returns_its_path(
+    command: str, made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(made)
+    assert called(command, WRITE[command], capfd) == WRITE[command]["output"]
+    assert (made / WRITE[command]["output"]).exists()
+
+
+def test_rollback_and_vacuum_write_to_the_store(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(made)
+    assert called("rollback", {"run": "-1"}, capfd)["status"] == "committed"
+    assert called("vacuum", {"keep": 1}, capfd)["removed"]
+
+
+@pytest.mark.parametrize(
+    ("command", "keywords", "message"),
+    [
+        ("info", {"snapshot": "nope"}, "has no snapshot nope"),
+        ("vacuum", {"keep": 0}, "keep: 0 is not a whole number above zero"),
+        ("push", {"to": "lance:t#d", "since": "-1", "full": True}, "full: not allowed with since"),
+    ],
+)
+def test_errors_name_keywords(
+    command: str, keywords: dict[str, Any], message: str, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(made)
+    with pytest.raises(sb.OptionError, match=message):
+        getattr(sb, command)("s", **keywords)
+
+
+def test_mistaken_arguments_are_type_errors() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'snapshop'; did you mean snapshot?"):
+        sb.info("s", snapshop="x")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'store'"):
+        sb.info()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="takes 1 positional arguments but 2 were given"):
+        sb.info("s", "x")  # type: ignore[misc, call-arg]

@@ -58,6 +58,7 @@ PRINTS = {
     ("README.md", "From Python"): "(2, 384) ",
     ("docs/api.md", "A run"): "100",
     ("docs/api.md", "Rows in memory"): "interest rates were raised again",
+    ("docs/api.md", "Every command"): "'written': 300",
     ("docs/api.md", "Rows that are added"): "2 ['2026-11-22.parquet#0', '2026-11-23.parquet#0']",
     ("docs/api.md", "The encoder alone"): "(3, 128) 128 ",
     ("docs/api.md", "A store"): "384 1 300",
@@ -414,7 +415,9 @@ def test_a_store_holds_what_the_tables_say(made: Path) -> None:
 
 
 def test_the_page_of_python_lists_exactly_the_public_names() -> None:
-    public, *members = tables(BY_NAME["docs/api.md"].text)
+    public, commands, *members = tables(BY_NAME["docs/api.md"].text)
+    functions = [name for row in commands for name in names(row[0])]
+    assert functions == [name for name in COMMANDS if name in sentence_beam.__all__]
     assert sorted(name for row in public for name in names(row[0])) == sorted(sentence_beam.__all__)
     for name in (name for table in members for row in table for name in names(row[0])):
         kind, _, member = name.partition(".")

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from helpers.pushes import Held
 
-from transforms.push import Pushed, PushOptions, push
+from transforms.push import Pushed, PushRequest, push
 from transforms.push.state import Notes, PushRecord, State
 from transforms.push.target import Table
 from transforms.push.turn import Turn
@@ -288,7 +288,7 @@ class MadeUp:
 def push_to(target: MadeUp, manifest: Manifest, **options: Any) -> Pushed:
     """Push a snapshot, whatever that deletes. Raises KilledError if that befalls the push."""
     try:
-        return push(lambda: manifest, target, PushOptions(**{"max_deletes": 1, **options}))
+        return push(lambda: manifest, target, PushRequest(**{"max_deletes": 1, **options}))
     finally:
         with contextlib.suppress(KilledError):
             target.turn.give_up()

@@ -14,14 +14,13 @@ from transforms.push.rows import columns_of, read_rows, types_of
 from transforms.push.state import PushRecord, State
 from transforms.push.target import Table, Target, keys_of
 from transforms.store.changes import Changes
+from transforms.store.entries import Options
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.runs import has_committed, read_result
 
-MAX_DELETES = 0.5
-
 
 @dataclass(frozen=True)
-class PushOptions:
+class PushRequest:
     """How a snapshot is pushed.
 
     `since` names a run whose differences are written too, whatever the target says it holds. `full` writes all rows and
@@ -32,7 +31,7 @@ class PushOptions:
     since: str | None = None
     full: bool = False
     dry_run: bool = False
-    max_deletes: float = MAX_DELETES
+    max_deletes: float = Options.max_deletes
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,14 @@ class Pushed:
     rows: int
 
 
-def push(current: Callable[[], Manifest], target: Target, options: PushOptions | None = None) -> Pushed:
+def push(current: Callable[[], Manifest], target: Target, options: PushRequest | None = None) -> Pushed:
     """Have the target hold the rows of the store's current snapshot and no others.
 
     The snapshot is read after the turn was waited for, so that none is pushed over a newer one. Raises
     SpaceMismatchError for a target of another space, OptionError for rows of another store and for snapshots that are
     gone, DataGateError if ids repeat or too many rows would be deleted, LedgerError if counts differ at the end.
     """
-    options = options or PushOptions()
+    options = options or PushRequest()
     found = target.state()
     new = current()
     table = Table(_columns(new, found), new.space, new.metric)

@@ -19,13 +19,12 @@ from transforms.index.vectors import faiss_metric, prepared, scored_by
 from transforms.store import Store, index_files
 from transforms.store.shards import open_shard, own_columns, read_shard
 
-KINDS = ("npy", "faiss", "lance")
 VECTORS, INDEX, IDS, ABOUT, TABLE = "vectors.npy", "index.faiss", "ids.parquet", "vectors.json", "rows"
 PLACE = ("piece", "start", "end")  # what tells the pieces of a document apart
 
 
 def export_vectors(store: Store, kind: str, folder: Path) -> dict[str, Any]:
-    """Write the rows of a snapshot into an empty folder as one of KINDS; what `vectors.json` says of them.
+    """Write the rows of a snapshot into an empty folder as one of VECTOR_FILES; what `vectors.json` says of them.
 
     Raises MissingExtraError where LanceDB is not installed.
     """

@@ -1,0 +1,179 @@
+"""The options of the commands that show, check and tidy a store, or copy it elsewhere."""
+
+from collections.abc import Sequence
+
+from transforms import values
+from transforms.common_options import CHECK_CARRIED, SNAPSHOT, STORE, TABLE_FILE
+from transforms.option import Declared, Exclusive, option, options
+from transforms.store.entries import Options
+
+SHOWN = 100  # rows that are printed if no output is named
+OLDER_THAN = "7d"
+PAGE, METRICS_TEXT = "html", "openmetrics"
+VECTOR_FILES = ("npy", "faiss", "lance")
+RUN = "a run or the beginning of one, latest, or -1 for the one before"
+TABLE = Declared(TABLE_FILE, metavar="FILE")
+NO_MORE = Exclusive("what a push writes")
+
+
+@options
+class InfoOptions:
+    """The options of `info`."""
+
+    store: str = option(STORE, kw_only=False)
+    snapshot: str | None = option(SNAPSHOT, default=None)
+
+
+@options
+class FilesOptions:
+    """The options of `files`."""
+
+    store: str = option(STORE, kw_only=False)
+    snapshot: str | None = option(SNAPSHOT, default=None)
+    link: str | None = option(
+        "make DIR a folder of links to exactly these shards; earlier ones in it go (default: paths are printed)",
+        metavar="DIR",
+        default=None,
+    )
+
+
+@options
+class VerifyOptions:
+    """The options of `verify`; with `beam_flags` that name a runner the work is done by its workers."""
+
+    store: str = option(STORE, kw_only=False)
+    snapshot: str | None = option(SNAPSHOT, default=None)
+    sample: float | None = option(
+        "read this part of the shards, other ones for each snapshot, and look for the rest in a listing; below 1 the "
+        "index is left out (default: 1; 0 with --since)",
+        kind=values.fraction,
+        metavar="FRACTION",
+        default=None,
+    )
+    since: str | None = option(
+        "read the shards that this snapshot does not have (default: all)", metavar="RUN", default=None
+    )
+    beam_flags: Sequence[str] = ()
+
+
+@options
+class RejectsOptions:
+    """The options of `rejects`."""
+
+    store: str = option(STORE, kw_only=False)
+    run: str | None = option(f"{RUN} (default: the last with a list)", metavar="RUN", default=None)
+    output: str | None = option(
+        TABLE, help=f"{TABLE_FILE} with all of them (default: the first {SHOWN} are printed)", default=None
+    )
+
+
+@options
+class HistoryOptions:
+    """The options of `history`."""
+
+    store: str = option(STORE, kw_only=False)
+    output: str | None = option(
+        TABLE, help=f"{TABLE_FILE}, with more columns (default: a table is printed)", default=None
+    )
+
+
+@options
+class DiffOptions:
+    """The options of `diff`."""
+
+    old: str = option(f"the older snapshot: {RUN} (default: -1)", metavar="A", positional=True, default="-1")
+    new: str = option(f"the newer snapshot: {RUN} (default: latest)", metavar="B", positional=True, default="latest")
+    store: str = option(STORE, kw_only=False)
+    output: str | None = option(
+        TABLE,
+        help=f"{TABLE_FILE} with a row for each difference (default: the first {SHOWN} are printed)",
+        default=None,
+    )
+
+
+@options
+class RollbackOptions:
+    """The options of `rollback`."""
+
+    run: str = option("run of the earlier snapshot; history lists them", metavar="RUN", positional=True)
+    store: str = option(STORE, kw_only=False)
+    check_carried: float | None = option(CHECK_CARRIED, default=None)
+    beam_flags: Sequence[str] = ()
+
+
+@options
+class ReportOptions:
+    """The options of `report`."""
+
+    store: str = option(STORE, kw_only=False)
+    format: str = option(
+        f"html: a page; openmetrics: text for a monitoring system, of the last run (default: {PAGE})",
+        choices=(PAGE, METRICS_TEXT),
+        default=PAGE,
+    )
+    output: str | None = option(
+        "the file to write (default: report.html in this folder; openmetrics is printed)", metavar="FILE", default=None
+    )
+
+
+@options
+class VacuumOptions:
+    """The options of `vacuum`."""
+
+    store: str = option(STORE, kw_only=False)
+    keep: int | None = option(
+        "keep the newest N snapshots (default: the current one)", kind=values.positive, metavar="N", default=None
+    )
+    older_than: float | None = option(
+        f"keep what is younger, as in 7d or 12h (default: {OLDER_THAN} where --keep is not given)",
+        kind=values.duration,
+        metavar="D",
+        default=None,
+    )
+    dry_run: bool = option("only say what would be removed (default: no)", default=False)
+    beam_flags: Sequence[str] = ()
+
+
+@options
+class ExportOptions:
+    """The options of `export`."""
+
+    store: str = option(STORE, kw_only=False)
+    output: str = option("local folder; an earlier export there is replaced, anything else is not", metavar="DIR")
+    vectors: str | None = option(
+        "write the rows in place of the encoder: npy, a matrix; faiss, one index; both with a file of ids; lance, a "
+        "table of LanceDB (default: the encoder)",
+        choices=VECTOR_FILES,
+        default=None,
+    )
+    snapshot: str | None = option(SNAPSHOT, default=None)
+
+
+@options
+class PushOptions:
+    """The options of `push`."""
+
+    store: str = option(STORE, kw_only=False)
+    to: str = option(
+        "postgresql://USER@HOST/DATABASE#TABLE, qdrant:URL#COLLECTION, qdrant:FOLDER#COLLECTION or lance:FOLDER#TABLE; "
+        "made if it is not there",
+        kind=values.filled,
+        metavar="TARGET",
+    )
+    since: str | None = option(
+        "write what changed since this snapshot too, whatever the table says that it holds (default: since the "
+        "snapshot that it holds)",
+        metavar="RUN",
+        exclusive=NO_MORE,
+        default=None,
+    )
+    full: bool = option(
+        "write every row, and delete what the store has not (default: no)", exclusive=NO_MORE, default=False
+    )
+    max_deletes: float = option(
+        f"rows of the table that may be deleted; 1 allows all (default: {Options.max_deletes:g})",
+        kind=values.fraction,
+        metavar="FRACTION",
+        default=Options.max_deletes,
+    )
+    dry_run: bool = option("only count what would be written (default: no)", default=False)
