@@ -12,6 +12,7 @@ from pipelines.output import check_file, check_output, write_table
 from pipelines.progress import unheard
 from pipelines.said import Said
 from pipelines.tables import Column, table, text_column
+from transforms.numbers import counted
 from transforms.steps.cluster import Clustered, by_min_score, by_number
 from transforms.steps.options.joins import ClusterOptions
 from transforms.store import open_store
@@ -98,7 +99,7 @@ def _cluster(asked: ClusterOptions) -> Said:
     )
     more = [f"and {len(clusters) - SHOWN:,} smaller ones"] if len(clusters) > SHOWN else []
     several = "s" if len(clusters) > 1 else ""
-    last = f"{len(found.rows):,} rows in {asked.output}, {len(clusters):,} cluster{several} in {beside}"
+    last = f"{counted(len(found.rows), 'row')} in {asked.output}, {len(clusters):,} cluster{several} in {beside}"
     values = {"output": asked.output, "beside": beside, "rows": len(found.rows), "clusters": clusters}
     return Said([*lines, *more, "", last], values)
 

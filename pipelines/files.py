@@ -9,6 +9,7 @@ from pipelines.library import function
 from pipelines.said import Said
 from transforms import storage
 from transforms.errors import OptionError
+from transforms.numbers import counted
 from transforms.steps.options.store import FilesOptions
 from transforms.store import layout, open_store
 
@@ -29,7 +30,7 @@ def _files(asked: FilesOptions) -> Said:
     if asked.link is None:
         return Said(paths, {"shards": paths}, asked=True)
     link(paths, asked.link)
-    return Said([f"{len(paths)} shards linked in {asked.link}"], {"shards": paths, "link": asked.link})
+    return Said([f"{counted(len(paths), 'shard')} linked in {asked.link}"], {"shards": paths, "link": asked.link})
 
 
 def link(paths: list[str], folder: str) -> None:

@@ -23,6 +23,7 @@ from transforms.corpus import InputFile, match_inputs
 from transforms.corpus.files import check_distinct
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.extras import pip_line
+from transforms.numbers import counted
 from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
 from transforms.space.token_table import METHODS
@@ -107,7 +108,7 @@ def _fit_tokens(asked: FitOptions, globs: Sequence[str], beam_options: PipelineO
     found = run_fit(FitTokenStatistics(job), files, job.run, output, beam_options)
     rejected = f", {found['rejected']:,} rejected" if found["rejected"] else ""
     lines = [
-        f"rows        {found['documents']:,} in {len(files):,} files{rejected}",
+        f"rows        {found['documents']:,} in {counted(len(files), 'file')}{rejected}",
         f"tokens      {found['distinct']:,} of the vocabulary were seen",
         f"statistics  {output} ({found['digest'][:16]})",
         f"use         {' or '.join(f'--pooler {name}:{output}' for name in POOLERS[asked.method])}",

@@ -22,6 +22,7 @@ from transforms.corpus import Columns
 from transforms.corpus.reading import list_files, read_files
 from transforms.corpus.spans import estimated_tokens
 from transforms.index.top_pairs import EXACT_BELOW, TopPairs, exact_pairs, indexed_pairs, with_copies
+from transforms.numbers import counted
 from transforms.space import Machine, Recipe, row_hashes
 from transforms.steps.options import PairsOptions
 from transforms.store import Store, open_store
@@ -95,8 +96,9 @@ def _pairs(args: argparse.Namespace) -> Said:
     if asked.output:
         write_rows(asked.output, rows)
     counts = {"rows": len(collection.ids), "texts": len(collection.texts), "rejected": collection.rejected, "how": how}
-    lines = [f"{len(rows):,} pairs in {asked.output}"] if asked.output else shown(rows)
-    last = f"{counts['rows']:,} rows with {counts['texts']:,} texts, {counts['rejected']:,} rejected; {how}"
+    lines = [f"{counted(len(rows), 'pair')} in {asked.output}"] if asked.output else shown(rows)
+    sizes = f"{counted(len(collection.ids), 'row')} with {counted(len(collection.texts), 'text')}"
+    last = f"{sizes}, {collection.rejected:,} rejected; {how}"
     values = {"output": asked.output} if asked.output else {"pairs": rows}
     return Said([*lines, "", last], {**counts, **values}, asked=asked.output is None)
 

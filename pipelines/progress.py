@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import TextIO
 
 from transforms import progress
+from transforms.numbers import counted
 from transforms.progress import Progress, duration
 
 SECONDS = 0.5
@@ -145,7 +146,7 @@ def line(state: Progress, seconds: float) -> str:
         return f"{'waiting for the first batch' if state.expected else 'getting ready'}, {duration(seconds)}"
     speed = state.tokens / seconds
     left = max(state.expected - state.tokens, 0) / speed
-    return f"{state.rows:,} rows, {speed:,.0f} tokens/s, about {duration(left)} left"
+    return f"{counted(state.rows, 'row')}, {speed:,.0f} tokens/s, about {duration(left)} left"
 
 
 def _moves(out: TextIO) -> bool:

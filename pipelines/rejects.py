@@ -11,6 +11,7 @@ from pipelines.output import check_output, write_rows
 from pipelines.said import Said
 from pipelines.tables import Column, end, id_column, middle, table, wrapped
 from transforms import storage
+from transforms.numbers import counted
 from transforms.steps.options.store import SHOWN, RejectsOptions
 from transforms.store.rejected import rejected_rows, rejecting_run
 
@@ -37,7 +38,7 @@ def _rejects(asked: RejectsOptions) -> Said:
         return Said([f"{len(rows):,} rejected rows of run {run} in {asked.output}"], values)
     counts = Counter(row.reason for row in rows)
     why = "".join(f", {n:,} {reason}" for reason, n in counts.items())
-    lines = wrapped([f"{root}: {len(rows):,} rows rejected in run {run}{why}"])
+    lines = wrapped([f"{root}: {counted(len(rows), 'row')} rejected in run {run}{why}"])
     shown: list[tuple[str, ...]] = [
         (row.file, str(row.row), row.id or "", row.reason, ascii(row.excerpt)[1:-1]) for row in rows[:SHOWN]
     ]

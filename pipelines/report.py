@@ -7,6 +7,7 @@ from pipelines import command, options
 from pipelines.library import function
 from pipelines.output import check_file, check_output, write_text
 from pipelines.said import Said
+from transforms.numbers import counted
 from transforms.report.history import known_summaries, run_summaries
 from transforms.report.openmetrics import openmetrics
 from transforms.report.page import page
@@ -39,7 +40,7 @@ def _report(asked: ReportOptions) -> Said:
     if output is None:
         return Said([text.removesuffix("\n")], {"store": root, "runs": len(found), "text": text}, asked=True)
     write_text(output, text)
-    return Said([f"{len(found)} runs in {output}"], {"store": root, "runs": len(found), "output": output})
+    return Said([f"{counted(len(found), 'run')} in {output}"], {"store": root, "runs": len(found), "output": output})
 
 
 report = function("report", ReportOptions, _report)

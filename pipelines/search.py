@@ -114,7 +114,9 @@ def _search(args: argparse.Namespace) -> Said:
         write_results(asked.output, {"query": queries, **named}, results)
         found = sum(map(len, results))
         values = {"output": asked.output, "rows": found, "queries": len(queries)}
-        return Said([f"{found} rows for {len(queries)} queries in {asked.output}"], values)
+        return Said(
+            [f"{counted(found, 'row')} for {counted(len(queries), 'query', 'queries')} in {asked.output}"], values
+        )
     text = "passage" if searcher.rows.has_pieces else searcher.rows.text_field
     columns = [searcher.rows.field_of(name) for name in shown_columns(asked, store.manifest, searcher.rows)]
     titles = queries

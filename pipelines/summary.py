@@ -9,6 +9,7 @@ from transforms.corpus.columns import trimmed_names
 from transforms.corpus.files import SEPARATED
 from transforms.errors import SentenceBeamError
 from transforms.measures import EMBED_PARTS
+from transforms.numbers import counted
 from transforms.progress import duration
 from transforms.report.history import RunSummary
 from transforms.report.report import summary_of
@@ -35,7 +36,8 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
         f"{n['carried']:,} carried{'' if things == 'rows' else ' (pieces)'}",
         f"speed       {duration(result.seconds)}: {result.own_rows / seconds:,.0f} {things}/s, "
         f"{result.tokens / seconds:,.0f} tokens/s, padding {padding(n):.1f} %",
-        f"truncated   {n['truncated_rows']:,} {things} lost {n['lost']:,} tokens (limit {resolved.space.max_tokens})",
+        f"truncated   {counted(n['truncated_rows'], things[:-1])} lost {counted(n['lost'], 'token')} "
+        f"(limit {resolved.space.max_tokens})",
     ]
     lines += trimmed_lines(root, result.run) if resolved.previous is None else []
     lines += [f"unknown     {unknown_line(n)}"] if n["unknown"] else []
@@ -135,19 +137,22 @@ def things_of(ledger: dict[str, Any]) -> str:
 
 def vectors_of(ledger: dict[str, Any]) -> str:
     """The number of rows, of documents with that of their pieces."""
-    pieces = "" if ledger.get("pieces") is None else f" ({ledger['pieces']:,} pieces)"
+    pieces = "" if ledger.get("pieces") is None else f" ({counted(ledger['pieces'], 'piece')})"
     return f"{ledger['written']:,}{pieces}"
 
 
 def rows_line(n: dict[str, Any]) -> str:
     """The line about the rows of the input, or the documents, with the pieces that they were cut into."""
     counts = f"{n['written']:,} written of {n['read']:,} read, {n['rejected']:,} rejected"
-    return f"rows        {counts}" if things_of(n) == "rows" else f"documents   {counts}, in {n['pieces']:,} pieces"
+    if things_of(n) == "rows":
+        return f"rows        {counts}"
+    return f"documents   {counts}, in {counted(n['pieces'], 'piece')}"
 
 
 def changes_line(changes: dict[str, int], things: str = "rows") -> str:
     """The numbers of rows or pieces added, changed and deleted since the snapshot before."""
-    return f"{changes['added']:,} {things} added, {changes['changed']:,} changed, {changes['deleted']:,} deleted"
+    added = counted(changes["added"], things[:-1])
+    return f"{added} added, {changes['changed']:,} changed, {changes['deleted']:,} deleted"
 
 
 def checked_line(checked: dict[str, int]) -> str:
@@ -227,11 +232,12 @@ def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str
         lines.append(f"chosen      {costs}: {index.choice.why}")
     if change.what == "trained":
         return [*lines, f"trained     anew: {change.why}"] if change.why else lines
-    rows = f"{change.added:,} rows added, {change.deleted:,} deleted, {change.moved:,} moved"
+    rows = f"{counted(change.added, 'row')} added, {change.deleted:,} deleted, {change.moved:,} moved"
     why = f"; {change.why}" if change.why else ""
     again = f"; of the rows added{_recall(index.recall_changed)[1:]}" if index.recall_changed else ""
     return [*lines, f"{change.what:<11} {rows}{why}{again}"]
 
 
 def _recall(recall: RecallEntry) -> str:
-    return f", recall@{recall.k} {recall.value:.4f} ({recall.low:.4f} to {recall.high:.4f}, {recall.queries} queries)"
+    queries = counted(recall.queries, "query", "queries")
+    return f", recall@{recall.k} {recall.value:.4f} ({recall.low:.4f} to {recall.high:.4f}, {queries})"

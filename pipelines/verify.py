@@ -12,6 +12,7 @@ from pipelines.progress import aside
 from pipelines.said import Said
 from transforms import storage
 from transforms.errors import OptionError, SentenceBeamError
+from transforms.numbers import counted
 from transforms.steps.options.store import VerifyOptions
 from transforms.store import layout, open_store
 from transforms.store.manifest import Manifest, read_manifest
@@ -60,9 +61,10 @@ def _verify(asked: VerifyOptions, beam_options: "PipelineOptions | None") -> Sai
         parts = f"{read:,} unit{'' if read == 1 else 's'} read, the others by size, the index not at all"
     rows, shards = manifest.rows.written, len(manifest.shard_paths)
     pieces = manifest.rows.pieces
-    cut = "" if pieces is None else f" ({pieces:,} pieces)"
+    cut = "" if pieces is None else f" ({counted(pieces, 'piece')})"
     whole = "whole" if extent.is_whole else "sound as far as was read"
-    line = f"{manifest.root}: snapshot {manifest.run} is {whole}: {rows:,} rows{cut} in {shards:,} shards, {parts}"
+    held = f"{counted(rows, 'row')}{cut} in {counted(shards, 'shard')}"
+    line = f"{manifest.root}: snapshot {manifest.run} is {whole}: {held}, {parts}"
     values = {"store": manifest.root, "run": manifest.run, "rows": rows, "shards": shards, "read": read}
     values |= {} if pieces is None else {"pieces": pieces}
     return Said([line], {**values, "segments": len(index.segments) if index else 0})

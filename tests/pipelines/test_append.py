@@ -92,7 +92,7 @@ def test_a_known_name_with_other_content_is_refused_with_a_pattern_that_works(
     write_parquet(days[0] / "p0.parquet", sentences(6, 50))
     out = embed(days[0] / "p0.parquet", "--append").ok().out
     check_ledger(store, 11, embedded=6, carried=5)
-    assert "changes     1 rows added, 5 changed, 0 deleted" in out
+    assert "changes     1 row added, 5 changed, 0 deleted" in out
     assert {i.partition("#")[0] for i in ids_of(store)} == {"p0.parquet", "day1/p0.parquet"}
 
 

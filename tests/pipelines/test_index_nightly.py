@@ -49,7 +49,7 @@ def test_what_was_edited_or_deleted_is_found_no_more(
     stood = files_in(store, "index")
     out = embed(corpus({3: "a wholly other text"}, (17, 250)), *OPTIONS).ok().out
     line = next(line for line in out.splitlines() if line.startswith("followed"))
-    assert "1 rows added, 3 deleted" in line
+    assert "1 row added, 3 deleted" in line
     manifest = check_ledger(store, 298)
     assert stood.items() <= files_in(store, "index").items()
     rows = found(run, store, texts[17], "-k", 999)

@@ -80,6 +80,6 @@ def test_the_list_is_of_the_last_run_that_committed_or_was_ended_by_rejects(
     embed(inputs / "*").ok()
     assert "0 rows rejected" in run("rejects", "--store", store).ok().out
     for earlier in (failed, committed):
-        assert f"1 rows rejected in run {earlier}" in run("rejects", "--store", store, "--run", earlier).ok().out
+        assert f"1 row rejected in run {earlier}" in run("rejects", "--store", store, "--run", earlier).ok().out
     run("rejects", "--store", store, "--run", "no-such").failed(2, "no-such")
     run("rejects", "--store", tmp_path).failed(2, tmp_path)

@@ -53,7 +53,7 @@ def test_the_summary_says_what_the_manifest_does(embed: Run, glob: Path, store: 
     assert said["work"] == "41 embedded, 0 reused, 10 duplicates, 0 carried"
     assert "rows/s, " in said["speed"]
     assert said["speed"].endswith(" tokens/s, padding 0.0 %")
-    assert said["truncated"] == "1 rows lost 54 tokens (limit 48)"
+    assert said["truncated"] == "1 row lost 54 tokens (limit 48)"
     assert said["ids"].startswith("2 rows ")
     assert said["index"].startswith("Flat, ")
     assert said["store"] == f"{store} (snapshot {manifest['run']})"

@@ -10,6 +10,7 @@ from transforms import storage
 from transforms.calibration.moved import Moved
 from transforms.errors import DataGateError, SentenceBeamError, first_line
 from transforms.measures import Measures, Stopwatch, Summary, limit_of, summed
+from transforms.numbers import counted
 from transforms.space import Space
 from transforms.store import calibrations, layout, lease
 from transforms.store.canary import CanaryFile
@@ -187,8 +188,9 @@ def check_deletes(run: Run, deleted: int) -> None:
         return
     can_append = run.partition == "file" and not run.earlier_globs
     keep = ", or say --append to keep them" if can_append else ""
+    rows = counted(run.previous_rows, "row")
     raise DataGateError(
-        f"{deleted} of the {run.previous_rows} rows of {run.root} would be deleted, more than --max-deletes "
+        f"{deleted:,} of the {rows} of {run.root} would be deleted, more than --max-deletes "
         f"{run.max_deletes:g} allows; see whether all input is there{keep}; --max-deletes 1 lets them go, and "
         f"`sentence-beam rollback -1 --store {run.root}` brings them back"
     )

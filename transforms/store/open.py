@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from transforms import storage
 from transforms.errors import MissingExtraError, OptionError
+from transforms.numbers import counted
 from transforms.python_names import python_names
 from transforms.space import Space
 from transforms.store.dataset import dataset_of
@@ -77,7 +78,7 @@ class Store:
         return True  # also without rows it is a store
 
     def __repr__(self) -> str:
-        return f"<Store {self.root}: {len(self):,} rows, {self.space.dim} dimensions, run {self.manifest.run}>"
+        return f"<Store {self.root}: {counted(len(self), 'row')}, {self.space.dim} dimensions, run {self.manifest.run}>"
 
     def vectors(self, column: pa.ChunkedArray | pa.FixedSizeListArray | None = None) -> np.ndarray:
         """Vectors float32 [n, dim], whatever the precision: of a column `embedding`, or without one of all rows."""
