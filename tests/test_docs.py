@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from helpers.few_words import mind_unknown_words
 from helpers.pages import BESIDE, DEPLOY, DOCS, ROOT, Block, Page, names, tables
 from test_layering import LAYERS
 
@@ -182,6 +183,7 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of that folder, which is the current one."""
     folder = shutil.copytree(made, tmp_path / "place")
     monkeypatch.chdir(folder)
+    mind_unknown_words(monkeypatch)
     return folder
 
 

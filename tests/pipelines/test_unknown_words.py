@@ -5,17 +5,14 @@ from pathlib import Path
 import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, manifest_of, sentences, write_lines
-
-from transforms.search import queries
-from transforms.steps import gates
+from helpers.few_words import mind_unknown_words
 
 THAI = [f"ค{n}" for n in range(12)]  # one token each, which is the same for all
 
 
 @pytest.fixture(autouse=True)
 def _as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(gates.DEFAULTS, "max_unknown", 0.3)
-    monkeypatch.setattr(queries, "MOST_UNKNOWN", 0.5)
+    mind_unknown_words(monkeypatch)
 
 
 def test_texts_that_the_model_cannot_read_end_the_run(embed: Run, run: Run, inputs: Path, store: Path) -> None:

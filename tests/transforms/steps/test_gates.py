@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from helpers.few_words import mind_unknown_words
 
 from transforms.steps.gates import DEFAULTS, MAX_DRIFT, NAMES, gates_of
 from transforms.steps.options import EmbedOptions
@@ -11,7 +12,7 @@ from transforms.store.entries import Options
 
 @pytest.fixture(autouse=True)
 def _as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DEFAULTS, "max_unknown", 0.3)  # which helpers of other tests turn off
+    mind_unknown_words(monkeypatch)
 
 
 def one(name: str, given: float | None, before: float | None, dtype: str = "float32") -> tuple[Any, Any]:
