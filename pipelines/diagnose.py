@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from pipelines import command, options, specs
-from pipelines.output import TABLE_FILE, check_file, check_output, write_rows, write_text
+from pipelines.output import check_file, check_output, write_rows, write_text
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
 from pipelines.tables import Column, middle
 from pipelines.tables import table as lines_of
+from transforms.common_options import TABLE_FILE
 from transforms.evaluation.diagnostics.figures import FIGURES
 from transforms.evaluation.diagnostics.options import SAMPLE, DiagnoseOptions
 from transforms.numbers import counted

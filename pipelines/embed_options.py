@@ -3,9 +3,10 @@
 import argparse
 
 from pipelines import beam_flags, options, specs
+from transforms.common_options import INDEXES
 from transforms.corpus.column_types import TYPES
 from transforms.space.identity import PRECISIONS
-from transforms.steps.options import PARTITIONS
+from transforms.steps.options.embed import PARTITIONS
 
 WHAT = {
     "embed": "Embed a collection of sentences into a store, or bring the store up to date.",
@@ -118,7 +119,7 @@ def _add_store_options(group: argparse._ArgumentGroup, command: str) -> None:
     group.add_argument(
         "--index",
         metavar="none|auto|compact|FACTORY",
-        help=f"FAISS index to build; {specs.INDEXES} (default: as the store has it, else none)",
+        help=f"FAISS index to build; {INDEXES} (default: as the store has it, else none)",
     )
     options.add_metric(group)
     options.add_budgets(group)

@@ -6,10 +6,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pipelines import command, options, pictures, specs
-from pipelines.output import TABLE_FILE, check_file, check_output, write_rows, write_text
+from pipelines.output import check_file, check_output, write_rows, write_text
 from pipelines.said import Said
 from pipelines.tables import Column, middle
 from pipelines.tables import table as lines_of
+from transforms.common_options import TABLE_FILE
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.evaluation import EvaluateOptions
 from transforms.evaluation.classifier import CLASSIFIERS, LOGISTIC

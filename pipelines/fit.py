@@ -10,6 +10,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options, pictures, specs
+from pipelines.library import pipeline_function
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
 from transforms import storage
@@ -30,7 +31,7 @@ from transforms.space.token_table import METHODS
 from transforms.steps.fit import FitJob, parts_of
 from transforms.steps.fit_result import FitResult, check_output, read_result, write_result
 from transforms.steps.gather import GatherJob
-from transforms.steps.options import FitOptions
+from transforms.steps.options.index import FLOW_SAMPLE, FitOptions
 from transforms.steps.token_statistics import CountJob
 from transforms.store import layout, open_store
 from transforms.store.open import Store
@@ -40,38 +41,22 @@ from transforms.store.runs import now
 from transforms.store.shards import is_narrow
 
 POOLERS = {"tfidf": ("tfidf",), "token-counts": ("remove-biases", "sif")}
-FLOW_SAMPLE = 200_000
 PICTURE = "fit.png"
-OUTPUT = "folder for the result: a new or empty one, or an earlier fit's, which is replaced"
 
 
 def parser() -> argparse.ArgumentParser:
     """The options of `fit`."""
-    p = options.command(
+    return options.command(
         "fit",
         "Fit a calibration on a store's vectors, or count the tokens of a corpus.",
         "sentence-beam fit --store store --method whitening:256 --output whitening",
         "sentence-beam fit --input 'corpus/*.parquet' --method tfidf --output idf",
         words=specs.of_methods(),
+        kind=FitOptions,
     )
-    options.add_store(p, help="the store, for a calibration (default: none)", required=False)
-    options.add_input(p, "the corpus, for tfidf and token-counts", required=False)
-    p.add_argument("--method", required=True, metavar="SPEC", help="what to fit or count, see below")
-    p.add_argument("--output", required=True, metavar="DIR", help=OUTPUT)
-    sample = f"of a store: fit on N rows, chosen by hash (default: all rows; flow: {FLOW_SAMPLE})"
-    p.add_argument("--sample", type=options.positive, metavar="N", help=sample)
-    p.add_argument(
-        "--model",
-        metavar="MODEL",
-        help="of a corpus: whose tokenizer counts; a pooler refuses statistics of another one (default: minilm)",
-    )
-    options.add_revision(p)
-    options.add_text_files(p, of="of a corpus: ")
-    return p
 
 
-def _fit(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
-    asked = FitOptions(**vars(args))
+def _fit(asked: FitOptions, beam_options: PipelineOptions) -> Said:
     check_output(storage.absolute(asked.output))
     if asked.method in METHODS:
         _refuse(asked, "store", "sample")
@@ -232,7 +217,8 @@ def run_fit(
     return dict(result.figures)
 
 
-main = command.main(parser, _fit, beam_flags.parse)
+fit = pipeline_function("fit", FitOptions, _fit)
+main = command.main(parser, _fit, beam_flags.parse, kind=FitOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

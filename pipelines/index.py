@@ -7,7 +7,8 @@ from dataclasses import asdict, replace
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, command, engines, options, specs
+from pipelines import beam_flags, command, engines, options
+from pipelines.library import pipeline_function
 from pipelines.said import Said
 from pipelines.summary import index_lines
 from pipelines.writing import recorded, result_of, submitted, writing
@@ -15,7 +16,7 @@ from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
 from transforms.errors import OptionError
 from transforms.space import resolve_model
 from transforms.steps.from_snapshot import carried_units, record_plan, run_like
-from transforms.steps.options import IndexOptions
+from transforms.steps.options.index import IndexOptions
 from transforms.store import open_store
 from transforms.store.commit import Run
 from transforms.store.run_ids import new_run
@@ -23,34 +24,17 @@ from transforms.store.run_ids import new_run
 
 def parser() -> argparse.ArgumentParser:
     """The options of `index`."""
-    p = options.command(
+    return options.command(
         "index",
         "Build the FAISS index of a store, measure its recall, and commit both.",
         "sentence-beam index --store store",
         "sentence-beam index --store store --index compact --target-recall 0.98 --merge",
         "sentence-beam index --store store --target-recall 0.97 --max-bytes-per-row 150 --max-latency-ms 2",
+        kind=IndexOptions,
     )
-    options.add_store(p, "--input")
-    p.add_argument(
-        "--index",
-        default="auto",
-        metavar="auto|compact|FACTORY",
-        help=f"index to build; {specs.INDEXES} (default: auto, by the number of rows)",
-    )
-    options.add_metric(p)
-    options.add_budgets(p)
-    p.add_argument(
-        "--merge",
-        action="store_true",
-        help="one segment for all rows instead of several; later runs add deltas to it until these are many or large "
-        "(default: no)",
-    )
-    options.add_index_accelerator(p)
-    return p
 
 
-def _index(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
-    asked = IndexOptions(**vars(args))
+def _index(asked: IndexOptions, beam_options: PipelineOptions) -> Said:
     root = open_store(asked.store).root
     run_id = new_run(root)
     engines.check_shared(beam_options, store=root)
@@ -90,7 +74,8 @@ def with_metric(run: Run) -> Run:
     return replace(run, options=replace(run.options, metric=metric))
 
 
-main = command.main(parser, _index, beam_flags.parse)
+index = pipeline_function("index", IndexOptions, _index)
+main = command.main(parser, _index, beam_flags.parse, kind=IndexOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,12 +14,13 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines import beam_flags as flags
 from pipelines import command, engines, options
 from pipelines.library import as_function, options_of
-from pipelines.output import TABLE_FILE, TABLES, check_output, write_tables
-from pipelines.progress import aside
+from pipelines.output import TABLES, check_output, write_tables
+from pipelines.progress import aside, unheard
 from pipelines.said import Said
 from pipelines.search import hits
 from transforms import storage
 from transforms.beam.neighbours import Conclude, Neighbours
+from transforms.common_options import NEIGHBOURS
 from transforms.corpus import InputFile, Span
 from transforms.corpus.columns import kept_types
 from transforms.corpus.files import PLAIN
@@ -31,7 +32,7 @@ from transforms.search import NO_QUERY_PROMPT, Searcher
 from transforms.steps.keywords import NeighboursKeywords
 from transforms.steps.neighbours import NeighboursJob, StoredBlock, blocks_of
 from transforms.steps.neighbours_result import RESULT, begin, ended, remove, schema_of, tables_of
-from transforms.steps.options import NeighboursOptions
+from transforms.steps.options.joins import NeighboursOptions
 from transforms.store import open_store
 from transforms.store.open import Store
 from transforms.store.records import Problem
@@ -44,60 +45,29 @@ SHOWN = 3  # queries, and rows of each, that are printed of a file
 
 def parser() -> argparse.ArgumentParser:
     """The options of `neighbours`."""
-    p = options.command(
+    return options.command(
         "neighbours",
         "Find the nearest rows of many queries, or of every row of a store.",
         "sentence-beam neighbours --store store --of store -k 5 --output neighbours",
         "sentence-beam neighbours --store store --queries questions.txt -k 10 --output answers.csv",
+        kind=NeighboursOptions,
     )
-    options.add_store(p, help="folder or URL of the store whose rows are found")
-    asked = p.add_mutually_exclusive_group(required=True)
-    asked.add_argument(
-        "--queries", action="extend", nargs="+", metavar="GLOB", help="files of queries, as embed reads (default: none)"
-    )
-    asked.add_argument(
-        "--of",
-        type=options.filled,
-        metavar="STORE",
-        help="a store whose rows are the queries; where it is the same, no row is found for itself (default: none)",
-    )
-    options.add_k(p, "rows for each query", required=True)
-    p.add_argument(
-        "--min-score", type=options.score, metavar="X", help="leave out rows with a lower score (default: none)"
-    )
-    p.add_argument(
-        "--output",
-        type=options.filled,
-        required=True,
-        metavar="FILE|DIR",
-        help=f"{TABLE_FILE}, with texts; or a folder or URL, new, empty or of the same job, for Parquet files of ids",
-    )
-    files = p.add_argument_group("files of queries")
-    options.add_text_files(files)
-    files.add_argument(
-        "--id-column", metavar="NAME", help="column with what names a query in the result (default: its text)"
-    )
-    files.add_argument(
-        "--query-prompt", metavar="STR", help="text put before every query (default: the store's, else the model's own)"
-    )
-    files.add_argument(
-        "--model",
-        type=options.filled,
-        metavar="PATH",
-        help="the store's model where the work is done, checked by digest (default: where it was)",
-    )
-    return p
 
 
 def neighbours(
-    store: StrPath, *, output: StrPath, k: int, beam_flags: Sequence[str] = (), **options: Unpack[NeighboursKeywords]
+    store: StrPath,
+    *,
+    output: StrPath,
+    k: int = NEIGHBOURS,
+    beam_flags: Sequence[str] = (),
+    **options: Unpack[NeighboursKeywords],
 ) -> dict[str, Any]:
     """Write the k rows of a store nearest to each query into a file or folder; counts of queries, rows and files.
 
     `options` are those of `sentence-beam neighbours`: `of=` a store, or `queries=` a pattern of files, ...
     `beam_flags` go to Beam. Raises the errors with which the command ends.
     """
-    with as_function(NeighboursOptions):
+    with as_function(NeighboursOptions), unheard():
         asked = options_of(NeighboursOptions, "neighbours", {"store": store, "output": output, "k": k, **options})
         return run(asked, flags.options_of_list(beam_flags))
 
@@ -231,8 +201,7 @@ def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:
         ) from error
 
 
-def _neighbours(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
-    asked = NeighboursOptions(**vars(args))
+def _neighbours(asked: NeighboursOptions, beam_options: PipelineOptions) -> Said:
     first: list[dict[str, Any]] = []
     if asked.output.endswith(TABLES):
         found, first = run_into_file(asked, beam_options)
@@ -260,7 +229,7 @@ def shown(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-main = command.main(parser, _neighbours, flags.parse)
+main = command.main(parser, _neighbours, flags.parse, kind=NeighboursOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

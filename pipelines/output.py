@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 from transforms.errors import OptionError
 
 TABLES = (".parquet", ".csv", ".json", ".jsonl")
-TABLE_FILE = "write .parquet, .csv, .json or .jsonl"
 ROWS_AT_ONCE = 10_000
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines import command, options, specs
-from pipelines.output import TABLE_FILE, check_output, write_rows
+from pipelines.library import function
+from pipelines.output import check_output, write_rows
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
 from pipelines.tables import Column, excerpt, id_column, one_line, table, text_column
@@ -24,7 +25,7 @@ from transforms.corpus.spans import estimated_tokens
 from transforms.index.top_pairs import EXACT_BELOW, TopPairs, exact_pairs, indexed_pairs, with_copies
 from transforms.numbers import counted
 from transforms.space import Machine, Recipe, row_hashes
-from transforms.steps.options import PairsOptions
+from transforms.steps.options.joins import PairsOptions
 from transforms.store import Store, open_store
 from transforms.store.shards import read_shard
 
@@ -47,41 +48,18 @@ class Collection:
 
 def parser() -> argparse.ArgumentParser:
     """The options of `pairs`."""
-    p = options.command(
+    return options.command(
         "pairs",
         "Find the most similar pairs of texts in a collection.",
         "sentence-beam pairs --input notes.txt -k 20",
         "sentence-beam pairs --input 'corpus/*.parquet' --output pairs.parquet",
         "sentence-beam pairs --store store --distinct --min-score 0.9 -k 1000",
         words=specs.of_poolers(),
+        kind=PairsOptions,
     )
-    what = p.add_argument_group("input")
-    options.add_input(what, "what to read", required=False)
-    options.add_store(what, help="a store, whose vectors are compared as they are (default: none)", required=False)
-    options.add_snapshot(what, " of it")
-    options.add_text_files(what, default="auto")
-    what.add_argument("--id-column", metavar="NAME", help="column with the id (default: made of path and position)")
-    options.add_vector_options(p.add_argument_group("vectors"))
-    out = p.add_argument_group("result")
-    options.add_k(out, "how many pairs (default: 10)", default=10)
-    out.add_argument(
-        "--min-score",
-        type=options.cosine,
-        metavar="X",
-        help="only pairs with this cosine or a higher one (default: any)",
-    )
-    out.add_argument(
-        "--distinct", action="store_true", help="take rows of one text as one, and count them (default: no)"
-    )
-    out.add_argument("--output", metavar="FILE", help=f"{TABLE_FILE} (default: a table is printed)")
-    machine = p.add_argument_group("machine")
-    options.add_device(machine)
-    options.add_tokens_per_batch(machine)
-    return p
 
 
-def _pairs(args: argparse.Namespace) -> Said:
-    asked = PairsOptions(**vars(args))
+def _pairs(asked: PairsOptions) -> Said:
     check_output(asked.output)
     with with_stdin(asked, local=True) as asked, tempfile.TemporaryDirectory() as folder:
         if asked.store is not None:
@@ -234,7 +212,8 @@ def shown(rows: list[dict[str, Any]]) -> list[str]:
     return table(columns, cells)
 
 
-main = command.main(parser, _pairs)
+pairs = function("pairs", PairsOptions, _pairs)
+main = command.main(parser, _pairs, kind=PairsOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

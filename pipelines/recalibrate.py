@@ -8,14 +8,16 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, engines, options
+from pipelines.library import pipeline_function
 from pipelines.said import Said
 from pipelines.summary import index_lines, moved_lines, vectors_of
 from pipelines.writing import recorded, result_of, submitted, writing
 from transforms.beam import BuildIndex, Commit, Settle
 from transforms.beam.recalibrate import Recalibrate
 from transforms.calibration import Calibration, check_space
+from transforms.common_options import NO_CALIBRATION
 from transforms.steps.from_snapshot import record_plan, run_like, units_of
-from transforms.steps.options import NO_CALIBRATION
+from transforms.steps.options.index import RecalibrateOptions
 from transforms.steps.recalibrate import RecalibrateJob
 from transforms.store import open_store
 from transforms.store.calibrations import keep_calibration, kept_calibration, read_calibration
@@ -28,34 +30,26 @@ from transforms.store.runs import Result
 
 def parser() -> argparse.ArgumentParser:
     """The options of `recalibrate`."""
-    p = options.command(
+    return options.command(
         "recalibrate",
         "Apply a calibration to the vectors of a store, from their pooled vectors, or take it off.",
         "sentence-beam recalibrate --store store --calibration whitening",
         "sentence-beam recalibrate --store store --calibration none",
+        kind=RecalibrateOptions,
     )
-    options.add_store(p)
-    p.add_argument(
-        "--calibration",
-        required=True,
-        type=options.filled,
-        metavar="PATH|none",
-        help="folder that fit made on a store of the same pooled vectors; none for the vectors without one",
-    )
-    return p
 
 
-def _recalibrate(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
-    store = open_store(args.store)
+def _recalibrate(asked: RecalibrateOptions, beam_options: PipelineOptions) -> Said:
+    store = open_store(asked.store)
     root, run_id = store.root, new_run(store.root)
     engines.check_shared(beam_options, store=root)
-    calibration = None if args.calibration == NO_CALIBRATION else read_calibration(args.calibration)
-    check_fits(calibration, store.manifest, args.calibration)
+    calibration = None if asked.calibration == NO_CALIBRATION else read_calibration(asked.calibration)
+    check_fits(calibration, store.manifest, asked.calibration)
     if calibration is None and store.space.calibration is None:
         return Said([f"nothing to do: the vectors of {root} have no calibration"], {"store": root, "run": None})
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
-        check_fits(calibration, manifest, args.calibration)
+        check_fits(calibration, manifest, asked.calibration)
         run = recalibrated(manifest, run_id, calibration)
         if calibration is not None:
             keep_calibration(root, calibration)
@@ -111,7 +105,8 @@ def summary(result: Result, calibration: Calibration | None, root: str) -> list[
     ]
 
 
-main = command.main(parser, _recalibrate, beam_flags.parse)
+recalibrate = pipeline_function("recalibrate", RecalibrateOptions, _recalibrate)
+main = command.main(parser, _recalibrate, beam_flags.parse, kind=RecalibrateOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines import command, options
-from pipelines.output import TABLE_FILE, check_output, write_rows
+from pipelines.library import function
+from pipelines.output import check_output, write_rows
 from pipelines.progress import aside
 from pipelines.said import Said
 from pipelines.stdin import STDIN, as_typed
@@ -17,11 +18,10 @@ from transforms.corpus.queries import QueryFiles, TextQueries, read_queries
 from transforms.errors import OptionError
 from transforms.numbers import counted
 from transforms.space import Space
-from transforms.steps.options import SearchOptions
+from transforms.steps.options.search import SearchOptions
 from transforms.store import open_store
 from transforms.store.manifest import Manifest
 from transforms.store.vector_files import read_vectors
-from transforms.values import FOLDS
 from transforms.where import columns_named
 
 if TYPE_CHECKING:
@@ -30,68 +30,16 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """The options of `search`."""
-    p = options.command(
+    return options.command(
         "search",
         "Find the rows nearest to a query.",
         "sentence-beam search --store store --query 'a man is eating' --where \"lang = 'en' AND year >= 2020\"",
         "sentence-beam search --store store --queries questions.txt --output hits.jsonl",
+        kind=SearchOptions,
     )
-    options.add_store(p)
-    asked = p.add_mutually_exclusive_group(required=True)
-    asked.add_argument(
-        "--query", action="append", metavar="TEXT", help="what to look for; repeat for more (default: none)"
-    )
-    asked.add_argument(
-        "--queries",
-        metavar="FILE",
-        help="file of queries, as embed reads; of plain text one a line; - for standard input (default: none)",
-    )
-    asked.add_argument(
-        "--id", action="append", metavar="ID", help="a stored row, to find those like it; repeat (default: none)"
-    )
-    asked.add_argument(
-        "--query-vectors", metavar="FILE", help="vectors to search by: .npy, or Parquet with embedding (default: none)"
-    )
-    p.add_argument(
-        "--query-prompt", metavar="STR", help="text put before every query (default: the store's, else the model's own)"
-    )
-    options.add_k(p, "rows for each query (default: 10)", default=10)
-    p.add_argument(
-        "--where",
-        metavar="EXPR",
-        help="search only rows whose kept columns say so, as in lang = 'en' AND year >= 2020 (default: all rows)",
-    )
-    p.add_argument(
-        "--min-score", type=options.score, metavar="X", help="only rows with this score or a higher one (default: any)"
-    )
-    p.add_argument(
-        "--fold",
-        choices=FOLDS,
-        default="best",
-        help="of documents cut into pieces: best, a document is found once, by its best piece; none, every piece is a "
-        "hit (default: best)",
-    )
-    p.add_argument("--output", metavar="FILE", help=f"{TABLE_FILE} (default: a table is printed)")
-    p.add_argument(
-        "--full",
-        action="store_true",
-        help="show kept columns too, and all values whole, however wide the terminal is (default: no)",
-    )
-    p.add_argument("--exact", action="store_true", help="compare with every row, without the index (default: no)")
-    options.add_snapshot(p)
-    p.add_argument(
-        "--model", metavar="PATH", help="the store's model on this machine, checked by digest (default: where it was)"
-    )
-    files = p.add_argument_group("files of queries")
-    options.add_text_files(files)
-    files.add_argument(
-        "--id-column", metavar="NAME", help="column with what names a query in the result (default: its text)"
-    )
-    return p
 
 
-def _search(args: argparse.Namespace) -> Said:
-    asked = SearchOptions(**vars(args))
+def _search(asked: SearchOptions) -> Said:
     check_output(asked.output)
     store = open_store(asked.store, asked.snapshot)
     from transforms.search import NO_QUERY_PROMPT, Searcher, unknown_queries
@@ -226,7 +174,8 @@ def _with_queries(queries: dict[str, list[str]], results: Results) -> Iterator[t
         yield dict(zip(queries, values, strict=True)), found
 
 
-main = command.main(parser, _search)
+search = function("search", SearchOptions, _search)
+main = command.main(parser, _search, kind=SearchOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

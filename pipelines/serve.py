@@ -4,49 +4,28 @@ import argparse
 import sys
 
 from pipelines import command, options
+from pipelines.library import function
 from pipelines.progress import aside, news, unwatched
 from pipelines.said import Said
 from transforms.errors import MissingExtraError
 from transforms.extras import pip_line
 from transforms.search import NO_QUERY_PROMPT
-
-HOST, PORT = "127.0.0.1", 8000
+from transforms.steps.options.search import ServeOptions
 
 
 def parser() -> argparse.ArgumentParser:
     """The options of `serve`."""
-    p = options.command(
+    return options.command(
         "serve",
         "Serve the current snapshot of a store: a page to search it, and the same as JSON. It is for trying a store "
         "and for a team's inner use: there is no login and no encryption.",
         "sentence-beam serve --store store",
         "sentence-beam serve --store gs://bucket/store --host 0.0.0.0 --port 8080 --project p",
+        kind=ServeOptions,
     )
-    options.add_store(p)
-    p.add_argument(
-        "--host",
-        type=options.filled,
-        default=HOST,
-        metavar="HOST",
-        help=f"address to listen at; another than this machine's own lets others in (default: {HOST})",
-    )
-    p.add_argument(
-        "--port",
-        type=options.port,
-        default=PORT,
-        metavar="N",
-        help=f"port to listen at; 0 takes a free one (default: {PORT})",
-    )
-    p.add_argument(
-        "--query-prompt", metavar="STR", help="text put before every query (default: the store's, else the model's own)"
-    )
-    p.add_argument(
-        "--model", metavar="PATH", help="the store's model on this machine, checked by digest (default: where it was)"
-    )
-    return p
 
 
-def _serve(args: argparse.Namespace) -> Said:
+def _serve(asked: ServeOptions) -> Said:
     try:
         from transforms.serve.app import Application
         from transforms.serve.followed import Followed
@@ -57,8 +36,8 @@ def _serve(args: argparse.Namespace) -> Said:
         raise MissingExtraError(
             f"serve needs starlette and uvicorn, which are not installed: {pip_line('serve')}"
         ) from error
-    with bound(args.host, args.port) as listening:
-        served = Followed(args.store, args.model, args.query_prompt)
+    with bound(asked.host, asked.port) as listening:
+        served = Followed(asked.store, asked.model, asked.query_prompt)
         if served.searcher.queries.lacks_prompt:
             aside(f"note: {NO_QUERY_PROMPT}")
         address, application = address_of(listening), Application(served)
@@ -71,7 +50,8 @@ def _serve(args: argparse.Namespace) -> Said:
         return Said([f"ended after {requests:,} requests"], values)
 
 
-main = command.main(parser, _serve)
+serve = function("serve", ServeOptions, _serve)
+main = command.main(parser, _serve, kind=ServeOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

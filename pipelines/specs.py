@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from transforms.calibration import spec as calibrations
-from transforms.index.choose import FACTORIES
 from transforms.space import spec as poolers
 from transforms.space.chunks import CHUNKS, LATE_TOKENS
 from transforms.space.spec import Option, Value
@@ -19,7 +18,6 @@ OPEN: dict[tuple[str, str], Value] = {
     ("late", "overlap"): "an eighth of the window",
     ("late", "tokens"): LATE_TOKENS,
 }
-INDEXES = f"FACTORY: a factory string of FAISS, {FACTORIES}"
 
 
 def of_poolers() -> str:

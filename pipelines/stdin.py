@@ -13,7 +13,9 @@ from pipelines.progress import aside, unwatched
 from transforms.corpus import files
 from transforms.errors import OptionError
 from transforms.evaluation.diagnostics.options import DiagnoseOptions
-from transforms.steps.options import EmbedOptions, FitOptions, PairsOptions
+from transforms.steps.options import EmbedOptions
+from transforms.steps.options.index import FitOptions
+from transforms.steps.options.joins import PairsOptions
 from transforms.training.distill_options import DistillOptions
 
 STDIN = "-"

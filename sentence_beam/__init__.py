@@ -16,13 +16,19 @@ if TYPE_CHECKING:
     from pipelines.embed import embed
     from pipelines.export import export
     from pipelines.files import files
+    from pipelines.fit import fit
     from pipelines.history import history
+    from pipelines.index import index
     from pipelines.info import info
     from pipelines.neighbours import neighbours
+    from pipelines.pairs import pairs
     from pipelines.push import push
+    from pipelines.recalibrate import recalibrate
     from pipelines.rejects import rejects
     from pipelines.report import report
     from pipelines.rollback import rollback
+    from pipelines.search import search
+    from pipelines.serve import serve
     from pipelines.vacuum import vacuum
     from pipelines.verify import verify
     from transforms.beam import BuildIndex, Chunks, Commit, Embed, EmbedRows, Neighbours, Plan, Settle
@@ -57,13 +63,19 @@ else:  # a checker that saw this function would take every name for one of the p
         "pipelines.embed": ("embed",),
         "pipelines.export": ("export",),
         "pipelines.files": ("files",),
+        "pipelines.fit": ("fit",),
         "pipelines.history": ("history",),
+        "pipelines.index": ("index",),
         "pipelines.info": ("info",),
         "pipelines.neighbours": ("neighbours",),
+        "pipelines.pairs": ("pairs",),
         "pipelines.push": ("push",),
+        "pipelines.recalibrate": ("recalibrate",),
         "pipelines.rejects": ("rejects",),
         "pipelines.report": ("report",),
         "pipelines.rollback": ("rollback",),
+        "pipelines.search": ("search",),
+        "pipelines.serve": ("serve",),
         "pipelines.vacuum": ("vacuum",),
         "pipelines.verify": ("verify",),
         "transforms.beam": ("BuildIndex", "Chunks", "Commit", "Embed", "EmbedRows", "Neighbours", "Plan", "Settle"),
@@ -147,14 +159,20 @@ __all__ = [
     "evaluate",
     "export",
     "files",
+    "fit",
     "history",
+    "index",
     "info",
     "neighbours",
     "open_store",
+    "pairs",
     "push",
+    "recalibrate",
     "rejects",
     "report",
     "rollback",
+    "search",
+    "serve",
     "vacuum",
     "verify",
 ]

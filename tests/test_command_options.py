@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from helpers.commands import Run, runner
@@ -18,11 +18,19 @@ from pipelines import config_file
 from pipelines.cli import main, parser_of
 from pipelines.options import every_command
 from transforms.option import declared_in, flag_of
-from transforms.steps.options import joins, store
+from transforms.steps.keywords import NeighboursKeywords
+from transforms.steps.options import index, joins, search, store
 
 KINDS: dict[str, type[Any]] = {
+    "fit": index.FitOptions,
+    "recalibrate": index.RecalibrateOptions,
+    "index": index.IndexOptions,
+    "search": search.SearchOptions,
+    "serve": search.ServeOptions,
+    "neighbours": joins.NeighboursOptions,
     "dedup": joins.DedupOptions,
     "cluster": joins.ClusterOptions,
+    "pairs": joins.PairsOptions,
     "info": store.InfoOptions,
     "files": store.FilesOptions,
     "export": store.ExportOptions,
@@ -35,6 +43,8 @@ KINDS: dict[str, type[Any]] = {
     "report": store.ReportOptions,
     "vacuum": store.VacuumOptions,
 }
+# The keywords of functions that take them as a TypedDict.
+KEYWORDS = {"neighbours": get_type_hints(NeighboursKeywords)}
 EVERY = {action.dest for action in every_command()._actions}
 
 
@@ -69,13 +79,15 @@ def _toml(action: argparse.Action) -> str:
 
 @pytest.mark.parametrize("command", KINDS)
 def test_python_has_the_command_with_its_keywords(command: str) -> None:
-    keywords = set(inspect.signature(getattr(sb, command)).parameters)
-    assert keywords >= set(declared_in(KINDS[command]))
+    found = inspect.signature(getattr(sb, command)).parameters
+    assert set(found) - {"options"} | set(KEYWORDS.get(command, ())) >= set(declared_in(KINDS[command]))
 
 
 # What functions return
 
 SAME: dict[str, dict[str, Any]] = {
+    "search": {"id": ("x.csv#3",), "k": 2},
+    "pairs": {"k": 3, "distinct": True},
     "info": {},
     "files": {},
     "verify": {"sample": 0.5},
@@ -92,6 +104,9 @@ WRITE: dict[str, dict[str, Any]] = {
     "diff": {"output": "diff.csv"},
     "report": {"output": "report.html"},
     "export": {"output": "encoder"},
+    "search": {"id": ("x.csv#3",), "output": "hits.csv"},
+    "pairs": {"output": "pairs.csv"},
+    "fit": {"method": "whitening", "output": "whitening"},
     "dedup": {"min_score": 0.9, "output": "dedup.csv"},
     "cluster": {"clusters": 2, "output": "cluster.csv"},
 }
@@ -123,6 +138,10 @@ def words_of(command: str, keywords: dict[str, Any]) -> Iterator[str]:
             yield str(value)
         elif value is True:
             yield flag_of(name, declared[name])
+        elif isinstance(value, tuple):
+            yield from (f"{flag_of(name, declared[name])}={one}" for one in value)
+        elif name == "k":
+            yield from ("-k", str(value))
         else:
             yield f"{flag_of(name, declared[name])}={value}"
 
@@ -131,7 +150,7 @@ def called(command: str, keywords: dict[str, Any], capfd: pytest.CaptureFixture[
     """What a function returns; it prints nothing."""
     capfd.readouterr()
     function: Callable[..., Any] = getattr(sb, command)
-    found = function("s", **keywords)
+    found = function(**{"store": "s", **keywords})
     assert capfd.readouterr() == ("", "")
     return found
 
@@ -156,12 +175,25 @@ def test_a_function_that_writes_a_file_returns_its_path(
     assert (made / WRITE[command]["output"]).exists()
 
 
-def test_rollback_and_vacuum_write_to_the_store(
+def test_commands_write_to_the_store(
     made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(made)
-    assert called("rollback", {"run": "-1"}, capfd)["status"] == "committed"
+    assert called("index", {"index": "Flat"}, capfd)["index"]["factory"] == "Flat"
+    assert called("recalibrate", {"calibration": "none"}, capfd)["run"] is None
+    assert called("rollback", {"run": "-1"}, capfd)["ledger"]["written"] == 11
     assert called("vacuum", {"keep": 1}, capfd)["removed"]
+
+
+def test_serve_returns_when_its_server_has_ended(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("starlette")
+    monkeypatch.chdir(made)
+    monkeypatch.setattr("transforms.serve.server.serve", lambda application, listening, begun: begun())
+    found = called("serve", {"port": 0, "host": "127.0.0.1"}, capfd)
+    assert found["address"].startswith("http://127.0.0.1:")
+    assert found["requests"] == 0
 
 
 @pytest.mark.parametrize(

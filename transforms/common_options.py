@@ -2,6 +2,7 @@
 
 from transforms import values
 from transforms.corpus.files import INPUT_FORMATS
+from transforms.index.choose import FACTORIES
 from transforms.option import Declared
 from transforms.space import DEFAULT_MODEL
 from transforms.space.dtypes import DTYPES
@@ -10,7 +11,14 @@ from transforms.store.entries import Options
 DTYPES_ASKED = ("auto", *DTYPES)
 METRICS = ("auto", "cosine", "ip", "l2")
 TABLE_FILE = "write .parquet, .csv, .json or .jsonl"
+NO_CALIBRATION = "none"
 NEIGHBOURS = 10  # rows for each query, or pairs
+
+
+def calibration(text: str) -> str:
+    """Return the folder of a calibration, or the empty text if there is to be none."""
+    return "" if text == NO_CALIBRATION else text
+
 
 STORE = Declared("folder or URL of the store", kind=values.filled, metavar="STORE", once=True)
 SNAPSHOT = Declared("an earlier snapshot (default: the current one)", metavar="RUN")
@@ -66,7 +74,9 @@ QUERY_PROMPT = Declared("text put before every query (default: the store's, else
 MAX_TOKENS = Declared("cut longer texts (default: the model's limit)", kind=values.positive, metavar="N")
 NORMALIZE = Declared("vectors of length 1 (default: as the model says for pooler auto, else yes)")
 CALIBRATION = Declared(
-    "folder that fit made, applied to the vectors; none takes a store's off (default: none)", metavar="PATH|none"
+    "folder that fit made, applied to the vectors; none takes a store's off (default: none)",
+    kind=calibration,
+    metavar="PATH|none",
 )
 TRUNCATE_DIM = Declared("keep the first D components (default: all)", kind=values.positive, metavar="D")
 DTYPE = Declared(
@@ -89,14 +99,14 @@ TOKENS_PER_BATCH = Declared(
 
 def named_k(help: str) -> Declared:
     """Return the declaration of `-k`, which may be called `--limit`, as in SQL."""
-    return Declared(
-        f"{help} (default: {NEIGHBOURS})", kind=values.positive, metavar="K", flag="-k", aliases=("--limit",)
-    )
+    return Declared(help, kind=values.positive, metavar="K", flag="-k", aliases=("--limit",))
 
 
 MIN_SCORE = Declared("only rows with this score or a higher one (default: any)", kind=values.score, metavar="X")
 
 # Indexes
+
+INDEXES = f"FACTORY: a factory string of FAISS, {FACTORIES}"
 
 METRIC = Declared(
     "cosine, inner product or squared distance; auto: that of the index there is, else what the model's vectors are "

@@ -10,10 +10,9 @@ from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_lines
 
 import sentence_beam as sb
-from pipelines import cluster, dedup, embed_options, fit, index, neighbours, pairs, search
+from pipelines import embed_options
 from pipelines.options import every_command
 from transforms.errors import OptionError
-from transforms.steps import options
 from transforms.steps.keywords import EmbedKeywords, NeighboursKeywords
 from transforms.steps.options import EmbedOptions, joins
 from transforms.steps.resolve import resolve
@@ -97,23 +96,11 @@ def flags(given: dict[str, Any]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("parser", "kind"),
-    [
-        (embed_options.parser, EmbedOptions),
-        (index.parser, options.IndexOptions),
-        (fit.parser, options.FitOptions),
-        (search.parser, options.SearchOptions),
-        (pairs.parser, options.PairsOptions),
-        (neighbours.parser, options.NeighboursOptions),
-        (dedup.parser, joins.DedupOptions),
-        (cluster.parser, joins.ClusterOptions),
-    ],
-)
-def test_a_class_has_the_options_of_its_command_and_their_defaults(parser: Any, kind: type) -> None:
-    actions = {action.dest: action for action in parser()._actions if action.dest not in ("help", *COMMAND_LINE)}
-    assert set(actions) == {item.name for item in fields(kind)}
-    for item in fields(kind):
+def test_a_class_has_the_options_of_its_command_and_their_defaults() -> None:
+    parser = embed_options.parser()
+    actions = {action.dest: action for action in parser._actions if action.dest not in ("help", *COMMAND_LINE)}
+    assert set(actions) == {item.name for item in fields(EmbedOptions)}
+    for item in fields(EmbedOptions):
         if not actions[item.name].required:
             assert actions[item.name].default == item.default, item.name
 
@@ -176,7 +163,7 @@ def test_a_run_from_python_gives_its_snapshot_and_a_failed_one_its_error(
     ("kind", "keywords", "others"),
     [
         (EmbedOptions, EmbedKeywords, {"input", "dry_run"}),
-        (options.NeighboursOptions, NeighboursKeywords, {"store", "output", "k"}),
+        (joins.NeighboursOptions, NeighboursKeywords, {"store", "output", "k"}),
     ],
 )
 def test_the_keywords_of_a_function_are_the_fields_of_its_options(kind: Any, keywords: Any, others: set[str]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from transforms import values
-from transforms.common_options import DTYPES_ASKED, METRICS
+from transforms.common_options import DTYPES_ASKED, METRICS, NO_CALIBRATION
 from transforms.corpus.column_types import KeptColumn, parse_columns
 from transforms.corpus.files import INPUT_FORMATS
 from transforms.corpus.template import parse as parse_template
@@ -18,10 +18,9 @@ from transforms.python_names import parameters_of, python_names
 from transforms.space.chunks import ChunksSpec
 from transforms.space.identity import PRECISIONS
 from transforms.steps.keywords import EmbedKeywords
-from transforms.values import FOLDS, StrPath
+from transforms.values import StrPath
 
 PARTITIONS = ("file", "content")
-NO_CALIBRATION = "none"
 # What the values of options must be, by name; an option that is not here takes any text.
 KINDS: Mapping[str, values.Kind] = {
     "store": values.filled,
@@ -52,13 +51,9 @@ KINDS: Mapping[str, values.Kind] = {
     "currency": values.filled,
     "device": values.device,
     "tokens_per_batch": values.size,
-    "k": values.positive,
-    "fold": values.one_of(*FOLDS),
     "target_recall": values.fraction,
-    "min_score": values.score,
     "max_bytes_per_row": values.size,
     "max_latency_ms": values.milliseconds,
-    "sample": values.positive,
 }
 
 
@@ -161,149 +156,7 @@ class EmbedOptions:
         return self.index is not None or any(value is not None for value in budgets)
 
 
-@dataclass(frozen=True)
-class IndexOptions:
-    """The options of `index`, under the names of its flags."""
-
-    store: str
-    index: str = "auto"
-    metric: str | None = None
-    target_recall: float | None = None
-    max_bytes_per_row: int | None = None
-    max_latency_ms: float | None = None
-    merge: bool = False
-    index_accelerator: str | None = None
-
-    def __post_init__(self) -> None:
-        values.read(self, KINDS)
-
-
-OF_VECTORS = (
-    "model", "revision", "pooler", "prompt", "prompt_name", "max_tokens", "normalize", "calibration", "truncate_dim",
-    "dtype", "text_column", "id_column", "delimiter",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class PairsOptions:
-    """The options of `pairs`, under the names of its flags: `input`, or `store`, whose vectors are there."""
-
-    input: tuple[str, ...] | None = None
-    store: str | None = None
-    snapshot: str | None = None
-    format: str = "auto"
-    delimiter: str | None = None
-    text_column: str | None = None
-    id_column: str | None = None
-    model: str | None = None
-    revision: str | None = None
-    pooler: str | None = None
-    prompt: str | None = None
-    prompt_name: str | None = None
-    max_tokens: int | None = None
-    normalize: bool | None = None
-    calibration: str | None = None
-    truncate_dim: int | None = None
-    dtype: str | None = None
-    k: int = 10
-    min_score: float | None = None
-    distinct: bool = False
-    output: str | None = None
-    device: str = "auto"
-    tokens_per_batch: int | None = None
-
-    def __post_init__(self) -> None:
-        values.read(self, KINDS)
-        if (self.input is None) == (self.store is None):
-            raise OptionError("one of the arguments --input --store is required, and not both")
-        given = [name for name in OF_VECTORS if getattr(self, name) is not None]
-        if self.store is not None and given:
-            flag = "--" + given[0].replace("_", "-")
-            raise OptionError(f"argument {flag}: not allowed with argument --store, which has its vectors")
-        _read_calibration(self)
-
-
-@dataclass(frozen=True)
-class FitOptions:
-    """The options of `fit`, under the names of its flags: a store for a calibration, files for token statistics."""
-
-    method: str
-    output: str
-    store: str | None = None
-    input: tuple[str, ...] | None = None
-    sample: int | None = None
-    model: str | None = None
-    revision: str | None = None
-    format: str | None = None
-    delimiter: str | None = None
-    text_column: str | None = None
-
-    def __post_init__(self) -> None:
-        values.read(self, KINDS)
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """The options of `search`, under the names of its flags; one of the first four after `store` is given."""
-
-    store: str
-    query: tuple[str, ...] | None = None
-    queries: str | None = None
-    id: tuple[str, ...] | None = None
-    query_vectors: str | None = None
-    query_prompt: str | None = None
-    k: int = 10
-    where: str | None = None
-    min_score: float | None = None
-    fold: str = "best"
-    output: str | None = None
-    exact: bool = False
-    snapshot: str | None = None
-    model: str | None = None
-    full: bool = False
-    format: str | None = None
-    delimiter: str | None = None
-    text_column: str | None = None
-    id_column: str | None = None
-
-    def __post_init__(self) -> None:
-        values.read(self, KINDS)
-        if self.query is not None and not all(text.strip() for text in self.query):
-            raise OptionError("argument --query: it is empty; say what to look for")
-        if sum(given is not None for given in (self.query, self.queries, self.id, self.query_vectors)) != 1:
-            raise OptionError("one of the arguments --query --queries --id --query-vectors is required, and one alone")
-        for name in ("format", "delimiter", "text_column", "id_column"):
-            if self.queries is None and getattr(self, name) is not None:
-                raise OptionError(f"--{name.replace('_', '-')} is for --queries; leave it out")
-
-
-@dataclass(frozen=True)
-class NeighboursOptions:
-    """The options of `neighbours`, under the names of its flags; one of `queries` and `of` is given."""
-
-    store: str
-    output: str
-    k: int
-    queries: tuple[str, ...] | None = None
-    of: str | None = None
-    min_score: float | None = None
-    format: str | None = None
-    delimiter: str | None = None
-    text_column: str | None = None
-    id_column: str | None = None
-    query_prompt: str | None = None
-    model: str | None = None
-
-    def __post_init__(self) -> None:
-        values.read(self, KINDS)
-        if (self.queries is None) == (self.of is None):
-            raise OptionError("one of the arguments --queries --of is required, and not both")
-        for name in ("format", "delimiter", "text_column", "id_column", "query_prompt", "model"):
-            if self.of is not None and getattr(self, name) is not None:
-                raise OptionError(f"--{name.replace('_', '-')} is for --queries; leave it out")
-
-
-def _read_calibration(options: EmbedOptions | PairsOptions) -> None:
+def _read_calibration(options: EmbedOptions) -> None:
     """`none` as the empty name, which is no calibration."""
     if options.calibration == NO_CALIBRATION:
         object.__setattr__(options, "calibration", "")

@@ -1,10 +1,40 @@
 """The options of the commands that compare whole collections."""
 
 from transforms import values
-from transforms.common_options import STORE, TABLE_FILE
-from transforms.option import Declared, Exclusive, option, options
+from transforms.common_options import (
+    CALIBRATION,
+    DELIMITER,
+    DEVICE,
+    DTYPE,
+    FORMAT,
+    ID_COLUMN,
+    MAX_TOKENS,
+    MODEL,
+    NEIGHBOURS,
+    NORMALIZE,
+    POOLER,
+    PROMPT,
+    PROMPT_NAME,
+    QUERY_ID_COLUMN,
+    QUERY_PROMPT,
+    REVISION,
+    SNAPSHOT,
+    STORE,
+    TABLE_FILE,
+    TEXT_COLUMN,
+    TOKENS_PER_BATCH,
+    TRUNCATE_DIM,
+    named_input,
+    named_k,
+)
+from transforms.common_options import MIN_SCORE as ANY_SCORE
+from transforms.errors import OptionError
+from transforms.option import Declared, Exclusive, option, options, read
+from transforms.steps.options.search import OF_QUERY_FILES, QUERY_FILES, refuse_without_queries
 
 AGGLOMERATIVE_ROWS = 10_000  # every pair's distance is held at once
+QUERIES = Exclusive("queries", required=True)
+ONE_PROMPT = Exclusive("prompt")
 HOW_MANY = Exclusive("number of clusters", required=True)
 # Called `--threshold` in earlier versions.
 MIN_SCORE = Declared("", kind=values.cosine, metavar="X", aliases=("--threshold",))
@@ -45,3 +75,105 @@ class ClusterOptions:
         f"{TABLE_FILE}; the clusters themselves go into a Parquet file beside it, <name>-clusters.parquet",
         metavar="FILE",
     )
+
+
+@options
+class NeighboursOptions:
+    """The options of `neighbours`; one of `queries` and `of` is given."""
+
+    store: str = option(STORE, help="folder or URL of the store whose rows are found", kw_only=False)
+    queries: tuple[str, ...] | None = option(
+        "files of queries, as embed reads (default: none)",
+        metavar="GLOB",
+        several="list",
+        exclusive=QUERIES,
+        default=None,
+    )
+    of: str | None = option(
+        "a store whose rows are the queries; where it is the same, no row is found for itself (default: none)",
+        kind=values.filled,
+        metavar="STORE",
+        exclusive=QUERIES,
+        default=None,
+    )
+    k: int = option(named_k(f"rows for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
+    min_score: float | None = option(ANY_SCORE, help="leave out rows with a lower score (default: none)", default=None)
+    output: str = option(
+        f"{TABLE_FILE}, with texts; or a folder or URL, new, empty or of the same job, for Parquet files of ids",
+        kind=values.filled,
+        metavar="FILE|DIR",
+    )
+    format: str | None = option(FORMAT, group=QUERY_FILES, default=None)
+    delimiter: str | None = option(DELIMITER, group=QUERY_FILES, default=None)
+    text_column: str | None = option(TEXT_COLUMN, group=QUERY_FILES, default=None)
+    id_column: str | None = option(QUERY_ID_COLUMN, group=QUERY_FILES, default=None)
+    query_prompt: str | None = option(QUERY_PROMPT, group=QUERY_FILES, default=None)
+    model: str | None = option(
+        "the store's model where the work is done, checked by digest (default: where it was)",
+        kind=values.filled,
+        metavar="PATH",
+        group=QUERY_FILES,
+        default=None,
+    )
+
+    def __post_init__(self) -> None:
+        read(self)
+        if self.of is not None:
+            refuse_without_queries(self, *OF_QUERY_FILES, "query_prompt", "model")
+
+
+INPUT, VECTORS, RESULT, MACHINE = "input", "vectors", "result", "machine"
+OF_VECTORS = (
+    "model", "revision", "pooler", "prompt", "prompt_name", "max_tokens", "normalize", "calibration", "truncate_dim",
+    "dtype", "text_column", "id_column", "delimiter",
+)  # fmt: skip
+
+
+@options
+class PairsOptions:
+    """The options of `pairs`: `input`, or a `store`, which has its vectors."""
+
+    input: tuple[str, ...] | None = option(named_input("what to read", "none"), group=INPUT, default=None)
+    store: str | None = option(
+        STORE, help="a store, whose vectors are compared as they are (default: none)", group=INPUT, default=None
+    )
+    snapshot: str | None = option(
+        SNAPSHOT, help="an earlier snapshot of it (default: the current one)", group=INPUT, default=None
+    )
+    format: str = option(FORMAT, group=INPUT, default="auto")
+    delimiter: str | None = option(DELIMITER, group=INPUT, default=None)
+    text_column: str | None = option(TEXT_COLUMN, group=INPUT, default=None)
+    id_column: str | None = option(ID_COLUMN, group=INPUT, default=None)
+    model: str | None = option(MODEL, group=VECTORS, default=None)
+    revision: str | None = option(REVISION, group=VECTORS, default=None)
+    pooler: str | None = option(POOLER, group=VECTORS, default=None)
+    prompt: str | None = option(PROMPT, group=VECTORS, exclusive=ONE_PROMPT, default=None)
+    prompt_name: str | None = option(PROMPT_NAME, group=VECTORS, exclusive=ONE_PROMPT, default=None)
+    max_tokens: int | None = option(MAX_TOKENS, group=VECTORS, default=None)
+    normalize: bool | None = option(NORMALIZE, group=VECTORS, default=None)
+    calibration: str | None = option(CALIBRATION, group=VECTORS, default=None)
+    truncate_dim: int | None = option(TRUNCATE_DIM, group=VECTORS, default=None)
+    dtype: str | None = option(DTYPE, group=VECTORS, default=None)
+    k: int = option(named_k(f"how many pairs (default: {NEIGHBOURS})"), group=RESULT, default=NEIGHBOURS)
+    min_score: float | None = option(
+        "only pairs with this cosine or a higher one (default: any)",
+        kind=values.cosine,
+        metavar="X",
+        group=RESULT,
+        default=None,
+    )
+    distinct: bool = option("take rows of one text as one, and count them (default: no)", group=RESULT, default=False)
+    output: str | None = option(
+        f"{TABLE_FILE} (default: a table is printed)", metavar="FILE", group=RESULT, default=None
+    )
+    device: str = option(DEVICE, group=MACHINE, default="auto")
+    tokens_per_batch: int | None = option(TOKENS_PER_BATCH, group=MACHINE, default=None)
+
+    def __post_init__(self) -> None:
+        read(self)
+        if (self.input is None) == (self.store is None):
+            raise OptionError("one of the arguments --input --store is required, and not both")
+        given = [name for name in OF_VECTORS if getattr(self, name) is not None]
+        if self.store is not None and given:
+            flag = "--" + given[0].replace("_", "-")
+            raise OptionError(f"argument {flag}: not allowed with argument --store, which has its vectors")

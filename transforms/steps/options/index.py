@@ -1,0 +1,94 @@
+"""The options of the commands that build from the vectors of a store: an index, a calibration, other vectors."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from transforms import values
+from transforms.common_options import (
+    DELIMITER,
+    FORMAT,
+    INDEX_ACCELERATOR,
+    INDEXES,
+    MAX_BYTES_PER_ROW,
+    MAX_LATENCY_MS,
+    METRIC,
+    REVISION,
+    STORE,
+    TARGET_RECALL,
+    TEXT_COLUMN,
+    named_input,
+)
+from transforms.option import Declared, option, options
+
+AUTO = "auto"
+FLOW_SAMPLE = 200_000
+
+
+def _of_a_corpus(declared: Declared) -> Declared:
+    """Return a declaration whose help says that the option is for a corpus."""
+    return replace(declared, help=f"of a corpus: {declared.help}")
+
+
+@options
+class IndexOptions:
+    """The options of `index`."""
+
+    store: str = option(STORE, aliases=("--input",), kw_only=False)
+    index: str = option(
+        f"index to build; {INDEXES} (default: {AUTO}, by the number of rows)",
+        metavar="auto|compact|FACTORY",
+        default=AUTO,
+    )
+    metric: str | None = option(METRIC, default=None)
+    target_recall: float | None = option(TARGET_RECALL, default=None)
+    max_bytes_per_row: int | None = option(MAX_BYTES_PER_ROW, default=None)
+    max_latency_ms: float | None = option(MAX_LATENCY_MS, default=None)
+    merge: bool = option(
+        "one segment for all rows instead of several; later runs add deltas to it until these are many or large "
+        "(default: no)",
+        default=False,
+    )
+    index_accelerator: str | None = option(INDEX_ACCELERATOR, default=None)
+    beam_flags: Sequence[str] = ()
+
+
+@options
+class FitOptions:
+    """The options of `fit`: a store for a calibration, files for token statistics."""
+
+    store: str | None = option(STORE, help="the store, for a calibration (default: none)", default=None)
+    input: tuple[str, ...] | None = option(named_input("the corpus, for tfidf and token-counts", "none"), default=None)
+    method: str = option("what to fit or count, see below", metavar="SPEC")
+    output: str = option(
+        "folder for the result: a new or empty one, or an earlier fit's, which is replaced", metavar="DIR"
+    )
+    sample: int | None = option(
+        f"of a store: fit on N rows, chosen by hash (default: all rows; flow: {FLOW_SAMPLE})",
+        kind=values.positive,
+        metavar="N",
+        default=None,
+    )
+    model: str | None = option(
+        "of a corpus: whose tokenizer counts; a pooler refuses statistics of another one (default: minilm)",
+        kind=values.filled,
+        metavar="MODEL",
+        default=None,
+    )
+    revision: str | None = option(REVISION, default=None)
+    format: str | None = option(_of_a_corpus(FORMAT), default=None)
+    delimiter: str | None = option(_of_a_corpus(DELIMITER), default=None)
+    text_column: str | None = option(_of_a_corpus(TEXT_COLUMN), default=None)
+    beam_flags: Sequence[str] = ()
+
+
+@options
+class RecalibrateOptions:
+    """The options of `recalibrate`."""
+
+    store: str = option(STORE, kw_only=False)
+    calibration: str = option(
+        "folder that fit made on a store of the same pooled vectors; none for the vectors without one",
+        kind=values.filled,
+        metavar="PATH|none",
+    )
+    beam_flags: Sequence[str] = ()

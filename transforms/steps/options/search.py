@@ -1,0 +1,116 @@
+"""The options of the commands that answer queries."""
+
+from transforms import values
+from transforms.common_options import (
+    DELIMITER,
+    FORMAT,
+    MIN_SCORE,
+    NEIGHBOURS,
+    QUERY_ID_COLUMN,
+    QUERY_PROMPT,
+    SNAPSHOT,
+    STORE,
+    STORES_MODEL,
+    TABLE_FILE,
+    TEXT_COLUMN,
+    named_k,
+)
+from transforms.errors import OptionError
+from transforms.option import Exclusive, option, options, read
+from transforms.values import FOLDS
+
+HOST, PORT = "127.0.0.1", 8000
+BEST = FOLDS[0]
+QUERIES = Exclusive("queries", required=True)
+QUERY_FILES = "files of queries"
+OF_QUERY_FILES = ("format", "delimiter", "text_column", "id_column")
+
+
+@options
+class SearchOptions:
+    """The options of `search`; one of `query`, `queries`, `id` and `query_vectors` is given."""
+
+    store: str = option(STORE, kw_only=False)
+    query: tuple[str, ...] | None = option(
+        "what to look for; repeat for more (default: none)",
+        metavar="TEXT",
+        several="repeat",
+        exclusive=QUERIES,
+        default=None,
+    )
+    queries: str | None = option(
+        "file of queries, as embed reads; of plain text one a line; - for standard input (default: none)",
+        metavar="FILE",
+        exclusive=QUERIES,
+        default=None,
+    )
+    id: tuple[str, ...] | None = option(
+        "a stored row, to find those like it; repeat (default: none)",
+        metavar="ID",
+        several="repeat",
+        exclusive=QUERIES,
+        default=None,
+    )
+    query_vectors: str | None = option(
+        "vectors to search by: .npy, or Parquet with embedding (default: none)",
+        metavar="FILE",
+        exclusive=QUERIES,
+        default=None,
+    )
+    query_prompt: str | None = option(QUERY_PROMPT, default=None)
+    k: int = option(named_k(f"rows for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
+    where: str | None = option(
+        "search only rows whose kept columns say so, as in lang = 'en' AND year >= 2020 (default: all rows)",
+        metavar="EXPR",
+        default=None,
+    )
+    min_score: float | None = option(MIN_SCORE, default=None)
+    fold: str = option(
+        "of documents cut into pieces: best, a document is found once, by its best piece; none, every piece is a hit "
+        f"(default: {BEST})",
+        choices=FOLDS,
+        default=BEST,
+    )
+    output: str | None = option(f"{TABLE_FILE} (default: a table is printed)", metavar="FILE", default=None)
+    full: bool = option(
+        "show kept columns too, and all values whole, however wide the terminal is (default: no)", default=False
+    )
+    exact: bool = option("compare with every row, without the index (default: no)", default=False)
+    snapshot: str | None = option(SNAPSHOT, default=None)
+    model: str | None = option(STORES_MODEL, default=None)
+    format: str | None = option(FORMAT, group=QUERY_FILES, default=None)
+    delimiter: str | None = option(DELIMITER, group=QUERY_FILES, default=None)
+    text_column: str | None = option(TEXT_COLUMN, group=QUERY_FILES, default=None)
+    id_column: str | None = option(QUERY_ID_COLUMN, group=QUERY_FILES, default=None)
+
+    def __post_init__(self) -> None:
+        read(self)
+        if self.query is not None and not all(text.strip() for text in self.query):
+            raise OptionError("argument --query: it is empty; say what to look for")
+        if self.queries is None:
+            refuse_without_queries(self, *OF_QUERY_FILES)
+
+
+@options
+class ServeOptions:
+    """The options of `serve`."""
+
+    store: str = option(STORE, kw_only=False)
+    host: str = option(
+        f"address to listen at; another than this machine's own lets others in (default: {HOST})",
+        kind=values.filled,
+        metavar="HOST",
+        default=HOST,
+    )
+    port: int = option(
+        f"port to listen at; 0 takes a free one (default: {PORT})", kind=values.port, metavar="N", default=PORT
+    )
+    query_prompt: str | None = option(QUERY_PROMPT, default=None)
+    model: str | None = option(STORES_MODEL, default=None)
+
+
+def refuse_without_queries(asked: object, *names: str) -> None:
+    """Raise OptionError for an option of files of queries, where there are none."""
+    for name in names:
+        if getattr(asked, name) is not None:
+            raise OptionError(f"--{name.replace('_', '-')} is for --queries; leave it out")
