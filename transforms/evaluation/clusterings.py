@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from transforms.evaluation.bias import corrected
 from transforms.evaluation.evidence import ALL, BySubset
 
 
@@ -11,9 +12,9 @@ from transforms.evaluation.evidence import ALL, BySubset
 class Clusterings:
     """Clusters int [m, s, n] that each method gives the items with `s` seeds, and their labels int [n], both from 0.
 
-    The score is the mean of the seeds' v-measures. The measure grows where items occur twice, so what resamples have
-    above the score is taken from them. When methods are swapped, it is what the items add to the two conditional
-    entropies of which the measure is made, all seeds of an item together.
+    The score is the mean of the seeds' v-measures. The measure is too high on few items, and higher still on resamples,
+    in which items occur twice; this is corrected. When methods are swapped, it is what the items add to the two
+    conditional entropies of which the measure is made, all seeds of an item together.
     """
 
     clusters: np.ndarray
@@ -28,7 +29,7 @@ class Clusterings:
 
     def resampled(self, counts: np.ndarray) -> BySubset:
         found = self._measured(counts)
-        return {ALL: np.clip(found - found.mean(axis=1, keepdims=True) + self.scores()[ALL][:, None], 0, 1)}
+        return {ALL: corrected(found, found, self.scores()[ALL][:, None], len(self.labels))}
 
     def _measured(self, counts: np.ndarray) -> np.ndarray:
         return np.stack([np.mean([self._v_measure(row, counts) for row in seeds], axis=0) for seeds in self.clusters])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from transforms.calibration.quality import average_ranks
+from transforms.evaluation.bias import corrected
 from transforms.evaluation.evidence import ALL, BySubset
 
 
@@ -13,9 +14,9 @@ class Detections:
     """Scores float64 [m, n] of pairs that are (`labels` True) or are not what is looked for.
 
     `measure` ap: average precision, precision at each threshold times what it adds to recall; f1: the best F1 that any
-    threshold gives. Resamples are decided by the best threshold for all pairs, less what the best one of their own
-    would add, since the best threshold for some pairs is too good for others. Pairs with equal scores are found
-    together. When methods are swapped, it is their ranks.
+    threshold gives. Both are too high on few pairs, and higher still on resamples, in which pairs occur twice; this is
+    corrected. Resamples of F1 are decided by the best threshold for all pairs, since their own best one is too good.
+    Pairs with equal scores are found together. When methods are swapped, it is their ranks.
     """
 
     values: np.ndarray
@@ -32,10 +33,10 @@ class Detections:
 
     def resampled(self, counts: np.ndarray) -> BySubset:
         found = np.stack([self._measured(row, self.labels, counts) for row in self.values])
-        if self.measure == "ap":
-            return {ALL: found}
         scores = self.scores()[ALL][:, None]
-        return {ALL: np.clip(self._decided(counts) - found.mean(axis=1, keepdims=True) + scores, 0, 1)}
+        if self.measure == "ap":
+            return {ALL: corrected(found, found, scores, len(self.labels))}
+        return {ALL: corrected(self._decided(counts), found, scores, len(self.labels))}
 
     def _decided(self, counts: np.ndarray) -> np.ndarray:
         """The F1 [m, r] of resamples at the best threshold for all pairs."""

@@ -84,13 +84,12 @@ def beliefs(draws: Draws, scale: float = 100.0) -> list[Belief]:
     first = draws.resampled[0]
     found = []
     for method, (score, resampled) in enumerate(zip(draws.scores, draws.resampled, strict=True)):
-        belief = Belief(_scaled(score, scale), *_interval(resampled, scale))
+        belief = Belief(_scaled(score, scale), *_around(score, _interval(resampled, scale), scale))
         if method:
             diff = score - draws.scores[0]
             p = _p_value(diff, draws.swapped[method])
-            belief = Belief(
-                belief.score, belief.low, belief.high, _scaled(diff, scale), *_interval(resampled - first, scale), p
-            )
+            around = _around(diff, _interval(resampled - first, scale), scale)
+            belief = Belief(belief.score, belief.low, belief.high, _scaled(diff, scale), *around, p)
         found.append(belief)
     corrected = holm([belief.p for belief in found])
     return [Belief(**{**vars(belief), "p_holm": p}) for belief, p in zip(found, corrected, strict=True)]
@@ -136,6 +135,15 @@ def _interval(values: np.ndarray, scale: float) -> tuple[float | None, float | N
         return None, None
     low, high = np.quantile(defined, [0.025, 0.975])
     return _scaled(low, scale), _scaled(high, scale)
+
+
+def _around(value: float, ends: tuple[float | None, float | None], scale: float) -> tuple[float | None, float | None]:
+    """An interval that holds the value too: on few items one that is corrected for bias may lie beside it."""
+    low, high = ends
+    own = _scaled(value, scale)
+    if low is None or high is None or own is None:
+        return ends
+    return min(low, own), max(high, own)
 
 
 def _p_value(diff: float, swapped: np.ndarray) -> float | None:

@@ -23,6 +23,7 @@ TARGET_RECALL = 0.95
 KEPT = 4  # times k, but at most MORE more: the true neighbours that are remembered
 MORE = 100
 STEP = 1.1  # of the grid of nprobe, beyond its first ten
+_UNSEEN = 0.5  # queries that the low end of an interval counts beside those that were asked
 _ENOUGH = 20  # queries below which a share of their neighbours says nothing
 
 
@@ -225,15 +226,31 @@ def interval(recalls: np.ndarray, k: int) -> tuple[float, float, float]:
     """Mean recall with a 95 % interval over queries: (value, low, high).
 
     Wilson's interval, which stays inside 0..1 and has width at 1.0 too, for as many trials as give the variance seen
-    between queries: at least one a query (hits of one query are not independent), at most k a query.
+    between queries: at least one a query (hits of one query are not independent), at most k a query. The low end counts
+    half a query more that found half: near 1 the few queries that lose much may not be among those that were asked.
     """
-    n, mean = len(recalls), float(recalls.mean())
-    spread = float(recalls.var(ddof=1)) / n if n > 1 else 0.0
-    trials = min(max(mean * (1 - mean) / spread, n), n * k) if spread > 0 else n
+    mean = float(recalls.mean())
+    low, _ = _wilson(mean, _trials(recalls, k, _UNSEEN))
+    _, high = _wilson(mean, _trials(recalls, k, 0.0))
+    return mean, max(0.0, min(mean, low)), min(1.0, max(mean, high))
+
+
+def _trials(recalls: np.ndarray, k: int, unseen: float) -> float:
+    """How many independent trials have the variance of the recalls and of `unseen` queries with recall 0.5."""
+    n = len(recalls)
+    total = n + unseen
+    mean = (recalls.sum() + unseen / 2) / total
+    squares = ((recalls - mean) ** 2).sum() + unseen * (0.5 - mean) ** 2
+    if n == 1 or recalls.min() == recalls.max():
+        return n
+    return float(min(max(mean * (1 - mean) * n * (total - 1) / squares, n), n * k))
+
+
+def _wilson(mean: float, trials: float) -> tuple[float, float]:
     shrink = 1 + _Z95**2 / trials
     middle = (mean + _Z95**2 / (2 * trials)) / shrink
     half = _Z95 / shrink * float(np.sqrt(mean * (1 - mean) / trials + _Z95**2 / (4 * trials**2)))
-    return mean, max(0.0, min(mean, middle - half)), min(1.0, max(mean, middle + half))
+    return middle - half, middle + half
 
 
 def measure_recall(

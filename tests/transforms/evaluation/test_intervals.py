@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from sklearn.metrics import v_measure_score
 
 from transforms.evaluation.clusterings import Clusterings
 from transforms.evaluation.correlations import Correlations
 from transforms.evaluation.detections import Detections
 from transforms.evaluation.evidence import Evidence, Means
-from transforms.evaluation.intervals import average, beliefs, draw, holm
+from transforms.evaluation.intervals import Draws, average, beliefs, draw, holm
 
 FIELDS = ("score", "low", "high")
 AGAINST = ("diff", "diff_low", "diff_high", "p", "p_holm")
@@ -84,18 +85,65 @@ def test_a_resample_is_scored_as_a_list_of_its_items() -> None:
     generator = np.random.default_rng(5)
     values, gold = generator.normal(size=(2, 30)).round(1), generator.integers(0, 5, 30).astype(float)
     counts = generator.multinomial(30, np.full(30, 1 / 30), size=20).astype(np.int32)
-    labels = gold > 2
     for evidence, score in (
-        (correlations(values, gold), lambda v, g, _: stats.spearmanr(v, g).statistic),
-        (correlations(values, gold, ranked=False), lambda v, g, _: stats.pearsonr(v, g).statistic),
-        (Means(values), lambda v, g, _: v.mean()),
-        (Detections(values, labels, "ap"), lambda v, _, chosen: Detections(v[None], chosen, "ap").scores()["all"][0]),
+        (correlations(values, gold), lambda v, g: stats.spearmanr(v, g).statistic),
+        (correlations(values, gold, ranked=False), lambda v, g: stats.pearsonr(v, g).statistic),
+        (Means(values), lambda v, _: v.mean()),
     ):
         found = evidence.resampled(counts)["all"]
         for r, row in enumerate(counts):
             items = np.repeat(np.arange(30), row)
-            expected = [score(v[items], gold[items], labels[items]) for v in values]
+            expected = [score(v[items], gold[items]) for v in values]
             np.testing.assert_allclose(found[:, r], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("measure", ["ap", "f1", "v"])
+def test_resamples_of_biased_measures_are_moved_in_log_odds(measure: str) -> None:
+    """Their mean log-odds are those of the score, less what lists of resampled items have beside the score."""
+    generator = np.random.default_rng(5)
+    labels = generator.uniform(size=50) < 0.4
+    values = 2 * labels + generator.normal(size=(1, 50))
+    clusters = np.digitize(values, [0.5, 1.5])
+
+    def score(items: np.ndarray) -> float:
+        if measure == "v":
+            return v_measure_score(labels[items], clusters[0, items])
+        return Detections(values[:, items], labels[items], measure).scores()["all"][0]
+
+    counts = generator.multinomial(50, np.full(50, 1 / 50), size=80).astype(np.int32)
+    evidence = (
+        Clusterings(clusters[None], labels.astype(int)) if measure == "v" else Detections(values, labels, measure)
+    )
+
+    def odds(found: np.ndarray) -> np.ndarray:
+        return np.log((found + 0.01) / (1 - found + 0.01))
+
+    whole = odds(score(np.arange(50)))
+    beside = np.mean([odds(score(np.repeat(np.arange(50), row))) for row in counts]) - whole
+    found = odds(evidence.resampled(counts)["all"][0])
+    assert beside > 0
+    assert found.mean() == pytest.approx(whole - beside, abs=1e-9)
+    if measure != "f1":
+        as_lists = [odds(score(np.repeat(np.arange(50), row))) for row in counts]
+        np.testing.assert_allclose(found, np.array(as_lists) - 2 * beside, atol=1e-9)
+
+
+def test_a_score_is_in_its_own_interval() -> None:
+    """Of a few items the interval that is corrected may be beside the score."""
+    draws = Draws(np.array([0.9, 0.8]), np.full((2, 9), 0.5) + np.arange(9) / 100, np.zeros((2, 9)))
+    first, second = beliefs(draws, scale=1.0)
+    assert (first.low, first.high) == (pytest.approx(0.502), 0.9)
+    assert (second.diff_low, second.diff, second.diff_high) == (pytest.approx(-0.1), pytest.approx(-0.1), 0)
+
+
+def test_resamples_without_anything_to_find_leave_the_interval_as_it_is() -> None:
+    """With 3 of 60 pairs to find, one resample in twenty has none."""
+    generator = np.random.default_rng(6)
+    labels = np.arange(60) < 3
+    for measure in ("ap", "f1"):
+        evidence = Detections(labels + generator.normal(size=(1, 60)), labels, measure)
+        (found,) = beliefs(draw(evidence, resamples=400)["all"])
+        assert found.low < found.score <= found.high
 
 
 def test_the_same_seed_gives_the_same_draws() -> None:
@@ -157,19 +205,54 @@ def test_95_percent_intervals_hold_the_truth_93_to_97_times_in_100() -> None:
         assert 0.93 <= found <= 0.97
 
 
+CORRELATED = [[1, 0.8, 0.75], [0.8, 1, 0.7], [0.75, 0.7, 1]]
+
+
+def simulated(measure: str, n: int, generator: np.random.Generator) -> Evidence:
+    """A task of n items that two methods did, drawn at random."""
+    gold, *rows = generator.multivariate_normal([0, 0, 0], CORRELATED, n).T
+    labels = generator.uniform(size=n) < 0.3
+    if measure in ("spearman", "pearson"):
+        return correlations(np.stack(rows), gold, measure == "spearman")
+    if measure == "accuracy":
+        return Means((np.stack(rows) < 1).astype(float))
+    if measure == "gains":  # as nDCG: between 0 and 1, many of them at the ends
+        return Means(np.clip(stats.norm.cdf(np.stack(rows) + 0.5) * 1.4 - 0.2, 0, 1))
+    if measure == "v_measure":
+        groups = generator.integers(0, 3, n)
+        right = generator.uniform(size=(2, 2, n)) < np.array([0.8, 0.7])[:, None, None]
+        return Clusterings(np.where(right, groups, generator.integers(0, 3, (2, 2, n))), groups)
+    common = 0.7 * generator.normal(size=n)
+    scores = [shift * labels + common + 0.7 * generator.normal(size=n) for shift in (1.5, 1.2)]
+    return Detections(np.stack(scores), labels, measure)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("measure", ["ap", "f1"])
-def test_coverage_of_detection(measure: str) -> None:
+@pytest.mark.parametrize(
+    ("measure", "n"),
+    [("spearman", 60), ("pearson", 200), ("accuracy", 200), ("gains", 200), ("ap", 60), ("ap", 200), ("f1", 200),
+     ("v_measure", 200)],
+)  # fmt: skip
+def test_coverage_of_every_measure(measure: str, n: int) -> None:
+    """With 1600 runs two standard errors are 1.1 points."""
     generator = np.random.default_rng(4)
-
-    def pairs(n: int) -> Detections:
-        labels, common = generator.uniform(size=n) < 0.3, generator.normal(size=n)
-        rows = [shift * labels + 0.7 * common + 0.7 * generator.normal(size=n) for shift in (1.5, 1.2)]
-        return Detections(np.stack(rows), labels, measure)
-
-    truth = pairs(1_000_000).scores()["all"]
-    for found in covered(lambda: pairs(500), (truth[0], truth[1]), 1000):
+    truth = simulated(measure, 1_000_000, generator).scores()["all"]
+    for found in covered(lambda: simulated(measure, n, generator), (truth[0], truth[1]), 1600):
         assert 0.93 <= found <= 0.97
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("subset", ["mean", "wmean"])
+def test_coverage_of_means_over_files(subset: str) -> None:
+    generator = np.random.default_rng(5)
+    truth = [6 / np.pi * np.arcsin(r / 2) for r in (0.8, 0.75)]
+    held = []
+    for run in range(400):
+        gold, *rows = generator.multivariate_normal([0, 0, 0], CORRELATED, 300).T
+        evidence = Correlations(np.stack(rows), gold, (("a", 50), ("b", 100), ("c", 150)))
+        first, second = beliefs(draw(evidence, (run,), 600, 0)[subset], scale=1.0)
+        held.append((first.low <= truth[0] <= first.high, second.low <= truth[1] <= second.high))
+    assert ((np.mean(held, axis=0) >= 0.93) & (np.mean(held, axis=0) <= 0.97)).all()
 
 
 def test_p_values_are_uniform_where_two_methods_are_equally_good() -> None:
