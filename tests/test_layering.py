@@ -76,7 +76,7 @@ THIRD_PARTY = {
     "push": {"numpy", "pyarrow", "xxhash", "psycopg", "qdrant_client", "lancedb"},
     "report": {"jinja2"},
     "serve": {"starlette", "uvicorn"},
-    "evaluation": {"numpy", "pyarrow", "safetensors", "mteb", "jinja2"},
+    "evaluation": {"numpy", "pyarrow", "safetensors", "torch", "mteb", "jinja2"},
     "training": {
         "numpy",
         "torch",

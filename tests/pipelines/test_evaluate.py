@@ -344,7 +344,7 @@ def test_all_kinds_share_one_forward_pass(
     assert metrics == {
         ("classification", "accuracy"), ("clustering", "v_measure"), ("pairs", "ap"), ("pairs", "f1"),
         ("triplets", "accuracy"), ("retrieval", "ndcg@10"), ("retrieval", "recall@100"), ("retrieval", "mrr@10"),
-        ("retrieval", "map"), ("sts", "spearman"), ("relatedness", "pearson"), ("relatedness", "spearman"),
+        ("retrieval", "map@100"), ("sts", "spearman"), ("relatedness", "pearson"), ("relatedness", "spearman"),
         ("nli", "accuracy"),
     }  # fmt: skip
     assert {(row["pooler"], row["dim"]) for row in rows} == {(p, d) for p in ("mean", "ditto:1-2") for d in (6, 24)}
@@ -467,10 +467,10 @@ def test_a_store_is_searched_exactly_and_by_its_index(run: Run, model: Path, tmp
     assert {search for search, _ in found} == {"pooled", "exact", "index"}
     assert found["exact", "recall@100"]["score"] == 100
     assert found["pooled", "mrr@10"]["score"] >= found["exact", "mrr@10"]["score"] - 5
-    assert (found["pooled", "map"]["dim"], found["exact", "map"]["dim"]) == (24, 8)
-    assert found["index", "map"]["against"].endswith("24 dims, pooled")
-    assert found["index", "map"]["bytes_row"] < found["pooled", "map"]["bytes_row"]
-    assert found["index", "map"]["score"] == pytest.approx(found["exact", "map"]["score"], abs=10)
+    assert (found["pooled", "map@100"]["dim"], found["exact", "map@100"]["dim"]) == (24, 8)
+    assert found["index", "map@100"]["against"].endswith("24 dims, pooled")
+    assert found["index", "map@100"]["bytes_row"] < found["pooled", "map@100"]["bytes_row"]
+    assert found["index", "map@100"]["score"] == pytest.approx(found["exact", "map@100"]["score"], abs=10)
 
 
 def test_from_python(model: Path, tasks: tuple[Path, Path]) -> None:

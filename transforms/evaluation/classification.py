@@ -17,6 +17,7 @@ from transforms.evaluation.task import Predictions, TaskVectors, numbered, overl
 from transforms.numbers import counted
 
 PARTS = ("tr", "va", "te")
+WORD_CONTENT = "word-content"
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Classification:
         if not all(part.labels for part in found.values()):
             raise OptionError(f"--task {paths[0]} lacks lines of tr, va or te; check the file")
         check_labels(f"probing:{name}", [part.labels for part in found.values()])
-        return cls(name, tuple(found.values()), classifier, "probing")
+        return cls(name, tuple(found.values()), of_probe(tables.stem(paths[0]), classifier), "probing")
 
     @property
     def texts(self) -> list[str]:
@@ -128,6 +129,11 @@ class Inference:
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
         return {"accuracy": Means(classifiers.stacked(predictions))}
+
+
+def of_probe(probe: str, classifier: str) -> str:
+    """What judges a probing task: SentEval judges word content without a hidden layer, whatever is asked for."""
+    return classifiers.LOGISTIC if probe.replace("_", "-") == WORD_CONTENT else classifier
 
 
 def judged(features: Sequence[np.ndarray], labels: Sequence[np.ndarray], classifier: str) -> Predictions:

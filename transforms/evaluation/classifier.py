@@ -14,7 +14,10 @@ LOGISTIC, MLP = "logistic", "mlp"
 CLASSIFIERS = (LOGISTIC, MLP)
 FOLDS, SEED = 10, 1111
 ROUGH, FINE = 1e-4, 1e-5  # where fits end: those by which a strength is chosen, and those whose labels count
-STRENGTHS = {LOGISTIC: (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0), MLP: (1e-5, 1e-4, 1e-3, 1e-2)}
+STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of logistic regression
+DECAYS = (1e-5, 1e-4, 1e-3, 1e-2)  # of the network's weights, as in SentEval
+LAST = 0.05  # of the training rows: those that stop the network if there are no dev rows
+Rows = tuple[np.ndarray, np.ndarray]  # features float32 [n, d], labels int64 [n]
 
 
 def check_installed() -> None:
@@ -33,48 +36,70 @@ def cross_validated(features: np.ndarray, labels: np.ndarray, classifier: str) -
     with _single_threaded():
         predicted = np.empty(len(labels), np.int64)
         for train, test in _folds(labels):
-            strength = _chosen(features[train], labels[train], classifier)
-            model = _fit(features[train], labels[train], classifier, strength)
-            predicted[test] = model.predict(features[test])
+            predicted[test] = _predicted((features[train], labels[train]), None, features[test], classifier)
     return predicted
 
 
-def held_out(
-    train: tuple[np.ndarray, np.ndarray],
-    dev: tuple[np.ndarray, np.ndarray] | None,
-    test: np.ndarray,
-    classifier: str,
-) -> np.ndarray:
+def held_out(train: Rows, dev: Rows | None, test: np.ndarray, classifier: str) -> np.ndarray:
     """The labels predicted for test features by a classifier fitted on the training rows; int64 [n].
 
     It is regularised by the dev rows, without any by ten parts of the training rows.
     """
     with _single_threaded():
-        if dev is None:
-            strength = _chosen(*train, classifier)
-        else:
-            rights = [_right(train, dev, classifier, strength) for strength in STRENGTHS[classifier]]
-            strength = STRENGTHS[classifier][int(np.argmax(rights))]
-        return _fit(*train, classifier, strength).predict(test)
+        return _predicted(train, dev, test, classifier)
 
 
-def _chosen(features: np.ndarray, labels: np.ndarray, classifier: str) -> float:
-    """The strength with which most held-out rows are right. A network is judged by one part of ten, for its cost."""
-    folds = list(_folds(labels))[: None if classifier == LOGISTIC else 1]
-    rights = [
-        sum(
-            _right((features[train], labels[train]), (features[test], labels[test]), classifier, strength)
-            for train, test in folds
-        )
-        for strength in STRENGTHS[classifier]
+def _predicted(train: Rows, dev: Rows | None, test: np.ndarray, classifier: str) -> np.ndarray:
+    if classifier == MLP:
+        return _of_network(train, dev, test)
+    rights = [_rights(train, dev, strength) for strength in STRENGTHS]
+    found: np.ndarray = _fit(*train, STRENGTHS[int(np.argmax(rights))]).predict(test)
+    return found
+
+
+def _rights(train: Rows, dev: Rows | None, strength: float) -> int:
+    """How many held-out rows are right: the dev rows, else all training rows, each by a fit on nine of ten parts."""
+    if dev is not None:
+        return _right(train, dev, strength)
+    features, labels = train
+    return sum(
+        _right((features[rest], labels[rest]), (features[part], labels[part]), strength)
+        for rest, part in _folds(labels)
+    )
+
+
+def _of_network(train: Rows, dev: Rows | None, test: np.ndarray) -> np.ndarray:
+    """The labels predicted by SentEval's network, with the weight decay that is best on held-out rows.
+
+    Without dev rows, decays are compared on ten parts of the training rows, and the network with the best one is
+    stopped by a twentieth of them, as in SentEval.
+    """
+    from transforms.evaluation.network import train_networks
+
+    features, labels = train
+    classes = int(max(labels.max(), 0 if dev is None else dev[1].max())) + 1
+    if dev is not None:
+        networks = train_networks(train, dev, classes, DECAYS)
+        best = max(networks, key=lambda network: round(network.accuracy, 4))
+        return best.predict(test)
+    accuracies = [
+        [
+            network.accuracy
+            for network in train_networks(
+                (features[rest], labels[rest]), (features[part], labels[part]), classes, DECAYS
+            )
+        ]
+        for rest, part in _folds(labels)
     ]
-    return STRENGTHS[classifier][int(np.argmax(rights))]
+    decay = DECAYS[int(np.argmax(np.mean(accuracies, axis=0).round(4)))]
+    order = np.random.default_rng(SEED).permutation(len(labels))
+    last, rest = np.split(order, [max(1, int(len(order) * LAST))])
+    (network,) = train_networks((features[rest], labels[rest]), (features[last], labels[last]), classes, (decay,))
+    return network.predict(test)
 
 
-def _right(
-    train: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray], classifier: str, strength: float
-) -> int:
-    return int((_fit(*train, classifier, strength, ROUGH).predict(test[0]) == test[1]).sum())
+def _right(train: Rows, test: Rows, strength: float) -> int:
+    return int((_fit(*train, strength, ROUGH).predict(test[0]) == test[1]).sum())
 
 
 def _folds(labels: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -90,19 +115,13 @@ def _folds(labels: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield from kind(min(FOLDS, parts), shuffle=True, random_state=SEED).split(np.zeros(len(labels)), labels)
 
 
-def _fit(features: np.ndarray, labels: np.ndarray, classifier: str, strength: float, end: float = FINE) -> Any:
+def _fit(features: np.ndarray, labels: np.ndarray, strength: float, end: float = FINE) -> Any:
     from sklearn.dummy import DummyClassifier
     from sklearn.linear_model import LogisticRegression
-    from sklearn.neural_network import MLPClassifier
 
     if len(np.unique(labels)) < 2:  # a part may have lost a rare label
         return DummyClassifier().fit(features, labels)
-    if classifier == LOGISTIC:
-        return LogisticRegression(C=strength, max_iter=1000, tol=end).fit(features, labels)
-    model = MLPClassifier(
-        (50,), activation="logistic", alpha=strength, batch_size=min(64, len(labels)), max_iter=200, random_state=SEED
-    )
-    return model.fit(features, labels)
+    return LogisticRegression(C=strength, max_iter=1000, tol=end).fit(features, labels)
 
 
 @contextlib.contextmanager

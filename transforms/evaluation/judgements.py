@@ -16,7 +16,7 @@ from transforms.numbers import counted
 DEPTH = 100
 SAME_IDS = "same-ids"  # what to do with a document that has the id of the query
 DROP, KEEP = "drop", "keep"
-MEASURES = {"ndcg@10": "nDCG@10", "recall@100": "R@100", "mrr@10": "RR@10", "map": "AP"}
+MEASURES = {"ndcg@10": "nDCG@10", "recall@100": "R@100", "mrr@10": "RR@10", "map@100": "AP"}
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from transforms.errors import OptionError
 from transforms.evaluation import classifier as classifiers
 from transforms.evaluation import tables
-from transforms.evaluation.classification import Classification, LabelledTexts, check_labels
+from transforms.evaluation.classification import WORD_CONTENT, Classification, LabelledTexts, check_labels, of_probe
 
 LENGTHS = ((5, 8), (9, 12), (13, 16), (17, 20), (21, 25), (26, 28))
 WORDS = 1000  # targets of word content, the words of rank 2,001 to 3,000 where these are frequent enough
@@ -40,8 +40,7 @@ def make(name: str, path: str, classifier: str) -> Classification:
     if len(rows) < 2 * FEWEST:
         raise OptionError(f"--make {name}={path}: {len(rows)} sentences can be used, at least {2 * FEWEST} are needed")
     check_labels(f"probing:{name}", [part.labels for part in parts])
-    # SentEval judges word content without a hidden layer, whatever is asked for
-    return Classification(name, tuple(parts), classifiers.LOGISTIC if name == "word-content" else classifier, "probing")
+    return Classification(name, tuple(parts), of_probe(name, classifier), "probing")
 
 
 def sentence_lengths(sentences: Sequence[str]) -> Labelled:
@@ -90,7 +89,7 @@ def bigram_shifts(sentences: Sequence[str]) -> Labelled:
 
 MAKERS: dict[str, Callable[[Sequence[str]], Labelled]] = {
     "sentence-length": sentence_lengths,
-    "word-content": word_contents,
+    WORD_CONTENT: word_contents,
     "bigram-shift": bigram_shifts,
 }
 
