@@ -15,14 +15,14 @@ def is_boundary(text: str, place: int) -> bool:
     """Whether no grapheme cluster lies across `place`, or nothing but a blank of one after it."""
     if place <= 0 or place >= len(text) or text[place].isspace() or _APART.match(text, place - 1):
         return True
-    start = place - 1
-    while start > 0 and not _APART.match(text, start - 1):
-        start -= 1
-        if place - start > LONGEST:
-            return True
-    while start < place:
-        start = _CLUSTER.match(text, start).end()
-    return start == place
+    first = place - 1
+    while first > 0 and place - first <= LONGEST and not _APART.match(text, first - 1):
+        first -= 1
+    begin = end = first
+    while end < place:
+        begin, end = end, _CLUSTER.match(text, end).end()
+    # The walk may have stopped inside a cluster. If that one lies across the place, it is a long one.
+    return end == place or (begin == first and place - first > LONGEST)
 
 
 def boundary_before(text: str, place: int, least: int) -> int:
