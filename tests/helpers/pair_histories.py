@@ -429,7 +429,7 @@ class History:
         assert (index is None) == (options["index"] == "none")
         ids, vectors = open_store(str(self.store)).numpy()
         if index is not None:
-            assert index["metric"] == options["metric"]
+            assert index["metric"] == options["metric"], index["request"]
             kind = {"auto": "Flat"}.get(options["index"], options["index"])
             assert kind in OF_BUDGETS or index["factory"] == kind
             searcher = Searcher(Manifest.of(manifest.root, {**manifest.data, "index": {**index, "nprobe": 64}}))

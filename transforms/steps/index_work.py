@@ -84,10 +84,15 @@ def _update(
 
 
 def metric_of(request: IndexRequest, run: Run, before: Manifest | None) -> str:
-    """The metric of a run's index: asked for, else that of the index there is, else what the model says."""
+    """The metric of a run's index: asked for, else that of the last index, else what the store remembers.
+
+    `before` is the last snapshot with an index. The store may have been given another metric since, without an index.
+    """
     if request.metric != "auto":
         return request.metric
-    return before.metric if before is not None and before.index else run.options.metric or "cosine"
+    if before is not None and before.index and before.options.metric in (None, run.options.metric):
+        return before.metric
+    return run.options.metric or "cosine"
 
 
 def _compared_alike(a: str, b: str, space: Space) -> bool:

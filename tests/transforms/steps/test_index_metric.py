@@ -86,6 +86,19 @@ def test_auto_is_cosine_unless_the_model_says_otherwise(store: Nights, monkeypat
     assert other.commit(ROWS, IndexRequest("Flat"))["metric"] == "ip"
 
 
+def test_a_metric_said_while_there_was_no_index_is_that_of_the_next_one(
+    store: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "options", Options(metric="cosine"))
+    store.commit(ROWS, IndexRequest("Flat"))
+    store.commit_without_index(ROWS)
+    assert store.commit(ROWS, IndexRequest("Flat"))["metric"] == "cosine"
+    store.commit_without_index(ROWS)
+    monkeypatch.setattr(store, "options", Options(metric="l2"))
+    store.commit_without_index(ROWS)
+    assert store.commit(ROWS, IndexRequest("Flat"))["metric"] == "l2"
+
+
 def test_an_index_of_an_earlier_version_keeps_its_inner_product(store: Nights) -> None:
     store.commit(ROWS, IndexRequest("IVF4,Flat", "ip"))
     index = store.commit(MORE)
