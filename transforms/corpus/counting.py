@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import BinaryIO
 
-from transforms.corpus.csv_rows import dialect_of, read_csv
+from transforms.corpus.csv_rows import dialect_of, long_fields, read_csv
 from transforms.corpus.files import BY_LINE, SEPARATED, InputFile, decompressed, open_unchanged
 from transforms.corpus.json_values import read_json
 from transforms.corpus.lines import line_starts, read_lines, whole
@@ -75,7 +75,7 @@ def _rows_in(file: InputFile, head: bytes) -> int:
     """The rows of a table's head below the names of its columns."""
     dialect = dialect_of(file)
     rows = -1
-    with contextlib.suppress(csv.Error):  # the last row is cut
+    with long_fields(), contextlib.suppress(csv.Error):  # the last row is cut
         for row in dialect.rows(io.StringIO(head.decode(dialect.encoding, "replace"), newline="")):
             rows += bool(row) or len(dialect.header) <= 1
     return max(0, rows)

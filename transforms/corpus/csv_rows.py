@@ -6,10 +6,12 @@ doubled quotes; where the head of a file makes no sense so and does without, its
 encoding is UTF-8, or UTF-16 by its byte order mark. A row that is too long is passed over, and a CutRow stands for it.
 """
 
+import contextlib
 import csv
 import functools
 import io
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -52,11 +54,34 @@ class Dialect:
         return next((self.header.index(known) for known in names if known in self.header), None)
 
     def rows(self, text: Any) -> Any:
-        """The reader of the rows in lines of text."""
-        csv.field_size_limit(MOST_CHARACTERS + PIECE)
+        """The reader of the rows in lines of text, which is read within `long_fields`."""
         if not self.quoting:
             return csv.reader(text, delimiter=self.delimiter, quoting=csv.QUOTE_NONE, strict=True)
         return csv.reader(text, delimiter=self.delimiter, strict=True)
+
+
+class _FieldLimit:
+    """How many readers need csv's limit for a field, which all of a process share, to be ours, and what it was."""
+
+    lock = threading.Lock()
+    readers = 0
+    before = 0
+
+
+@contextlib.contextmanager
+def long_fields() -> Iterator[None]:
+    """Let csv read fields of any length that a row may have; the limit is put back once nobody needs this one."""
+    with _FieldLimit.lock:
+        if _FieldLimit.readers == 0:
+            _FieldLimit.before = csv.field_size_limit(MOST_CHARACTERS + PIECE)
+        _FieldLimit.readers += 1
+    try:
+        yield
+    finally:
+        with _FieldLimit.lock:
+            _FieldLimit.readers -= 1
+            if _FieldLimit.readers == 0:
+                csv.field_size_limit(_FieldLimit.before)
 
 
 def read_csv(file: InputFile, dialect: Dialect | None = None) -> Iterator[list[list[str]]]:
@@ -69,7 +94,8 @@ def read_csv(file: InputFile, dialect: Dialect | None = None) -> Iterator[list[l
     with open_unchanged(file) as raw:
         errors = "surrogateescape" if dialect.encoding.startswith("utf-8") else "strict"
         lines = io.TextIOWrapper(decompressed(file, raw), dialect.encoding, errors, newline="")
-        yield from whole(file, _blocks(file, dialect, lines))
+        with long_fields():
+            yield from whole(file, _blocks(file, dialect, lines))
         lines.detach()
 
 
@@ -211,7 +237,8 @@ def unquoted(file: InputFile) -> Dialect:
 
 def _with_header(dialect: Dialect, text: str) -> Dialect:
     try:
-        header = tuple(next(dialect.rows(io.StringIO(text, newline="")), ()))
+        with long_fields():
+            header = tuple(next(dialect.rows(io.StringIO(text, newline="")), ()))
     except csv.Error:
         header = ()
     names = tuple(name.strip() for name in header)
@@ -247,7 +274,8 @@ def _fits(dialect: Dialect, text: str, is_whole: bool) -> bool:
     """Whether the text is rows of as many values as the header has."""
     widths: list[int] = []
     try:
-        widths += (len(row) for row in dialect.rows(io.StringIO(text, newline="")) if row)
+        with long_fields():
+            widths += (len(row) for row in dialect.rows(io.StringIO(text, newline="")) if row)
     except csv.Error as error:
         if is_whole or "unexpected end of data" not in str(error):  # a row that goes on behind the head
             return False

@@ -22,14 +22,18 @@ def expect_padding(model: Any) -> None:
     """
     code = sys.modules[type(model).__module__]
     if model.config._attn_implementation == "sdpa" and '"sdpa"' not in inspect.getsource(code):
+        _register()
         model.set_attn_implementation(NAME)
+
+
+def _register() -> None:
+    """Have transformers know the attention and its masks by name."""
+    if NAME not in ALL_ATTENTION_FUNCTIONS:
+        ALL_ATTENTION_FUNCTIONS.register(NAME, ALL_ATTENTION_FUNCTIONS["sdpa"])
+        ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, _mask)
 
 
 def _mask(*, attention_mask: Tensor | None = None, **said: Any) -> Tensor | None:
     if attention_mask is not None:
         said |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     return sdpa_mask(attention_mask=attention_mask, **said)
-
-
-ALL_ATTENTION_FUNCTIONS.register(NAME, ALL_ATTENTION_FUNCTIONS["sdpa"])
-ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, _mask)

@@ -81,6 +81,7 @@ def note_attention(model: Any, kernel: Kernel, inputs: dict[str, Tensor], furthe
     Raises `UnfitModelError` where the kernel cannot compute that, and where the masks that the model makes hide other
     tokens, of texts of up to `furthest` tokens, than its attention function is told.
     """
+    _register()
     model.set_attn_implementation(NOTING)
     _ROW.masks, _ROW.asked, _ROW.furthest = [], [], furthest
     try:
@@ -256,6 +257,9 @@ def _seen(tokens: int, window: tuple[int, int], device: torch.device) -> Tensor 
     return _within(places[:, None], places, window)
 
 
-ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
-ALL_ATTENTION_FUNCTIONS.register(NOTING, _note)
-ALL_MASK_ATTENTION_FUNCTIONS.register(NOTING, _note_mask)
+def _register() -> None:
+    """Have transformers know both attention functions, and the masks of one, by name."""
+    if NAME not in ALL_ATTENTION_FUNCTIONS:
+        ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
+        ALL_ATTENTION_FUNCTIONS.register(NOTING, _note)
+        ALL_MASK_ATTENTION_FUNCTIONS.register(NOTING, _note_mask)

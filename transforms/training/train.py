@@ -1,9 +1,10 @@
 """A training from its options to the folder that it writes."""
 
+import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ NOT_ASKED = (
     "dev",
     "max_rejects",
 )  # what decides no weight
+SEEN = "CUDA_VISIBLE_DEVICES"
 SAMPLED = 10_000  # texts of which it is counted how many are cut
 
 
@@ -60,7 +62,7 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
         say(line)
     if options.resume and not folders.is_begun(output):
         say(f"note        {folders.work_of(output)} has no checkpoint to resume; the training begins")
-    with folders.working(output, options, asked) as work:
+    with on_one_gpu(options.device), folders.working(output, options, asked) as work:
         began = time.monotonic()
         with stage(LOADING):
             job, task = prepare(options, data, say)
@@ -92,6 +94,19 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
     return record
 
 
+@contextlib.contextmanager
+def on_one_gpu(asked: str) -> Iterator[None]:
+    """Let the trainer see one GPU, over all of which it would spread, and put back what the process could see."""
+    from transforms.encoder.devices import resolve_device
+
+    device = resolve_device(asked)
+    with contextlib.ExitStack() as stack:
+        if device.type == "cuda" and SEEN not in os.environ:
+            os.environ[SEEN] = str(device.index or 0)
+            stack.callback(os.environ.pop, SEEN, None)
+        yield
+
+
 def asked_of(options: TrainOptions, data: Data) -> dict[str, Any]:
     """All that decides the weights: options, the data's checksums and columns, and the model's."""
     chosen = {item.name: getattr(options, item.name) for item in fields(options) if item.name not in NOT_ASKED}
@@ -113,8 +128,6 @@ def prepare(options: TrainOptions, data: Data, say: Say) -> "tuple[Job, Task | N
     from transforms.training.trainer import Job, rows_in_batches
 
     device = resolve_device(options.device)
-    if device.type == "cuda":  # one of them: the trainer would spread over all that it sees
-        os.environ.setdefault("CUDA_VISIBLE_DEVICES", str(device.index or 0))
     set_seed(options.seed)
     model = models.load(options, device.type)
     last = models.take_normalize(model) if options.objective == CLASSIFICATION else None
