@@ -108,6 +108,8 @@ def _add_training(p: argparse._ArgumentGroup) -> None:
     p.add_argument("--checkpoint-steps", type=options.positive, metavar="N", help=every)
     patience = "stop after N dev scores that are no better (default: never)"
     p.add_argument("--patience", type=options.positive, metavar="N", help=patience)
+    must = "exit with status 3 if no dev score is above the start's (default: no)"
+    p.add_argument("--must-improve", action="store_true", help=must)
 
 
 class _PrintRecipe(argparse.Action):

@@ -14,6 +14,7 @@ import pytest
 from helpers.commands import Outcome, Run
 from helpers.tiny_models import TEXTS, save_tiny_model
 from helpers.training import labelled_rows, record, scored_rows, sentences, triplet_rows, weights, write_tsv
+from safetensors.numpy import load_file
 
 pytest.importorskip("accelerate", reason="the extra train is not installed")
 
@@ -317,6 +318,29 @@ def test_a_loss_that_is_not_finite_names_step_and_rows(train: Train, tmp_path: P
     assert f"the last good checkpoint is {kept}" in done.err
     assert (kept / "modules.json").is_file()
     assert not (tmp_path / "model").exists()
+
+
+def test_a_training_that_only_loses_keeps_the_start(train: Train, data: Path, tmp_path: Path) -> None:
+    """Dev scores that turn the training's round: the more is learnt, the lower they are."""
+    write_tsv(data / "turned.tsv", [{**row, "score": 5 - row["score"]} for row in scored_rows()])
+    asked = ["--epochs", 6, "--dev", data / "turned.tsv", "--checkpoint-steps", 8]
+    refused = train("regression", "scored.tsv", *asked, "--must-improve")
+    assert refused.status == 3, refused.err
+    assert "--must-improve: no checkpoint beats the start (dev spearman " in refused.err
+    assert not (tmp_path / "model").exists()
+    done = train("regression", "scored.tsv", *asked, "--resume")
+    assert done.status == 0, done.err
+    assert "note        no checkpoint beats the start (dev spearman " in done.err
+    found = record(tmp_path / "model")
+    scores = [point["dev"] for point in found["curve"] if point.get("dev") is not None]
+    assert (found["best_step"], found["dev"]["score"]) == (0, pytest.approx(max(scores)))
+    assert found["dev"]["difference"]["score"] == 0
+    assert max(scores[1:]) < scores[0]
+    before, after = (load_file(folder / "model.safetensors") for folder in (data / "bert", tmp_path / "model"))
+    for name, weight in before.items():
+        np.testing.assert_array_equal(after[name], weight)
+    unknown = train("regression", "scored.tsv", "--must-improve", "--output", tmp_path / "other")
+    assert (unknown.status, "--must-improve compares dev scores; say --dev PATH too" in unknown.err) == (2, True)
 
 
 @pytest.mark.slow

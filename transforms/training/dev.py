@@ -8,7 +8,7 @@ import numpy as np
 
 from transforms.evaluation.evidence import ALL, Evidence, Means
 from transforms.evaluation.intervals import Belief, beliefs, draw
-from transforms.evaluation.judgements import Judgements
+from transforms.evaluation.judgements import KEEP, Judgements
 from transforms.evaluation.pair_files import ScoredPairs
 from transforms.evaluation.retrieval import Retrieval
 from transforms.evaluation.sts import Sts
@@ -71,7 +71,7 @@ def _retrieval(columns: dict[str, list[str]]) -> Retrieval:
     for anchor, positive in zip(columns["anchor"], columns["positive"], strict=True):
         grades.setdefault(anchor, {})[ids[positive]] = 1
     anchors = list(grades)
-    return Retrieval(DEV, Judgements(anchors, anchors, list(grades.values())), list(ids.values()), documents)
+    return Retrieval(DEV, Judgements(anchors, anchors, list(grades.values()), KEEP), list(ids.values()), documents)
 
 
 def predict(task: Task, encode: Encode) -> Predictions:

@@ -23,7 +23,8 @@ class TrainOptions:
     None: the model's own modules, mean where it has none. `scores` are the ends of the data's scale, `labels` the
     labels in their order; `guide` is a model that says which negatives are none, `hard_negatives` how many are looked
     for to each row, `matryoshka` the widths that are trained beside the full one, `lora` a rank. `checkpoint_steps`
-    None: a tenth of all steps. `recipe` is the name of the one that some of these come from.
+    None: a tenth of all steps. `must_improve` refuses a model that is no better than the start. `recipe` is the name of
+    the one that some of these come from.
     """
 
     inputs: tuple[str, ...]
@@ -52,6 +53,7 @@ class TrainOptions:
     device: str = "auto"
     checkpoint_steps: int | None = None
     patience: int | None = None
+    must_improve: bool = False
     max_rejects: float = 0.01
     limit: int | None = None
     recipe: str | None = None
@@ -80,8 +82,7 @@ def check(options: TrainOptions) -> None:
         raise OptionError("--scores LOW,HIGH: the first has to be the smaller one, as in --scores 0,5")
     if options.matryoshka and objective == CLASSIFICATION:
         raise OptionError(f"--matryoshka has no meaning with --objective {CLASSIFICATION}, whose layer has one width")
-    if options.patience is not None and options.dev is None:
-        raise OptionError("--patience counts dev scores; say --dev PATH too")
+    _check_dev(options)
     if options.freeze_backbone and options.lora:
         raise OptionError("--lora trains a part of the backbone, which --freeze-backbone does not; say one of them")
     if options.resume and options.overwrite:
@@ -92,6 +93,14 @@ def check(options: TrainOptions) -> None:
     missing = next((name for name in needed if importlib.util.find_spec(name) is None), None)
     if missing:
         raise MissingExtraError(f"training needs {missing}: {pip_line('train')}")
+
+
+def _check_dev(options: TrainOptions) -> None:
+    """Raise OptionError for options that need dev scores, if there are none."""
+    if options.patience is not None and options.dev is None:
+        raise OptionError("--patience counts dev scores; say --dev PATH too")
+    if options.must_improve and options.dev is None:
+        raise OptionError("--must-improve compares dev scores; say --dev PATH too")
 
 
 def _ranks(options: TrainOptions) -> bool:

@@ -4,14 +4,14 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transforms.errors import OptionError, StoppedError
+from transforms.errors import DataGateError, OptionError, StoppedError
 from transforms.progress import LOADING, stage
 from transforms.space import resolve_model, resolve_space
 from transforms.training import folders
@@ -24,6 +24,8 @@ from transforms.training.watch import TrainingWatch
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from torch import Tensor
+    from torch.nn import Module
 
     from transforms.evaluation.task import Predictions, Task
     from transforms.training.trainer import Job
@@ -39,6 +41,7 @@ NOT_ASKED = (
     "overwrite",
     "dev",
     "max_rejects",
+    "must_improve",
 )  # what decides no weight
 SEEN = "CUDA_VISIBLE_DEVICES"
 SAMPLED = 10_000  # texts of which it is counted how many are cut
@@ -71,6 +74,7 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
             before = predicted(job, task)
         if task is not None and before is not None:
             watch.scored(0, *metric_of(task, before))
+        start = weights_of(job) if task is not None else []
         try:
             from transforms.training.trainer import fit
 
@@ -81,6 +85,9 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
             watch.end()
         with stage("scoring the dev rows, with intervals"):
             after = predicted(job, task)
+            if task is not None and before is not None and after is not None and not is_better(task, before, after):
+                keep_start(options, job, start, lost(task, before, after), say)
+                fitted, after = replace(fitted, best_step=0), before
             believed = None if task is None else compared(task, before or {}, after or {})
         metric = None if task is None or after is None else metric_of(task, after)[0]
         with folders.staged(output) as folder:
@@ -105,6 +112,45 @@ def on_one_gpu(asked: str) -> Iterator[None]:
             os.environ[SEEN] = str(device.index or 0)
             stack.callback(os.environ.pop, SEEN, None)
         yield
+
+
+def is_better(task: "Task", before: "Predictions", after: "Predictions") -> bool:
+    """Whether the dev score after training is above that of the start; one that is undefined is below all others."""
+    first, last = (metric_of(task, predictions)[1] for predictions in (before, after))
+    return last > first or (math.isnan(first) and not math.isnan(last))
+
+
+def lost(task: "Task", before: "Predictions", after: "Predictions") -> str:
+    """The message that no checkpoint beats the start."""
+    metric, first = metric_of(task, before)
+    last = metric_of(task, after)[1]
+    scores = f"dev {metric} {first:.2f}, the best checkpoint {last:.2f}"
+    return f"no checkpoint beats the start ({scores}), so the weights of the start are the best"
+
+
+def keep_start(options: TrainOptions, job: "Job", start: "Sequence[dict[str, Tensor]]", why: str, say: Say) -> None:
+    """Give the model the weights of the start. Raises DataGateError if the options demand better ones."""
+    if options.must_improve:
+        raise DataGateError(f"--must-improve: {why}; --resume without --must-improve writes the start as the model")
+    say(f"note        {why}; they are kept")
+    for module, weights in zip(trained_modules(job), start, strict=True):
+        module.load_state_dict(weights)
+
+
+def weights_of(job: "Job") -> "list[dict[str, Tensor]]":
+    """Copies in main memory of all weights that are trained."""
+    return [
+        {name: value.detach().to("cpu", copy=True) for name, value in module.state_dict().items()}
+        for module in trained_modules(job)
+    ]
+
+
+def trained_modules(job: "Job") -> "list[Module]":
+    """The model, and the layer that classifies if there is one."""
+    from transforms.training import objectives
+
+    classifier = objectives.classifier_of(job.loss)
+    return [job.model, *([] if classifier is None else [classifier])]
 
 
 def asked_of(options: TrainOptions, data: Data) -> dict[str, Any]:
