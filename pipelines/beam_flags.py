@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.runner import create_runner
-from apache_beam.transforms.resources import parse_resource_hints
 
 from pipelines import engines
 from pipelines.beam_parser import beam_parser
@@ -157,15 +156,6 @@ def _most_values(action: argparse.Action | None) -> float:
     if action is None or action.nargs == "+":
         return math.inf
     return 1 if action.nargs is None else 0
-
-
-def memory(text: str) -> str:
-    """An amount of memory as Beam's resource hints take it, such as 16GB."""
-    try:
-        parse_resource_hints({"min_ram": text})
-    except ValueError as error:
-        raise OptionError(f"argument --min-ram: {text} is not an amount of memory (as in 16GB)") from error
-    return text
 
 
 def hints(**given: str | None) -> dict[str, str]:

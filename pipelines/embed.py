@@ -1,6 +1,5 @@
 """`sentence-beam embed`: Plan -> Embed -> (Index) -> Commit, into one store."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -11,7 +10,7 @@ import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import command, engines
-from pipelines.beam_flags import hints, memory, options_of_list, parse
+from pipelines.beam_flags import hints, options_of_list, parse
 from pipelines.embed_options import parser
 from pipelines.library import as_function, options_of
 from pipelines.progress import watched
@@ -98,8 +97,6 @@ def _embed_rows(rows: pa.Table, batch: str | None, asked: EmbedOptions, flags: S
 def _embedded(asked: EmbedOptions, flags: Sequence[str], in_memory: bool = False) -> Store | None:
     if asked.dry_run:
         raise OptionError("argument --dry-run: it prints; say sentence-beam plan")
-    if asked.min_ram is not None:
-        memory(asked.min_ram)
     beam_options = options_of_list(flags, asked.accelerator, asked.index_accelerator)
     if in_memory and not engines.in_process(beam_options):
         raise OptionError("rows in memory are embedded in this process; write them to files for another runner")
@@ -158,8 +155,8 @@ def build(
     return tuple(found) | "Commit" >> Commit(job.run, raises, ids=job.columns.id is not None)
 
 
-def _embed(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
-    with with_stdin(EmbedOptions(**vars(args)), engines.in_process(beam_options)) as options:
+def _embed(asked: EmbedOptions, beam_options: PipelineOptions) -> Said:
+    with with_stdin(asked, engines.in_process(beam_options)) as options:
         if options.dry_run:
             from pipelines.plan import told
 
@@ -171,7 +168,7 @@ def _embed(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
     return Said(wrapped(summary(resolved, result)), {"store": root, **asdict(result)})
 
 
-main = command.main(parser, _embed, parse)
+main = command.main(parser, _embed, parse, kind=EmbedOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

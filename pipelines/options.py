@@ -97,7 +97,7 @@ def _add_option(container: argparse._ActionsContainer, item: "Field[Any]", decla
     """Add one option. Its value stays text, which the class of the options reads."""
     how: dict[str, Any] = {"help": declared.help, **_action_of(item, declared)}
     if not is_required(item) and not declared.several:
-        how["default"] = item.default
+        how["default"] = None if item.default == "" else item.default  # argparse would check a text
     if declared.positional:
         if not is_required(item):
             how["nargs"] = "?"
@@ -187,7 +187,7 @@ class _Once(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         earlier = getattr(namespace, self.dest)
-        if earlier not in (None, values):
+        if earlier not in (self.default, values):
             raise OptionError(f"{option_string} {values}: the store is {earlier} already; name one")
         setattr(namespace, self.dest, values)
 

@@ -9,13 +9,14 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines import beam_flags, command, embed_options, engines
+from pipelines.library import pipeline_function
 from pipelines.said import Said
 from pipelines.stdin import with_stdin
 from pipelines.summary import bad_lines, beside_lines
@@ -35,7 +36,7 @@ from transforms.steps.cutting import texts_of_pieces
 from transforms.steps.footers import read_footers
 from transforms.steps.index_choice import budgets_of, largest
 from transforms.steps.job import EmbedJob
-from transforms.steps.options import EmbedOptions
+from transforms.steps.options.embed import EmbedOptions, PlanOptions
 from transforms.steps.plan_files import FilePlanner, checked_plan, list_files
 from transforms.steps.resolve import Resolved, resolve
 from transforms.store.carried import CarriedShards
@@ -376,14 +377,21 @@ def size_lines(found: Prediction) -> list[str]:
     ]
 
 
-def _plan(args: argparse.Namespace, beam_options: PipelineOptions) -> Said:
-    store = args.store or storage.join(tempfile.gettempdir(), f"no-store-{uuid.uuid4().hex}")  # as a new one would be
-    asked = EmbedOptions(**{**vars(args), "store": store})
-    with with_stdin(asked, engines.in_process(beam_options)) as asked:
-        return told(asked, beam_options, store=args.store is not None)
+def _plan(asked: PlanOptions, beam_options: PipelineOptions) -> Said:
+    is_named = asked.store != ""
+    with with_stdin(with_store(asked), engines.in_process(beam_options)) as options:
+        return told(options, beam_options, store=is_named)
 
 
-main = command.main(parser, _plan, beam_flags.parse)
+def with_store(asked: PlanOptions) -> EmbedOptions:
+    """Return the options of the run that is planned, into a store that is not there if none is named."""
+    given = {item.name: getattr(asked, item.name) for item in fields(EmbedOptions)}
+    nowhere = storage.join(tempfile.gettempdir(), f"no-store-{uuid.uuid4().hex}")
+    return EmbedOptions(**{**given, "store": asked.store or nowhere})
+
+
+plan = pipeline_function("plan", PlanOptions, _plan)
+main = command.main(parser, _plan, beam_flags.parse, kind=PlanOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pipelines.info import info
     from pipelines.neighbours import neighbours
     from pipelines.pairs import pairs
+    from pipelines.plan import plan
     from pipelines.push import push
     from pipelines.recalibrate import recalibrate
     from pipelines.rejects import rejects
@@ -69,6 +70,7 @@ else:  # a checker that saw this function would take every name for one of the p
         "pipelines.info": ("info",),
         "pipelines.neighbours": ("neighbours",),
         "pipelines.pairs": ("pairs",),
+        "pipelines.plan": ("plan",),
         "pipelines.push": ("push",),
         "pipelines.recalibrate": ("recalibrate",),
         "pipelines.rejects": ("rejects",),
@@ -166,6 +168,7 @@ __all__ = [
     "neighbours",
     "open_store",
     "pairs",
+    "plan",
     "push",
     "recalibrate",
     "rejects",

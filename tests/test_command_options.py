@@ -18,10 +18,13 @@ from pipelines import config_file
 from pipelines.cli import main, parser_of
 from pipelines.options import every_command
 from transforms.option import declared_in, flag_of
-from transforms.steps.keywords import NeighboursKeywords
-from transforms.steps.options import index, joins, search, store
+from transforms.steps.keywords import EmbedKeywords, NeighboursKeywords
+from transforms.steps.options import embed, index, joins, search, store
+from transforms.store.entries import Options
 
 KINDS: dict[str, type[Any]] = {
+    "embed": embed.EmbedOptions,
+    "plan": embed.PlanOptions,
     "fit": index.FitOptions,
     "recalibrate": index.RecalibrateOptions,
     "index": index.IndexOptions,
@@ -44,7 +47,10 @@ KINDS: dict[str, type[Any]] = {
     "vacuum": store.VacuumOptions,
 }
 # The keywords of functions that take them as a TypedDict.
-KEYWORDS = {"neighbours": get_type_hints(NeighboursKeywords)}
+KEYWORDS = {
+    "embed": {*get_type_hints(EmbedKeywords), "dry_run"},
+    "neighbours": get_type_hints(NeighboursKeywords),
+}
 EVERY = {action.dest for action in every_command()._actions}
 
 
@@ -81,6 +87,15 @@ def _toml(action: argparse.Action) -> str:
 def test_python_has_the_command_with_its_keywords(command: str) -> None:
     found = inspect.signature(getattr(sb, command)).parameters
     assert set(found) - {"options"} | set(KEYWORDS.get(command, ())) >= set(declared_in(KINDS[command]))
+
+
+def test_a_store_remembers_the_options_that_are_declared_so() -> None:
+    declared = declared_in(embed.EmbedOptions)
+    remembered = {name for name, one in declared.items() if one.remembered is not None or one.gate}
+    of_a_store = {item.name for item in fields(Options)}
+    assert remembered - of_a_store == {"partition", "unit_tokens"}  # which the manifest itself has
+    more = {"keep_types", "limit", "said"}  # given with keep_columns; of a trial run; other fields of the JSON
+    assert of_a_store - remembered == more
 
 
 # What functions return
@@ -183,6 +198,15 @@ def test_commands_write_to_the_store(
     assert called("recalibrate", {"calibration": "none"}, capfd)["run"] is None
     assert called("rollback", {"run": "-1"}, capfd)["ledger"]["written"] == 11
     assert called("vacuum", {"keep": 1}, capfd)["removed"]
+
+
+def test_plan_and_embed_without_a_store_that_is_there(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(made)
+    found = called("plan", {"input": "x.csv", "store": "", "model": "model", "max_rejects": 1}, capfd)
+    assert (found["store"], found["files"]) == (None, 1)
+    assert sb.plan("x.csv", store="s")["carried_files"] == 1
 
 
 def test_serve_returns_when_its_server_has_ended(

@@ -3,7 +3,7 @@
 from transforms import values
 from transforms.corpus.files import INPUT_FORMATS
 from transforms.index.choose import FACTORIES
-from transforms.option import Declared
+from transforms.option import Declared, Exclusive
 from transforms.space import DEFAULT_MODEL
 from transforms.space.dtypes import DTYPES
 from transforms.store.entries import Options
@@ -64,6 +64,7 @@ STORES_MODEL = Declared(
     metavar="PATH",
 )
 REVISION = Declared("revision of a Hugging Face id (default: the hub's)", metavar="R")
+ONE_PROMPT = Exclusive("prompt")
 POOLER = Declared("how token states become a vector, see below (default: auto, the model's own)", metavar="SPEC")
 PROMPT = Declared("text put before every row (default: the model's)", metavar="STR")
 PROMPT_NAME = Declared(

@@ -81,7 +81,7 @@ def option(declared: Declared | str, *, default: Any = MISSING, kw_only: bool = 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option, field))
 def options(cls: type[Options]) -> type[Options]:
     """Make a class a frozen dataclass whose values are read and checked, by `read`, when it is made."""
-    if "__post_init__" not in vars(cls):
+    if not hasattr(cls, "__post_init__"):
         cls.__post_init__ = read  # type: ignore[attr-defined]
     return dataclass(frozen=True, kw_only=True)(cls)
 

@@ -163,6 +163,13 @@ def price(text: str) -> float:
     return _number(text, math.inf, "an amount of money (as in 1.20)")
 
 
+def memory(text: str) -> str:
+    """An amount of memory as Beam's resource hints take it, such as 16GB."""
+    if re.fullmatch(r"\d+(\.\d+)?([KMGTP]i?)?B", text.replace(" ", "")) is None:
+        raise OptionError(f"{text} is not an amount of memory (as in 16GB)")
+    return text
+
+
 def milliseconds(text: str) -> float:
     """A span of time above zero, in milliseconds."""
     value = _number(text, math.inf, "a number of milliseconds above zero")

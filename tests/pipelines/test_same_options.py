@@ -96,15 +96,6 @@ def flags(given: dict[str, Any]) -> list[str]:
     return found
 
 
-def test_a_class_has_the_options_of_its_command_and_their_defaults() -> None:
-    parser = embed_options.parser()
-    actions = {action.dest: action for action in parser._actions if action.dest not in ("help", *COMMAND_LINE)}
-    assert set(actions) == {item.name for item in fields(EmbedOptions)}
-    for item in fields(EmbedOptions):
-        if not actions[item.name].required:
-            assert actions[item.name].default == item.default, item.name
-
-
 def test_flags_and_python_give_the_same_run(model: Path, inputs: Path, store: Path) -> None:
     write_lines(inputs / "a.txt", sentences(3))
     given = {"input": (f"{inputs}/*.txt",), "store": str(store), "model": str(model), **GIVEN}

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apache_beam.transforms.resources import parse_resource_hints
 
 from transforms import values
 from transforms.errors import OptionError
@@ -113,3 +114,16 @@ def test_names_of_flags() -> None:
     assert aliases_in(Made) == {"limit": "k"}
     made = Made("s", text="t", k=10)
     assert [is_given(made, name) for name in ("store", "k", "text", "input")] == [True, False, True, False]
+
+
+def test_beam_takes_the_amounts_of_memory_that_are_taken_here() -> None:
+    for text in ("16GB", "1.5 GiB", "500MB", "3B", "many", "16", "16gb", "GB"):
+        assert _is_amount(values.memory, text) == _is_amount(lambda said: parse_resource_hints({"min_ram": said}), text)
+
+
+def _is_amount(read: Any, text: str) -> bool:
+    try:
+        read(text)
+    except (OptionError, ValueError):
+        return False
+    return True

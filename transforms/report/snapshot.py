@@ -8,7 +8,7 @@ from itertools import islice
 from transforms.errors import SentenceBeamError
 from transforms.report.history import RunSummary
 from transforms.space import PoolerSpec
-from transforms.store.entries import IndexEntry, Input
+from transforms.store.entries import IndexEntry, Input, Options
 from transforms.store.manifest import Manifest
 from transforms.store.rejected import rejected_rows
 from transforms.store.runs import COMMITTED
@@ -90,7 +90,8 @@ def alerts(manifest: Manifest | None, summaries: Sequence[RunSummary]) -> list[s
             f"{last.deleted:,} of {earlier:,} rows were deleted ({100 * last.deleted / earlier:.0f} %); told above "
             f"{100 * MANY_DELETED:g} %."
         )
-    limit = NEARLY_TOO_MANY * (manifest.options.max_rejects if manifest else 0.01)
+    allowed = Options.max_rejects if manifest is None else manifest.options.max_rejects
+    limit = NEARLY_TOO_MANY * allowed
     blank = last.blank or 0  # lines of text files, which do not count for --max-rejects
     rejected = (last.rejected or 0) - blank
     counted = (last.read or 0) - blank

@@ -7,23 +7,28 @@ from typing import Any
 from transforms.calibration import Calibration
 from transforms.errors import OptionError
 from transforms.index.choose import check_request
+from transforms.option import Remembered, declared_in, flag_of
 from transforms.space import ModelFiles, Recipe, Space, parse_pooler, resolve_model
 from transforms.space.chunks import ChunksSpec
-from transforms.steps.auto import Case, decide
+from transforms.steps.auto import RULES, Case, decide
 from transforms.steps.gates import gates_of
 from transforms.steps.options import EmbedOptions
 from transforms.store.calibrations import kept_calibration, read_calibration
 from transforms.store.entries import IndexRequest, Options
 from transforms.store.manifest import Manifest
 
-CONTENT = (
-    ("format", "delimiter", "text_column", "text_template", "id_column", "keep_columns", "keep_types", "keep_text")
-    + ("model", "revision", "pooler", "prompt", "max_tokens", "chunks", "chunk_prefix", "normalize", "truncate_dim")
-    + ("precision", "limit")
-)  # fmt: skip
 KEPT = ("keep_columns", "keep_types")  # of which one option speaks
-# Remembered too, but units that are carried over are the same whatever they say.
-REMEMBERED = ("check_carried", "price_per_hour", "currency", "deterministic", "query_prompt", "hidden")
+
+
+def _remembered_as(kind: Remembered) -> tuple[str, ...]:
+    """Return the names of the options that a store remembers in this way, without those that rules decide."""
+    declared = declared_in(EmbedOptions)
+    return tuple(name for name, one in declared.items() if one.remembered is kind and flag_of(name, one) not in RULES)
+
+
+# The store has `limit` of a trial run too, which the next run does not take from it.
+CONTENT = (*_remembered_as(Remembered.CONTENT), "keep_types", "limit")
+REMEMBERED = _remembered_as(Remembered.RUN)
 
 
 @dataclass(frozen=True)

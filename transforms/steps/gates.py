@@ -6,13 +6,12 @@ run alone: the next run has what the store remembered before.
 
 from typing import NamedTuple
 
-from transforms.steps.options import EmbedOptions
+from transforms.option import declared_in
+from transforms.steps.options.embed import MAX_DRIFT, MAX_UNKNOWN, EmbedOptions
 from transforms.store.entries import Options
 
-DEFAULTS = {"max_rejects": Options.max_rejects, "max_deletes": Options.max_deletes, "max_unknown": 0.3}
-# Cosine distances beyond what processors and libraries differ by: those of other dtypes are larger.
-MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3}
-NAMES = (*DEFAULTS, "max_drift")
+NAMES = tuple(name for name, declared in declared_in(EmbedOptions).items() if declared.gate)
+DEFAULTS = {"max_rejects": Options.max_rejects, "max_deletes": Options.max_deletes, "max_unknown": MAX_UNKNOWN}
 
 
 class Gates(NamedTuple):
@@ -29,7 +28,9 @@ def gates_of(asked: EmbedOptions, before: Options, dtype: str) -> Gates:
     """The gates of a run whose model computes in a dtype; `before` are the options of the last snapshot."""
     used: dict[str, float] = {}
     remembered: dict[str, float] = {}
-    for name, default in {**DEFAULTS, "max_drift": MAX_DRIFT[dtype]}.items():
+    defaults = {**DEFAULTS, "max_drift": MAX_DRIFT[dtype]}
+    for name in NAMES:
+        default = defaults[name]
         given = getattr(asked, name)
         value = _tightest_last(given, getattr(before, name), default)
         used[name] = value if given is None else given

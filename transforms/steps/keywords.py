@@ -9,10 +9,9 @@ from typing import Required, TypedDict
 from transforms.values import StrPath
 
 
-class EmbedKeywords(TypedDict, total=False):
-    """The keywords of `embed`."""
+class PlanKeywords(TypedDict, total=False):
+    """The keywords of `embed` and `plan`, without the store."""
 
-    store: Required[StrPath]
     input_version: int | None
     input_filter: str | None
     hidden: bool | None
@@ -63,6 +62,12 @@ class EmbedKeywords(TypedDict, total=False):
     index_accelerator: str | None
     min_ram: str | None
     worker_model: StrPath | None
+
+
+class EmbedKeywords(PlanKeywords, total=False):
+    """The keywords of `embed`."""
+
+    store: Required[StrPath]
 
 
 class RowsKeywords(EmbedKeywords, total=False):

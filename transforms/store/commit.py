@@ -74,7 +74,7 @@ class Run:
     started: str
     previous: str | None = None
     version: str | None = None
-    max_rejects: float = 0.01
+    max_rejects: float = Options.max_rejects
     max_deletes: float = 1.0
     max_unknown: float = 1.0
     previous_rows: int = 0

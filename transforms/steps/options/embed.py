@@ -1,123 +1,291 @@
-"""What the commands are asked to do. A command line fills these classes, and so does a Python program.
+"""The options of `embed` and `plan`. None means "not given": the store's value, else the default."""
 
-None means "not given": the store's value, else the default.
-"""
-
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from transforms import values
-from transforms.common_options import DTYPES_ASKED, METRICS, NO_CALIBRATION
-from transforms.corpus.column_types import KeptColumn, parse_columns
-from transforms.corpus.files import INPUT_FORMATS
+from transforms.common_options import (
+    CALIBRATION,
+    DELIMITER,
+    DEVICE,
+    DTYPE,
+    FORMAT,
+    ID_COLUMN,
+    INDEX_ACCELERATOR,
+    INDEXES,
+    MAX_BYTES_PER_ROW,
+    MAX_LATENCY_MS,
+    MAX_REJECTS,
+    MAX_TOKENS,
+    METRIC,
+    MODEL,
+    NORMALIZE,
+    ONE_PROMPT,
+    POOLER,
+    PROMPT,
+    PROMPT_NAME,
+    REVISION,
+    STORE,
+    TARGET_RECALL,
+    TEXT_COLUMN,
+    TOKENS_PER_BATCH,
+    TRUNCATE_DIM,
+    named_input,
+)
+from transforms.corpus.column_types import TYPES, KeptColumn, parse_columns
+from transforms.corpus.spans import UNIT_TOKENS
 from transforms.corpus.template import parse as parse_template
 from transforms.corpus.template import text_template
-from transforms.errors import OptionError
+from transforms.option import Exclusive, Remembered, option, options, read
 from transforms.python_names import parameters_of, python_names
 from transforms.space.chunks import ChunksSpec
 from transforms.space.identity import PRECISIONS
-from transforms.steps.keywords import EmbedKeywords
+from transforms.steps.auto import UNIT_TOKENS_ACCELERATOR
+from transforms.steps.keywords import EmbedKeywords, PlanKeywords
+from transforms.store.entries import Options
 from transforms.values import StrPath
 
 PARTITIONS = ("file", "content")
-# What the values of options must be, by name; an option that is not here takes any text.
-KINDS: Mapping[str, values.Kind] = {
-    "store": values.filled,
-    "input_version": values.whole,
-    "input_filter": values.filled,
-    "format": values.one_of(*INPUT_FORMATS),
-    "delimiter": values.delimiter,
-    "text_template": text_template,
-    "limit": values.positive,
-    "model": values.filled,
-    "max_tokens": values.positive,
-    "chunks": ChunksSpec.parse,
-    "chunk_prefix": parse_template,
-    "truncate_dim": values.positive,
-    "dtype": values.one_of(*DTYPES_ASKED),
-    "precision": values.one_of(*PRECISIONS),
-    "partition": values.one_of(*PARTITIONS),
-    "unit_tokens": values.size,
-    "metric": values.one_of(*METRICS),
-    "max_rejects": values.fraction,
-    "require_space": values.digest,
-    "max_deletes": values.fraction,
-    "max_unknown": values.fraction,
-    "max_bad_files": values.few,
-    "max_drift": values.distance,
-    "check_carried": values.fraction,
-    "price_per_hour": values.price,
-    "currency": values.filled,
-    "device": values.device,
-    "tokens_per_batch": values.size,
-    "target_recall": values.fraction,
-    "max_bytes_per_row": values.size,
-    "max_latency_ms": values.milliseconds,
-}
+MAX_UNKNOWN = 0.3
+# Cosine distances beyond what processors and libraries differ by: those of other dtypes are larger.
+MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3}
+CONTENT, RUN = Remembered.CONTENT, Remembered.RUN
+INPUT = "input (a store remembers format and columns)"
+VECTORS = "vectors (a store remembers them)"
+STORED, MACHINE = "store", "machine"
+ONE_TEXT = Exclusive("text")
+HINT = "hint, for the embedding step alone (default: none)"
 
 
-@dataclass(frozen=True)
+def column_names(text: str) -> tuple[str, ...]:
+    """Return the columns to keep, with the types that they are given. Raises OptionError for what is none."""
+    return tuple(map(str, parse_columns(text)))
+
+
+@options
 class EmbedOptions:
-    """The options of `embed` and `plan`, under the names of their flags (docs/reference.md).
+    """The options of `embed`, under the names of its flags (docs/reference.md).
 
     `input` are patterns, `keep_columns` names, each with a type after a colon or without one; a mapping of names to
     types (None: none) is taken too. Raises `OptionError` for a value that its flag would not take.
     """
 
-    input: tuple[str, ...]
-    store: str
-    input_version: int | None = None
-    input_filter: str | None = None
-    hidden: bool | None = None
-    format: str | None = None
-    delimiter: str | None = None
-    text_column: str | None = None
-    text_template: str | None = None
-    id_column: str | None = None
-    keep_columns: tuple[str, ...] | None = None
-    keep_text: bool | None = None
-    limit: int | None = None
-    model: str | None = None
-    revision: str | None = None
-    pooler: str | None = None
-    prompt: str | None = None
-    prompt_name: str | None = None
-    query_prompt: str | None = None
-    max_tokens: int | None = None
-    chunks: str | None = None
-    chunk_prefix: str | None = None
-    normalize: bool | None = None
-    calibration: str | None = None
-    truncate_dim: int | None = None
-    dtype: str | None = None
-    precision: str | None = None
-    partition: str | None = None
-    unit_tokens: int | None = None
-    index: str | None = None
-    metric: str | None = None
-    target_recall: float | None = None
-    max_bytes_per_row: int | None = None
-    max_latency_ms: float | None = None
-    max_rejects: float | None = None
-    max_deletes: float | None = None
-    max_unknown: float | None = None
-    max_bad_files: float = 0
-    max_drift: float | None = None
-    check_carried: float | None = None
-    append: bool = False
-    require_space: str | None = None
-    reembed: bool = False
-    price_per_hour: float | None = None
-    currency: str | None = None
-    dry_run: bool = False
-    device: str = "auto"
-    tokens_per_batch: int | None = None
-    deterministic: bool | None = None
-    accelerator: str | None = None
-    index_accelerator: str | None = None
-    min_ram: str | None = None
-    worker_model: str | None = None
+    input: tuple[str, ...] = option(named_input("what to embed"), group=INPUT, kw_only=False)
+    input_version: int | None = option(
+        "version of a Delta table, or id of an Iceberg snapshot; not remembered (default: the current one)",
+        kind=values.whole,
+        metavar="N",
+        group=INPUT,
+        default=None,
+    )
+    input_filter: str | None = option(
+        "only partitions of a table whose columns say so, as in lang = 'en' AND day >= '2026-01-01'; not remembered "
+        "(default: all)",
+        kind=values.filled,
+        metavar="EXPR",
+        group=INPUT,
+        default=None,
+    )
+    hidden: bool | None = option(
+        "take files and folders too whose names begin with a dot (default: no, unless the pattern writes the dot)",
+        group=INPUT,
+        remembered=RUN,
+        default=None,
+    )
+    format: str | None = option(FORMAT, group=INPUT, remembered=CONTENT, default=None)
+    delimiter: str | None = option(DELIMITER, group=INPUT, remembered=CONTENT, default=None)
+    text_column: str | None = option(TEXT_COLUMN, group=INPUT, exclusive=ONE_TEXT, remembered=CONTENT, default=None)
+    text_template: str | None = option(
+        r"text made of several columns, as in '{title}\n\n{body}'; one that a row lacks is empty (default: none)",
+        kind=text_template,
+        metavar="STR",
+        group=INPUT,
+        exclusive=ONE_TEXT,
+        remembered=CONTENT,
+        default=None,
+    )
+    id_column: str | None = option(ID_COLUMN, group=INPUT, remembered=CONTENT, default=None)
+    keep_columns: tuple[str, ...] | None = option(
+        f"columns to keep in the store; types: {', '.join(TYPES)} (default: none)",
+        kind=column_names,
+        metavar="A[:TYPE],B",
+        group=INPUT,
+        remembered=CONTENT,
+        default=None,
+    )
+    keep_text: bool | None = option(
+        "keep each row's text in the store, as its column text, for search to show (default: yes in a new store)",
+        group=INPUT,
+        remembered=CONTENT,
+        default=None,
+    )
+    limit: int | None = option(
+        "only the first N rows; not remembered (default: all)",
+        kind=values.positive,
+        metavar="N",
+        group=INPUT,
+        default=None,
+    )
+    model: str | None = option(MODEL, group=VECTORS, remembered=CONTENT, default=None)
+    revision: str | None = option(REVISION, group=VECTORS, remembered=CONTENT, default=None)
+    pooler: str | None = option(POOLER, group=VECTORS, remembered=CONTENT, default=None)
+    prompt: str | None = option(PROMPT, group=VECTORS, exclusive=ONE_PROMPT, remembered=CONTENT, default=None)
+    prompt_name: str | None = option(PROMPT_NAME, group=VECTORS, exclusive=ONE_PROMPT, default=None)
+    max_tokens: int | None = option(MAX_TOKENS, group=VECTORS, remembered=CONTENT, default=None)
+    normalize: bool | None = option(NORMALIZE, group=VECTORS, remembered=CONTENT, default=None)
+    calibration: str | None = option(CALIBRATION, group=VECTORS, default=None)
+    truncate_dim: int | None = option(TRUNCATE_DIM, group=VECTORS, remembered=CONTENT, default=None)
+    dtype: str | None = option(DTYPE, group=VECTORS, remembered=RUN, default=None)
+    query_prompt: str | None = option(
+        "text put before every query in searches (default: the store's, else the model's own for queries)",
+        metavar="STR",
+        group=VECTORS,
+        remembered=RUN,
+        default=None,
+    )
+    chunks: str | None = option(
+        "how documents are cut into pieces, a vector each: none, sentences, budget[:tokens=N,overlap=M,"
+        "by=text|markdown,ends=greedy|stable,combine=none|mean] or late[:window=N,overlap=M,...] (default: none, a row "
+        "is one text)",
+        kind=ChunksSpec.parse,
+        metavar="SPEC",
+        group=VECTORS,
+        remembered=CONTENT,
+        default=None,
+    )
+    chunk_prefix: str | None = option(
+        "put before every piece, with columns' names in braces and {headings} for those above it (default: nothing)",
+        kind=parse_template,
+        metavar="STR",
+        group=VECTORS,
+        remembered=CONTENT,
+        default=None,
+    )
+    precision: str | None = option(
+        f"type of the stored vectors (default: {Options.precision})",
+        choices=PRECISIONS,
+        group=VECTORS,
+        remembered=CONTENT,
+        default=None,
+    )
+    store: str = option(STORE, aliases=("--output",), group=STORED)
+    partition: str | None = option(
+        f"how rows are cut into units (default: {PARTITIONS[0]})",
+        choices=PARTITIONS,
+        group=STORED,
+        remembered=RUN,
+        default=None,
+    )
+    unit_tokens: int | None = option(
+        f"estimated tokens in a unit, one shard each (default: {UNIT_TOKENS}; {UNIT_TOKENS_ACCELERATOR} with "
+        "--accelerator or --device cuda)",
+        kind=values.size,
+        metavar="N",
+        group=STORED,
+        remembered=RUN,
+        default=None,
+    )
+    index: str | None = option(
+        f"FAISS index to build; {INDEXES} (default: as the store has it, else none)",
+        metavar="none|auto|compact|FACTORY",
+        group=STORED,
+        default=None,
+    )
+    metric: str | None = option(METRIC, group=STORED, remembered=RUN, default=None)
+    target_recall: float | None = option(TARGET_RECALL, group=STORED, default=None)
+    max_bytes_per_row: int | None = option(MAX_BYTES_PER_ROW, group=STORED, default=None)
+    max_latency_ms: float | None = option(MAX_LATENCY_MS, group=STORED, default=None)
+    max_rejects: float | None = option(MAX_REJECTS, group=STORED, gate=True, default=None)
+    max_deletes: float | None = option(
+        f"share of the rows that a run may delete; 1 allows all (default: {Options.max_deletes:g})",
+        kind=values.fraction,
+        metavar="FRACTION",
+        group=STORED,
+        gate=True,
+        default=None,
+    )
+    max_unknown: float | None = option(
+        f"tokens unknown to the model that are allowed before the run fails (default: {MAX_UNKNOWN:g})",
+        kind=values.fraction,
+        metavar="FRACTION",
+        group=STORED,
+        gate=True,
+        default=None,
+    )
+    max_bad_files: float = option(
+        "files that may be left out because they cannot be read to their end, their rows taken from the last snapshot "
+        "where they stood; a number or a part of all (default: 0)",
+        kind=values.few,
+        metavar="N|FRACTION",
+        group=STORED,
+        default=0,
+    )
+    check_carried: float | None = option(
+        "shards carried over that are read again, other ones in each run, where listings of the storage have no "
+        f"checksums (default: {Options.check_carried:g})",
+        kind=values.fraction,
+        metavar="FRACTION",
+        group=STORED,
+        remembered=RUN,
+        default=None,
+    )
+    max_drift: float | None = option(
+        "cosine distance by which the model may have moved since the store was begun (default: "
+        f"{MAX_DRIFT['float32']:g}, {MAX_DRIFT['float16']:g} for float16, {MAX_DRIFT['bfloat16']:g} for bfloat16)",
+        kind=values.distance,
+        metavar="X",
+        group=STORED,
+        gate=True,
+        default=None,
+    )
+    append: bool = option(
+        "files of earlier runs stay, though --input does not name them; needs --partition file (default: no)",
+        group=STORED,
+        default=False,
+    )
+    require_space: str | None = option(
+        "end with exit status 2 unless the run's space has this id, or begins so (default: any)",
+        kind=values.digest,
+        metavar="ID",
+        group=STORED,
+        default=None,
+    )
+    reembed: bool = option(
+        "embed everything again, in a new space if need be (default: no)", group=STORED, default=False
+    )
+    price_per_hour: float | None = option(
+        "what the machines cost; the report says what was spent and saved (default: none)",
+        kind=values.price,
+        metavar="P",
+        group=STORED,
+        remembered=RUN,
+        default=None,
+    )
+    currency: str | None = option(
+        "what the price is in, to stand beside amounts (default: none)",
+        kind=values.filled,
+        metavar="NAME",
+        group=STORED,
+        remembered=RUN,
+        default=None,
+    )
+    dry_run: bool = option("the same as plan (default: no)", group=STORED, default=False)
+    device: str = option(DEVICE, group=MACHINE, default="auto")
+    tokens_per_batch: int | None = option(TOKENS_PER_BATCH, group=MACHINE, default=None)
+    deterministic: bool | None = option(
+        "a text's vector is the same to the bit whatever its neighbours and the number of threads (default: no)",
+        group=MACHINE,
+        remembered=RUN,
+        default=None,
+    )
+    accelerator: str | None = option(f"Beam's accelerator {HINT}", metavar="HINT", group=MACHINE, default=None)
+    index_accelerator: str | None = option(INDEX_ACCELERATOR, group=MACHINE, default=None)
+    min_ram: str | None = option(
+        f"Beam's memory {HINT}", kind=values.memory, metavar="SIZE", group=MACHINE, default=None
+    )
+    worker_model: str | None = option(
+        "where workers keep the model (default: where this machine does)", metavar="PATH", group=MACHINE, default=None
+    )
 
     if TYPE_CHECKING:  # paths and lists are taken too
 
@@ -131,22 +299,14 @@ class EmbedOptions:
 
     def __post_init__(self) -> None:
         with python_names(parameters_of(type(self))):
-            self._read()
-
-    def _read(self) -> None:
-        if self.keep_columns is not None:
-            columns = _kept_columns(self.keep_columns)
-            object.__setattr__(self, "keep_columns", tuple(map(str, columns)))
-        values.read(self, KINDS)
-        _read_calibration(self)
-        if self.prompt is not None and self.prompt_name is not None:
-            raise OptionError("argument --prompt-name: not allowed with argument --prompt")
-        if self.text_template is not None and self.text_column is not None:
-            raise OptionError("argument --text-template: not allowed with argument --text-column")
+            if isinstance(self.keep_columns, Mapping):
+                columns = [str(KeptColumn(name, kind)) for name, kind in self.keep_columns.items()]
+                object.__setattr__(self, "keep_columns", columns)
+            read(self)
 
     @property
     def kept(self) -> tuple[KeptColumn, ...] | None:
-        """The columns to keep, with the types that they are given; None where the option is not given."""
+        """The columns to keep, with the types that they are given; None if the option is not given."""
         return None if self.keep_columns is None else parse_columns(",".join(self.keep_columns))
 
     @property
@@ -156,17 +316,26 @@ class EmbedOptions:
         return self.index is not None or any(value is not None for value in budgets)
 
 
-def _read_calibration(options: EmbedOptions) -> None:
-    """`none` as the empty name, which is no calibration."""
-    if options.calibration == NO_CALIBRATION:
-        object.__setattr__(options, "calibration", "")
+@options
+class PlanOptions(EmbedOptions):
+    """The options of `plan`: those of `embed`, with an empty `store` for a new one."""
 
+    store: str = option(
+        STORE,
+        help="folder or URL of the store (default: a new one)",
+        aliases=("--output",),
+        group=STORED,
+        default="",
+    )
+    beam_flags: Sequence[str] = ()
 
-def _kept_columns(given: str | Iterable[str] | Mapping[str, str | None]) -> tuple[KeptColumn, ...]:
-    """Columns to keep, from a list or from types by name. Raises OptionError for what is none."""
-    if isinstance(given, Mapping):
-        given = [str(KeptColumn(name, kind)) for name, kind in given.items()]
-    try:
-        return parse_columns(given if isinstance(given, str) else ",".join(map(str, given)))
-    except OptionError as error:
-        raise OptionError(f"argument --keep-columns: {error}") from None
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            input: StrPath | Iterable[StrPath],
+            *,
+            store: StrPath = "",
+            beam_flags: Sequence[str] = (),
+            **options: Unpack[PlanKeywords],
+        ) -> None: ...

@@ -12,6 +12,7 @@ from transforms.common_options import (
     MODEL,
     NEIGHBOURS,
     NORMALIZE,
+    ONE_PROMPT,
     POOLER,
     PROMPT,
     PROMPT_NAME,
@@ -34,7 +35,6 @@ from transforms.steps.options.search import OF_QUERY_FILES, QUERY_FILES, refuse_
 
 AGGLOMERATIVE_ROWS = 10_000  # every pair's distance is held at once
 QUERIES = Exclusive("queries", required=True)
-ONE_PROMPT = Exclusive("prompt")
 HOW_MANY = Exclusive("number of clusters", required=True)
 # Called `--threshold` in earlier versions.
 MIN_SCORE = Declared("", kind=values.cosine, metavar="X", aliases=("--threshold",))
