@@ -67,7 +67,7 @@ class Forward:
             token_ids=torch.from_numpy(batch.ids),
             offsets=torch.from_numpy(batch.offsets),
             keep=torch.ones(len(batch.ids), dtype=torch.bool),
-            raw=self._embedding(to_device(batch.ids, self._device)) if self._raw else None,
+            raw=self._embedded(batch) if self._raw else None,
             special=torch.from_numpy(self._special[batch.ids]),
             prompt_tokens=self._prompt_tokens,
             head=self._head,
@@ -75,6 +75,12 @@ class Forward:
             mask=None if batch.masks is None else torch.from_numpy(batch.offsets[:-1] + batch.masks),
             bare_mask=self._bare_mask(batch),
         )
+
+    def _embedded(self, batch: Batch) -> Tensor:
+        """The rows of the embedding matrix for a batch's tokens; I-BERT's module gives their scale beside them."""
+        found = self._embedding(to_device(batch.ids, self._device))
+        rows: Tensor = found[0] if isinstance(found, tuple) else found
+        return rows
 
     @cached_property
     def is_causal(self) -> bool:

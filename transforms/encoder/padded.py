@@ -17,6 +17,9 @@ from transforms.encoder.tokenize import TextTokenizer
 from transforms.encoder.transfer import to_device
 from transforms.pooling.pooler import Needs
 
+# Without a mask these take each token with the id of padding for padding, also where it is another token's.
+_PADDING_BY_ID = frozenset(("xlm", "flaubert"))
+
 
 class PaddedRunner:
     """A pass through the model's own code: the states of layers and own attention of heads, padding taken out."""
@@ -28,6 +31,8 @@ class PaddedRunner:
             for model in models.all:
                 expect_padding(model)
         self._takes = inspect.signature(models.shortest.forward).parameters
+        model: Any = models.shortest
+        self._needs_mask = model.config.model_type in _PADDING_BY_ID
         self._hooks = LayerHooks(models.all, needs, layers)
 
     @property
@@ -50,7 +55,7 @@ class PaddedRunner:
         if self._tokenizer.gives_types and "token_type_ids" in self._takes:
             types = np.zeros_like(batch.ids) if batch.types is None else batch.types
             inputs["token_type_ids"] = _spread(types, real, shape, self._tokenizer.pad_type)
-        if real is not None:
+        if real is not None or self._needs_mask:
             inputs["attention_mask"] = _spread(np.ones_like(batch.ids), real, shape, 0)
         moved: dict[str, Any] = {name: to_device(values, self._device) for name, values in inputs.items()}
         return moved, None if real is None else to_device(real, self._device)

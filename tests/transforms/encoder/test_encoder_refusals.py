@@ -260,6 +260,29 @@ def test_the_tanh_pooler_of_big_bird(tmp_path):
     assert np.abs(_load(tmp_path, "cls-tanh").encode("a b c") - expected).max() <= 1e-5
 
 
+@pytest.mark.parametrize("family", ["xlm", "flaubert"])
+def test_a_token_with_the_id_of_padding_is_a_token(tmp_path, family):
+    """Without a mask, XLM and FlauBERT take each token with that id for padding, also in a batch without any."""
+    save_family(family, tmp_path)
+    tokenizer, texts = AutoTokenizer.from_pretrained(tmp_path), ["a b c", "d e b"]
+    edit_json(tmp_path / "config.json", pad_token_id=tokenizer("a b c")["input_ids"][2])
+    model, expected = model_class(family).from_pretrained(tmp_path).eval(), []
+    for text in texts:
+        with torch.inference_mode():
+            expected.append(model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0).numpy())
+    for batch in (texts, ["a b c d e f g", *texts]):
+        found = _load(tmp_path).encode(batch)[-2:]
+        assert np.abs(found - np.stack(expected)).max() <= 2e-5 * np.abs(expected).max()
+
+
+def test_static_vectors_of_a_quantized_embedding(tmp_path):
+    """I-BERT's embedding gives rows and their scale; the rows are those of its matrix."""
+    save_family("ibert", tmp_path)
+    model, tokenizer = AutoModel.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    rows = model.get_input_embeddings().weight[tokenizer("a b c")["input_ids"]].detach()
+    assert np.allclose(_load(tmp_path, "static").encode("a b c"), rows.mean(0).numpy(), atol=1e-6)
+
+
 @pytest.mark.parametrize("family", ["rembert", "albert", "electra"])
 def test_static_vectors_have_the_width_of_the_embedding_matrix(tmp_path, family):
     save_family(family, tmp_path)
