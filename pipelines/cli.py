@@ -14,34 +14,44 @@ from transforms.values import nearest
 if TYPE_CHECKING:
     import argparse
 
-COMMANDS = {
-    "embed": "embed a collection into a store, or bring the store up to date",
-    "plan": "what embed would do: files, rows, tokens, units, bytes, time",
-    "fit": "fit a calibration on a store's vectors, or count the tokens of a corpus",
-    "recalibrate": "apply a calibration to the vectors of a store",
-    "index": "build the FAISS index of a store",
-    "search": "find the rows nearest to a query",
-    "serve": "search a store in a browser, or by HTTP as JSON",
-    "neighbours": "find the nearest rows of many queries, or of every row of a store",
-    "dedup": "find the rows of a store that say nearly the same",
-    "cluster": "put the rows of a store into groups by what they are about",
-    "pairs": "find the most similar pairs of texts in a collection",
-    "info": "show what a store is: model, rows, columns, bytes, index, last run",
-    "files": "print or link a store's current shards",
-    "diagnose": "figures of vectors, tokens and a model, mostly without labels",
-    "evaluate": "score poolers on pairs of sentences that people have scored",
-    "train": "fine-tune a sentence encoder on pairs or triplets of texts",
-    "distill": "make a table of token embeddings of a model, which embeds without running it",
-    "export": "write a store's encoder as a folder, for sentence-transformers too",
-    "push": "bring a table of PostgreSQL, Qdrant or LanceDB up to a store",
-    "verify": "re-hash and re-count everything a store names",
-    "rejects": "list the rows that could not be embedded, with the reasons",
-    "history": "list every run of a store and how it ended",
-    "diff": "list the rows in which two snapshots differ",
-    "rollback": "make an earlier snapshot the current one again",
-    "report": "write the nights of a store as a page with plots",
-    "vacuum": "remove old snapshots and what no kept one names",
+# The commands and what they do, by what people want; this is their order wherever they are listed.
+GROUPS = {
+    "make a store": {
+        "embed": "embed a collection into a store, or bring the store up to date",
+        "plan": "what embed would do: files, rows, tokens, units, bytes, time",
+        "index": "build the FAISS index of a store",
+        "fit": "fit a calibration on a store's vectors, or count the tokens of a corpus",
+        "recalibrate": "apply a calibration to the vectors of a store",
+    },
+    "use it": {
+        "search": "find the rows nearest to a query",
+        "serve": "search a store in a browser, or by HTTP as JSON",
+        "neighbours": "find the nearest rows of many queries, or of every row of a store",
+        "dedup": "find the rows of a store that say nearly the same",
+        "cluster": "put the rows of a store into groups by what they are about",
+        "pairs": "find the most similar pairs of texts in a collection",
+        "export": "write a store's encoder as a folder, for sentence-transformers too",
+        "push": "bring a table of PostgreSQL, Qdrant or LanceDB up to a store",
+        "files": "print or link a store's current shards",
+    },
+    "choose and train": {
+        "evaluate": "score models, poolers and calibrations on tasks with labels",
+        "diagnose": "figures of vectors, tokens and a model, mostly without labels",
+        "train": "fine-tune a sentence encoder on pairs or triplets of texts",
+        "distill": "make a table of token embeddings of a model, which embeds without running it",
+    },
+    "keep it": {
+        "info": "show what a store is: model, rows, columns, bytes, index, last run",
+        "history": "list every run of a store and how it ended",
+        "diff": "list the rows in which two snapshots differ",
+        "report": "write the nights of a store as a page with plots",
+        "verify": "re-hash and re-count everything a store names",
+        "vacuum": "remove old snapshots and what no kept one names",
+        "rollback": "make an earlier snapshot the current one again",
+        "rejects": "list the rows that could not be embedded, with the reasons",
+    },
 }
+COMMANDS = {name: what for commands in GROUPS.values() for name, what in commands.items()}
 # What people call a command elsewhere.
 MEANT = {
     "encode": "embed", "run": "embed", "query": "search", "find": "search", "ls": "files", "list": "files",
@@ -59,13 +69,14 @@ INTERRUPTED = "interrupted; run the same command again to go on"
 
 def usage() -> str:
     """The list of commands, as text."""
-    lines = [f"  {name:<11} {what}" for name, what in COMMANDS.items()]
+    lines = []
+    for group, commands in GROUPS.items():
+        lines += [f"{group}:", *(f"  {name:<11} {what}" for name, what in commands.items()), ""]
     return "\n".join(
         [
             "usage: sentence-beam COMMAND [OPTIONS]",
             "",
             *lines,
-            "",
             "`sentence-beam COMMAND --help` lists its options, with examples. To begin:",
             "",
             "  sentence-beam embed --input 'corpus/*.parquet' --store store",

@@ -115,3 +115,10 @@ def test_every_example_runs(run: Run, tmp_path: Path) -> None:
             if "notes.txt --store store" in line:
                 line = line.replace("--store store", "--store other")
             example(line).ok()
+
+
+def test_the_list_of_commands_is_by_what_people_want(run: Run) -> None:
+    lines = run("--help").ok().out.splitlines()
+    headings = [line for line in lines if line.endswith(":") and not line.startswith((" ", "usage", "`"))]
+    assert headings == ["make a store:", "use it:", "choose and train:", "keep it:"]
+    assert [line.split()[0] for line in lines if line.startswith("  ") and "sentence-beam" not in line] == [*COMMANDS]
