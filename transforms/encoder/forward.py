@@ -21,7 +21,7 @@ from transforms.encoder.template import BareTemplateStates
 from transforms.encoder.tokenize import TextTokenizer
 from transforms.encoder.transfer import to_device
 from transforms.encoder.varlen import VarlenRunner, kernel_for
-from transforms.errors import OptionError, first_line
+from transforms.errors import OptionError, UnfitModelError, first_line
 from transforms.pooling.pooler import Needs
 from transforms.pooling.states import BareMask, TokenStates
 from transforms.space.model_files import ModelFiles
@@ -44,6 +44,8 @@ class Forward:
         self._device = next(model.parameters()).device
         self._embedding: nn.Module = model.get_input_embeddings()
         self._raw = needs.raw
+        if needs.raw and not files.modules.static:
+            _check_embedding_width(files, model)
         self._prompt_tokens = tokenizer.prompt_tokens
         self._special = _lookup_table(tokenizer.special_ids, embedding_rows(model))
         self._head = pooler_head(model) if needs.pooler_head else None
@@ -142,6 +144,16 @@ def _check_vocabulary(files: ModelFiles, model: Any, tokenizer: TextTokenizer) -
         raise OptionError(
             f"{files.folder}: the tokenizer has ids up to {known - 1}, the model {rows} token embeddings; "
             "save the model again after resize_token_embeddings"
+        )
+
+
+def _check_embedding_width(files: ModelFiles, model: Any) -> None:
+    """Raise UnfitModelError if the rows of the embedding matrix are not as wide as the space says."""
+    width = model.get_input_embeddings().weight.shape[1]
+    if width != files.embedding:
+        raise UnfitModelError(
+            f"{files.folder}: token embeddings of {files.family} have {width} components, not the "
+            f"{files.embedding} of its configuration; use a pooler of the model's layers"
         )
 
 

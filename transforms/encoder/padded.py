@@ -31,8 +31,8 @@ class PaddedRunner:
             for model in models.all:
                 expect_padding(model)
         self._takes = inspect.signature(models.shortest.forward).parameters
-        model: Any = models.shortest
-        self._needs_mask = model.config.model_type in _PADDING_BY_ID
+        config: Any = models.shortest.config
+        self._needs_mask = config.model_type in _PADDING_BY_ID
         self._hooks = LayerHooks(models.all, needs, layers)
 
     @property

@@ -283,6 +283,13 @@ def test_static_vectors_of_a_quantized_embedding(tmp_path):
     assert np.allclose(_load(tmp_path, "static").encode("a b c"), rows.mean(0).numpy(), atol=1e-6)
 
 
+def test_factors_of_an_embedding_matrix_are_no_static_vectors(tmp_path):
+    """NeoMME's embedding module gives the narrow factor."""
+    save_family("neomme", tmp_path)
+    with pytest.raises(OptionError, match="neomme have 8 components, not the 64 of its configuration; use a pooler"):
+        _load(tmp_path, "static")
+
+
 @pytest.mark.parametrize("family", ["rembert", "albert", "electra"])
 def test_static_vectors_have_the_width_of_the_embedding_matrix(tmp_path, family):
     save_family(family, tmp_path)
