@@ -13,10 +13,9 @@ from pipelines.said import Said
 from pipelines.stdin import with_stdin
 from pipelines.tables import Column, middle
 from pipelines.tables import table as lines_of
-from transforms.common_options import TABLE_FILE
-from transforms.evaluation.diagnostics.figures import FIGURES
-from transforms.evaluation.diagnostics.options import SAMPLE, DiagnoseOptions
+from transforms.evaluation.diagnostics.options import DiagnoseCommandOptions, DiagnoseOptions
 from transforms.numbers import counted
+from transforms.option import narrowed
 
 SHOWN = 10  # lines of a figure that has many
 LARGEST_FIRST = ("head", "impact", "influence")
@@ -29,54 +28,30 @@ COLUMNS = (
 
 def parser() -> argparse.ArgumentParser:
     """The options of `diagnose`."""
-    p = options.command(
+    return options.command(
         "diagnose",
         "Figures of vectors, tokens and a model: cosines, spectrum, heads, layers, words.",
         "sentence-beam diagnose --store store --report figures.html",
         "sentence-beam diagnose --input corpus.txt --pooler mean --pooler ditto:1-9 --output figures.jsonl",
         words=specs.of_poolers(),
+        kind=DiagnoseCommandOptions,
     )
-    options.add_store(p, help="a store, whose vectors are taken as they are (default: none)", required=False)
-    options.add_input(p, "texts", required=False)
-    task = "pairs: [sts:]NAME=PATH[,PATH] with score, sentence1, sentence2; qa:NAME=PATH with label, sentence1, "
-    task += "sentence2, or with two columns, question and answer; repeat for more (default: none)"
-    p.add_argument("--task", dest="tasks", action="append", metavar="[KIND:]NAME=PATH", help=task)
-    labels = "labels of answers in qa: tasks (default: entailment, true, yes)"
-    p.add_argument("--labels", type=options.names, default=(), metavar="A,B", help=labels)
-    sentence = "one sentence: how much each of its tokens matters to the others (default: none)"
-    p.add_argument("--sentence", metavar="TEXT", help=sentence)
-    figures = f"only these, separated by commas: {', '.join(FIGURES)} (default: of a store those of its vectors alone, "
-    figures += "else all that the source has)"
-    p.add_argument("--figure", dest="figures", type=options.names, metavar="NAMES", help=figures)
-    pooler = "a pooler to run over the texts; repeat for more (default: of a store none, else auto)"
-    p.add_argument("--pooler", dest="poolers", action="append", metavar="SPEC", help=pooler)
-    p.add_argument("--model", metavar="MODEL", help="as for embed (default: the store's, else minilm)")
-    options.add_revision(p)
-    table = "folder of token statistics that fit made (default: words are counted in the texts themselves)"
-    p.add_argument("--table", metavar="DIR", help=table)
-    sample = f"rows or pairs at most, by keyed hash (default: {SAMPLE})"
-    p.add_argument("--sample", type=options.positive, default=SAMPLE, metavar="N", help=sample)
-    options.add_text_files(p, of="of --input: ", default="auto", column="text")
-    options.add_device(p)
-    p.add_argument("--output", metavar="FILE", help=f"{TABLE_FILE}, a row a figure (default: none)")
-    p.add_argument("--report", metavar="FILE.html", help="a page with the pictures (default: none)")
-    return p
 
 
-def _diagnose(args: argparse.Namespace) -> Said:
-    check_output(args.output)
-    if args.report:
-        check_file(args.report, "--report")
+def _diagnose(asked: DiagnoseCommandOptions) -> Said:
+    check_output(asked.output)
+    if asked.report:
+        check_file(asked.report, "--report")
     from transforms.evaluation.diagnostics.diagnose import diagnose
 
-    with with_stdin(options.as_options(DiagnoseOptions, args), local=True) as asked:
-        found = diagnose(asked)
-    if args.output:
-        write_rows(args.output, found.rows)
-    if args.report:
+    with with_stdin(narrowed(DiagnoseOptions, asked), local=True) as chosen:
+        found = diagnose(chosen)
+    if asked.output:
+        write_rows(asked.output, found.rows)
+    if asked.report:
         from transforms.evaluation.diagnostics.page import page
 
-        write_text(args.report, page(found))
+        write_text(asked.report, page(found))
     lines = [table(found.rows), *(f"note: {note}" for note in found.notes)]
     said = {"source": found.source, "model": found.model, "figures": found.rows, "notes": found.notes}
     return Said(lines, said, asked=True)
@@ -160,7 +135,7 @@ _PLACES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
 }
 
 
-main = command.main(parser, _diagnose)
+main = command.main(parser, _diagnose, kind=DiagnoseCommandOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

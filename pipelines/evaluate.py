@@ -10,17 +10,14 @@ from pipelines.output import check_file, check_output, write_rows, write_text
 from pipelines.said import Said
 from pipelines.tables import Column, middle
 from pipelines.tables import table as lines_of
-from transforms.common_options import TABLE_FILE
 from transforms.errors import OptionError, SentenceBeamError
 from transforms.evaluation import EvaluateOptions
-from transforms.evaluation.classifier import CLASSIFIERS, LOGISTIC
-from transforms.evaluation.options import AVERAGE
-from transforms.space import DEFAULT_MODEL
+from transforms.evaluation.options import AVERAGE, EVERY_HEAD, EvaluateCommandOptions
+from transforms.option import narrowed
 
 if TYPE_CHECKING:
     from transforms.evaluation.evaluate import Evaluation
 
-EVERY_HEAD = "ditto:*"
 COLUMNS = (
     Column("task"), Column("metric"), Column("pooler", middle, least=24), Column("calibration", middle, spare=2),
     *(Column(head, right=True, spare=spare) for head, spare in (
@@ -32,83 +29,50 @@ COLUMNS = (
 
 def parser() -> argparse.ArgumentParser:
     """The options of `evaluate`."""
-    p = options.command(
+    return options.command(
         "evaluate",
         "Score poolers and calibrations on tasks, with intervals and tests.",
         "sentence-beam evaluate --task stsb=stsb.tsv --pooler mean --pooler cls",
         "sentence-beam evaluate --task sts=2012.tsv,2013.tsv --model BAAI/bge-small-en-v1.5 --output scores.jsonl",
         words=specs.of_poolers(),
+        kind=EvaluateCommandOptions,
     )
-    task = "a task; KIND is sts (pairs with scores), relatedness, retrieval, classification, nli, pairs, triplets, "
-    task += "clustering or probing (default: sts); repeat for more"
-    p.add_argument("--task", dest="tasks", action="append", metavar="[KIND:]NAME=PATH[,PATH]", help=task)
-    make = "a probing task made from a text file with a sentence a line: PROBE is sentence-length, word-content or "
-    make += "bigram-shift; repeat for more (default: none)"
-    p.add_argument("--make", action="append", metavar="PROBE=PATH", help=make)
-    p.add_argument("--model", default=DEFAULT_MODEL, metavar="MODEL", help=options.MODEL)
-    options.add_revision(p)
-    pooler = f"see below; repeat for more; {EVERY_HEAD} is every head (default: auto)"
-    p.add_argument("--pooler", dest="poolers", action="append", metavar="SPEC", help=pooler)
-    calibration = (
-        "a folder that fit made: score the vectors it was fitted for with it too; repeat for more (default: none)"
-    )
-    p.add_argument("--calibration", dest="calibrations", action="append", metavar="PATH", help=calibration)
-    dims = "score the first D components too; repeat for more (default: all components alone)"
-    p.add_argument(
-        "--truncate-dim", dest="truncate_dims", action="append", type=options.positive, metavar="D", help=dims
-    )
-    p.add_argument(
-        "--max-tokens", type=options.positive, metavar="N", help="cut longer texts (default: the model's limit)"
-    )
-    dtypes = ["auto", "float32", "bfloat16", "float16"]
-    p.add_argument("--dtype", choices=dtypes, default="float32", help="type of the forward pass (default: float32)")
-    options.add_device(p)
-    judge = f"what judges vectors of classification, nli and probing (default: {LOGISTIC})"
-    p.add_argument("--classifier", choices=CLASSIFIERS, default=LOGISTIC, help=judge)
-    cache = "folder that keeps scores; what is there is not computed again (default: none)"
-    p.add_argument("--cache", metavar="DIR", help=cache)
-    output = f"{TABLE_FILE}; a heat map (PNG) beside it for {EVERY_HEAD} (default: a table is printed alone)"
-    p.add_argument("--output", metavar="FILE", help=output)
-    report = "a page with the scores, their intervals and heat maps (default: none)"
-    p.add_argument("--report", metavar="FILE.html", help=report)
-    return p
 
 
-def _evaluate(args: argparse.Namespace) -> Said:
-    check_output(args.output)
-    if args.report:
-        check_file(args.report, "--report")
-    if not args.tasks and not args.make:
+def _evaluate(asked: EvaluateCommandOptions) -> Said:
+    check_output(asked.output)
+    if asked.report:
+        check_file(asked.report, "--report")
+    if not asked.tasks and not asked.make:
         raise OptionError("no task is given; say --task NAME=PATH")
-    asked = options.as_options(EvaluateOptions, args)
-    if args.output and any(spec.startswith(EVERY_HEAD) for spec in asked.poolers):
+    if asked.output and any(spec.startswith(EVERY_HEAD) for spec in asked.poolers):
         pictures.check_installed()
     from transforms.evaluation.evaluate import evaluate
 
     rows: list[dict[str, Any]] = []
     try:
-        found = evaluate(asked, rows.extend)
+        found = evaluate(narrowed(EvaluateOptions, asked), rows.extend)
         rows = found.rows
-        _write(args, found)
+        _write(asked, found)
     except Exception as error:
         if not rows:
             raise
-        return _unfinished(args.output, rows, error)
+        return _unfinished(asked.output, rows, error)
     lines = [table(rows), *(f"note: {note}" for note in found.notes)]
     return Said(lines, {"scores": rows, "notes": list(found.notes)}, asked=True)
 
 
-def _write(args: argparse.Namespace, found: "Evaluation") -> None:
+def _write(asked: EvaluateCommandOptions, found: "Evaluation") -> None:
     """Write the files that the options name."""
-    if args.output:
-        write_rows(args.output, found.rows)
+    if asked.output:
+        write_rows(asked.output, found.rows)
         if found.grid:
             tasks = dict.fromkeys(row["task"] for row in found.rows if row["kind"] == "sts" and row["task"] != AVERAGE)
-            pictures.draw_heads(args.output, found.rows, list(tasks), found.grid)
-    if args.report:
+            pictures.draw_heads(asked.output, found.rows, list(tasks), found.grid)
+    if asked.report:
         from transforms.evaluation.page import page
 
-        write_text(args.report, page(args.model, found.rows, found.notes, found.grid))
+        write_text(asked.report, page(asked.model, found.rows, found.notes, found.grid))
 
 
 def _unfinished(output: str | None, rows: list[dict[str, Any]], error: Exception) -> Said:
@@ -145,7 +109,7 @@ def _beside(row: dict[str, Any]) -> str:
     return ", ".join(word for word in (row["calibration"], row.get("search")) if word) or "-"
 
 
-main = command.main(parser, _evaluate)
+main = command.main(parser, _evaluate, kind=EvaluateCommandOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, astuple, dataclass, field, fields, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, estimated_t
 from transforms.index.choose import lack_of_rows
 from transforms.index.sizes import size_of
 from transforms.numbers import amount
+from transforms.option import narrowed
 from transforms.progress import duration
 from transforms.steps import content
 from transforms.steps.cutting import texts_of_pieces
@@ -385,9 +386,8 @@ def _plan(asked: PlanOptions, beam_options: PipelineOptions) -> Said:
 
 def with_store(asked: PlanOptions) -> EmbedOptions:
     """Return the options of the run that is planned, into a store that is not there if none is named."""
-    given = {item.name: getattr(asked, item.name) for item in fields(EmbedOptions)}
     nowhere = storage.join(tempfile.gettempdir(), f"no-store-{uuid.uuid4().hex}")
-    return EmbedOptions(**{**given, "store": asked.store or nowhere})
+    return narrowed(EmbedOptions, asked, store=asked.store or nowhere)
 
 
 plan = pipeline_function("plan", PlanOptions, _plan)

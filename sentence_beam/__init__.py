@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pipelines.cluster import cluster
     from pipelines.dedup import dedup
     from pipelines.diff import diff
+    from pipelines.distill import distill
     from pipelines.embed import embed
     from pipelines.export import export
     from pipelines.files import files
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pipelines.rollback import rollback
     from pipelines.search import search
     from pipelines.serve import serve
+    from pipelines.train import train
     from pipelines.vacuum import vacuum
     from pipelines.verify import verify
     from transforms.beam import BuildIndex, Chunks, Commit, Embed, EmbedRows, Neighbours, Plan, Settle
@@ -61,6 +63,7 @@ else:  # a checker that saw this function would take every name for one of the p
         "pipelines.cluster": ("cluster",),
         "pipelines.dedup": ("dedup",),
         "pipelines.diff": ("diff",),
+        "pipelines.distill": ("distill",),
         "pipelines.embed": ("embed",),
         "pipelines.export": ("export",),
         "pipelines.files": ("files",),
@@ -78,6 +81,7 @@ else:  # a checker that saw this function would take every name for one of the p
         "pipelines.rollback": ("rollback",),
         "pipelines.search": ("search",),
         "pipelines.serve": ("serve",),
+        "pipelines.train": ("train",),
         "pipelines.vacuum": ("vacuum",),
         "pipelines.verify": ("verify",),
         "transforms.beam": ("BuildIndex", "Chunks", "Commit", "Embed", "EmbedRows", "Neighbours", "Plan", "Settle"),
@@ -157,6 +161,7 @@ __all__ = [
     "dedup",
     "diagnose",
     "diff",
+    "distill",
     "embed",
     "evaluate",
     "export",
@@ -176,6 +181,7 @@ __all__ = [
     "rollback",
     "search",
     "serve",
+    "train",
     "vacuum",
     "verify",
 ]

@@ -12,7 +12,7 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, dataclass_transform, get_args, get_origin
 
 from transforms.errors import OptionError
-from transforms.values import Kind, as_text, one_of
+from transforms.values import Kind, as_text, one_of, read_one
 
 KEY = "option"  # in the metadata of a field
 Options = TypeVar("Options")
@@ -99,12 +99,19 @@ def flag_of(name: str, declared: Declared) -> str:
 
 
 def aliases_in(kind: type) -> dict[str, str]:
-    """The names of fields by the names that their options have beside these."""
+    """The names of fields by the names of their flags that differ from these."""
     return {
         flag.lstrip("-").replace("-", "_"): name
         for name, declared in declared_in(kind).items()
-        for flag in declared.aliases
+        for flag in (flag_of(name, declared), *declared.aliases)
+        if not declared.positional and flag.lstrip("-").replace("-", "_") != name
     }
+
+
+def narrowed(kind: type[Options], given: Any, **changes: Any) -> Options:
+    """Return the options of a class from those of a class that has more, with changes."""
+    items: Any = fields(kind)  # type: ignore[arg-type]
+    return kind(**{**{item.name: getattr(given, item.name) for item in items}, **changes})
 
 
 def is_required(item: "Field[Any]") -> bool:
@@ -146,24 +153,11 @@ def _read(value: Any, item: "Field[Any]", declared: Declared) -> Any:
 def _reader(kind: Any, declared: Declared) -> Callable[..., Any]:
     if declared.several:
         return _read_several
-    return _read_list if any(get_origin(each) is tuple for each in _types(kind)) else _read_one
+    return _read_list if any(get_origin(each) is tuple for each in _types(kind)) else read_one
 
 
 def _types(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if isinstance(kind, UnionType) else (kind,)
-
-
-def _read_one(value: Any, kind: Kind | None, types: tuple[Any, ...]) -> Any:
-    """Read the value of an option that has one."""
-    value = as_text(value) if isinstance(value, os.PathLike) else value
-    if kind is not None:
-        found = kind(str(value))
-        return found if isinstance(found, int | float | str) else str(value)
-    if bool in types and not isinstance(value, bool):
-        raise OptionError(f"{value!r} is not True or False")
-    if str in types and not isinstance(value, str):
-        raise OptionError(f"{value!r} is not text")
-    return value
 
 
 def _read_list(value: Any, kind: Kind | None, types: tuple[Any, ...]) -> Any:

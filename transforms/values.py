@@ -55,6 +55,11 @@ def _read(value: Any, wanted: Any, kind: Kind | None) -> Any:
     types = get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
     if any(get_origin(each) is tuple for each in types):
         return _read_several(value)
+    return read_one(value, kind, types)
+
+
+def read_one(value: Any, kind: Kind | None, types: tuple[Any, ...]) -> Any:
+    """Read the value of an option that has one, of these types. Raises OptionError for a value that does not fit."""
     value = as_text(value) if isinstance(value, os.PathLike) else value
     if kind is not None:
         found = kind(str(value))

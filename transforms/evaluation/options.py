@@ -1,15 +1,16 @@
 """What is evaluated."""
 
-from dataclasses import dataclass
-
-from transforms.evaluation.classifier import LOGISTIC
+from transforms import values
+from transforms.common_options import DEVICE, DTYPE, MAX_TOKENS, MODEL, REVISION, TABLE_FILE
+from transforms.evaluation.classifier import CLASSIFIERS, LOGISTIC
+from transforms.option import option, options
 from transforms.space import DEFAULT_MODEL
-from transforms.values import read
 
+EVERY_HEAD = "ditto:*"
 AVERAGE = "Avg."  # in the place of a task's name: the average of several
 
 
-@dataclass(frozen=True)
+@options
 class EvaluateOptions:
     """Tasks, and the methods that are scored on them: each pooler, with each calibration fitted for it, at each dim.
 
@@ -17,18 +18,67 @@ class EvaluateOptions:
     `truncate_dims` are scored beside the full width. `cache` is a folder in which scores are kept.
     """
 
-    tasks: tuple[str, ...] = ()
-    make: tuple[str, ...] = ()
-    model: str = DEFAULT_MODEL
-    revision: str | None = None
-    poolers: tuple[str, ...] = ("auto",)
-    calibrations: tuple[str, ...] = ()
-    truncate_dims: tuple[int, ...] = ()
-    max_tokens: int | None = None
-    dtype: str = "float32"
-    device: str = "auto"
-    classifier: str = LOGISTIC
-    cache: str | None = None
+    tasks: tuple[str, ...] = option(
+        "a task; KIND is sts (pairs with scores), relatedness, retrieval, classification, nli, pairs, triplets, "
+        "clustering or probing (default: sts); repeat for more",
+        metavar="[KIND:]NAME=PATH[,PATH]",
+        several="repeat",
+        flag="--task",
+        default=(),
+    )
+    make: tuple[str, ...] = option(
+        "a probing task made from a text file with a sentence a line: PROBE is sentence-length, word-content or "
+        "bigram-shift; repeat for more (default: none)",
+        metavar="PROBE=PATH",
+        several="repeat",
+        default=(),
+    )
+    model: str = option(MODEL, default=DEFAULT_MODEL)
+    revision: str | None = option(REVISION, default=None)
+    poolers: tuple[str, ...] = option(
+        f"see below; repeat for more; {EVERY_HEAD} is every head (default: auto)",
+        metavar="SPEC",
+        several="repeat",
+        flag="--pooler",
+        default=("auto",),
+    )
+    calibrations: tuple[str, ...] = option(
+        "a folder that fit made: score the vectors it was fitted for with it too; repeat for more (default: none)",
+        metavar="PATH",
+        several="repeat",
+        flag="--calibration",
+        default=(),
+    )
+    truncate_dims: tuple[int, ...] = option(
+        "score the first D components too; repeat for more (default: all components alone)",
+        kind=values.positive,
+        metavar="D",
+        several="repeat",
+        flag="--truncate-dim",
+        default=(),
+    )
+    max_tokens: int | None = option(MAX_TOKENS, default=None)
+    dtype: str = option(DTYPE, help="type of the forward pass (default: float32)", default="float32")
+    device: str = option(DEVICE, default="auto")
+    classifier: str = option(
+        f"what judges vectors of classification, nli and probing (default: {LOGISTIC})",
+        choices=CLASSIFIERS,
+        default=LOGISTIC,
+    )
+    cache: str | None = option(
+        "folder that keeps scores; what is there is not computed again (default: none)", metavar="DIR", default=None
+    )
 
-    def __post_init__(self) -> None:
-        read(self, {})
+
+@options
+class EvaluateCommandOptions(EvaluateOptions):
+    """The options of `evaluate`: those of an evaluation, and what is written of it."""
+
+    output: str | None = option(
+        f"{TABLE_FILE}; a heat map (PNG) beside it for {EVERY_HEAD} (default: a table is printed alone)",
+        metavar="FILE",
+        default=None,
+    )
+    report: str | None = option(
+        "a page with the scores, their intervals and heat maps (default: none)", metavar="FILE.html", default=None
+    )

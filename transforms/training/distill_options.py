@@ -2,41 +2,53 @@
 
 import importlib.util
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
-from transforms import storage
+from transforms import storage, values
+from transforms.common_options import DELIMITER, DEVICE, FORMAT, MODEL, REVISION, TEXT_COLUMN, named_input
 from transforms.errors import MissingExtraError, OptionError
 from transforms.extras import pip_line
+from transforms.option import option, options
 from transforms.space import DEFAULT_MODEL
 
 RECORD = "distill.json"
 WORDS = 20_000
+DIM = 256
 NEEDED = ("model2vec", "skeletoken")
 
 
-@dataclass(frozen=True)
+@options
 class DistillOptions:
     """A distillation, as a user says it.
 
     `words`: the most words of the `input` (None: none) that become tokens.
     """
 
-    output: str
-    dim: int = 256
-    model: str = DEFAULT_MODEL
-    revision: str | None = None
-    input: tuple[str, ...] | None = None
-    format: str = "auto"
-    delimiter: str | None = None
-    text_column: str = "text"
-    words: int = WORDS
-    device: str = "auto"
-    overwrite: bool = False
-
-    def __post_init__(self) -> None:
-        if self.input is not None:
-            object.__setattr__(self, "input", tuple(self.input))
+    model: str = option(MODEL, group="model", default=DEFAULT_MODEL)
+    revision: str | None = option(REVISION, group="model", default=None)
+    dim: int = option(
+        f"dimensions of the new vectors, at most the model's (default: {DIM})",
+        kind=values.positive,
+        metavar="D",
+        group="model",
+        default=DIM,
+    )
+    output: str = option("folder of the new model", kind=values.filled, metavar="DIR", group="model")
+    overwrite: bool = option("replace an earlier distillation in --output (default: no)", group="model", default=False)
+    input: tuple[str, ...] | None = option(
+        named_input("a corpus whose words become tokens beside the model's own", "none"), group="words", default=None
+    )
+    words: int = option(
+        f"the most words of the corpus that become tokens, the frequent ones first (default: {WORDS})",
+        kind=values.positive,
+        metavar="N",
+        group="words",
+        default=WORDS,
+    )
+    format: str = option(FORMAT, group="words", default="auto")
+    delimiter: str | None = option(DELIMITER, group="words", default=None)
+    text_column: str = option(TEXT_COLUMN, group="words", default="text")
+    device: str = option(DEVICE, group="machine", default="auto")
 
 
 def check_installed() -> None:

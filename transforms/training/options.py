@@ -1,21 +1,51 @@
 """What is trained, on what, and how."""
 
 import importlib.util
-from dataclasses import dataclass
 
+from transforms import values
+from transforms.common_options import DEVICE, DTYPES_ASKED, MAX_REJECTS, MAX_TOKENS, MODEL, REVISION
 from transforms.errors import MissingExtraError, OptionError
 from transforms.extras import pip_line
+from transforms.option import Exclusive, option, options
 from transforms.space import DEFAULT_MODEL
+from transforms.store.entries import Options
+from transforms.training import recipes
 
 CLASSIFICATION, REGRESSION, COSENT, TRIPLET, RANKING = "classification", "regression", "cosent", "triplet", "ranking"
 OBJECTIVES = (CLASSIFICATION, REGRESSION, COSENT, TRIPLET, RANKING)
 CNN = "cnn"
 POOLERS = ("mean", "cls", "max", CNN)
-DTYPES = ("auto", "float32", "bfloat16", "float16")
+LONGEST = 128
 NEEDED = ("sentence_transformers", "accelerate", "datasets")
 
 
-@dataclass(frozen=True)
+DATA, MODELS, TRAINING = "data", "model", "training"
+AGAIN = Exclusive("again")
+
+
+def ends_of(text: str) -> tuple[float, float]:
+    """Return the least and the greatest score, of LOW,HIGH. Raises OptionError for anything else."""
+    try:
+        low, high = (float(word) for word in text.split(","))
+    except ValueError:
+        raise OptionError(f"{text} is not LOW,HIGH (as in 0,5)") from None
+    return low, high
+
+
+def widths_of(text: str) -> tuple[int, ...]:
+    """Return whole numbers above zero."""
+    return tuple(values.positive(word) for word in text.split(",") if text)
+
+
+def whole_number(text: str) -> int:
+    """Return a whole number, which may be negative."""
+    try:
+        return int(text)
+    except ValueError:
+        raise OptionError(f"invalid int value: {text!r}") from None
+
+
+@options
 class TrainOptions:
     """A training, as a user says it.
 
@@ -27,38 +57,169 @@ class TrainOptions:
     the one that some of these come from.
     """
 
-    inputs: tuple[str, ...]
-    objective: str
-    output: str
-    model: str = DEFAULT_MODEL
-    revision: str | None = None
-    pooler: str | None = None
-    dev: str | None = None
-    columns: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    scores: tuple[float, float] | None = None
-    epochs: int = 1
-    batch: int = 16
-    lr: float = 2e-5
-    warmup: float = 0.1
-    max_tokens: int = 128
-    seed: int = 12
-    mini_batch: int | None = None
-    guide: str | None = None
-    hard_negatives: int | None = None
-    matryoshka: tuple[int, ...] = ()
-    lora: int | None = None
-    freeze_backbone: bool = False
-    dtype: str = "auto"
-    device: str = "auto"
-    checkpoint_steps: int | None = None
-    patience: int | None = None
-    must_improve: bool = False
-    max_rejects: float = 0.01
-    limit: int | None = None
-    recipe: str | None = None
-    resume: bool = False
-    overwrite: bool = False
+    recipe: str | None = option(
+        "take options from a published training; flags win (default: none)",
+        choices=tuple(recipes.names()),
+        default=None,
+    )
+    inputs: tuple[str, ...] = option(
+        "training data: TSV, CSV, JSON lines, Parquet; several, or repeated",
+        metavar="[NAME=]PATH",
+        several="list",
+        flag="--input",
+        group=DATA,
+        kw_only=False,
+    )
+    objective: str = option(
+        "what is learnt: classification (text1, text2, label), regression or cosent (text1, text2, score), triplet "
+        "(anchor, positive, negative), ranking (anchor, positive, perhaps negative)",
+        choices=OBJECTIVES,
+        group=DATA,
+    )
+    dev: str | None = option(
+        "data of the same columns that the model is scored on (default: none)",
+        metavar="PATH",
+        group=DATA,
+        default=None,
+    )
+    columns: tuple[str, ...] = option(
+        "the data's names of the objective's roles, in their order (default: those names, sentence1, sentence2)",
+        kind=values.names,
+        metavar="A,B,C",
+        group=DATA,
+        default=(),
+    )
+    labels: tuple[str, ...] = option(
+        "the labels, as LABEL=NUMBER if the data has numbers for them (default: all, sorted)",
+        kind=values.names,
+        metavar="A,B,C",
+        group=DATA,
+        default=(),
+    )
+    scores: tuple[float, float] | None = option(
+        "the ends of the data's scale of scores, which becomes 0 to 1 (default: scores are from 0 to 1)",
+        kind=ends_of,
+        metavar="LOW,HIGH",
+        group=DATA,
+        default=None,
+    )
+    limit: int | None = option(
+        "train on the first N rows alone; dev rows are all taken (default: all)",
+        kind=values.positive,
+        metavar="N",
+        group=DATA,
+        default=None,
+    )
+    max_rejects: float = option(
+        MAX_REJECTS,
+        help=f"most of the rows that may be unusable, as those without a text (default: {Options.max_rejects:g})",
+        group=DATA,
+        default=Options.max_rejects,
+    )
+    model: str = option(MODEL, group=MODELS, default=DEFAULT_MODEL)
+    revision: str | None = option(REVISION, group=MODELS, default=None)
+    pooler: str | None = option(
+        "how token states become a vector (default: the model's own, or mean)",
+        choices=POOLERS,
+        group=MODELS,
+        default=None,
+    )
+    max_tokens: int = option(MAX_TOKENS, help=f"cut longer texts (default: {LONGEST})", group=MODELS, default=LONGEST)
+    matryoshka: tuple[int, ...] = option(
+        "widths of vectors that are trained beside the full one, for --truncate-dim (default: none)",
+        kind=widths_of,
+        metavar="D,D",
+        group=MODELS,
+        default=(),
+    )
+    lora: int | None = option(
+        "train adapters of rank R, merged at the end (default: the model itself is trained)",
+        kind=values.positive,
+        metavar="R",
+        group=MODELS,
+        default=None,
+    )
+    freeze_backbone: bool = option(
+        "train what is on top of the transformer alone (default: no)", group=MODELS, default=False
+    )
+    output: str = option("folder of the trained model", kind=values.filled, metavar="DIR", group=MODELS)
+    resume: bool = option(
+        "go on with a training that was stopped; begin where there is none (default: no)",
+        group=MODELS,
+        exclusive=AGAIN,
+        default=False,
+    )
+    overwrite: bool = option(
+        "replace an earlier training in --output (default: no)", group=MODELS, exclusive=AGAIN, default=False
+    )
+    epochs: int = option(
+        "times through the data (default: 1)", kind=values.positive, metavar="N", group=TRAINING, default=1
+    )
+    batch: int = option("rows of a step (default: 16)", kind=values.positive, metavar="N", group=TRAINING, default=16)
+    lr: float = option(
+        "highest learning rate (default: 2e-5)", kind=values.price, metavar="X", group=TRAINING, default=2e-5
+    )
+    warmup: float = option(
+        "part of the steps in which the rate rises; then it falls to 0 (default: 0.1)",
+        kind=values.fraction,
+        metavar="FRACTION",
+        group=TRAINING,
+        default=0.1,
+    )
+    seed: int = option(
+        "of the order of rows and all else (default: 12)", kind=whole_number, metavar="N", group=TRAINING, default=12
+    )
+    mini_batch: int | None = option(
+        "ranking: rows that are in memory at once, so that --batch may be large (default: all of the batch)",
+        kind=values.positive,
+        metavar="N",
+        group=TRAINING,
+        default=None,
+    )
+    guide: str | None = option(
+        "ranking: a model that says which texts of a batch are too near to be negatives (default: none)",
+        metavar="MODEL",
+        group=TRAINING,
+        default=None,
+    )
+    hard_negatives: int | None = option(
+        "ranking: look for N negatives to each row among the positive texts of others (default: none)",
+        kind=values.positive,
+        metavar="N",
+        group=TRAINING,
+        default=None,
+    )
+    dtype: str = option(
+        "type of the computation (default: auto, which is float32)",
+        choices=DTYPES_ASKED,
+        group=TRAINING,
+        default="auto",
+    )
+    device: str = option(DEVICE, group=TRAINING, default="auto")
+    checkpoint_steps: int | None = option(
+        "steps between checkpoints and dev scores (default: a tenth of all)",
+        kind=values.positive,
+        metavar="N",
+        group=TRAINING,
+        default=None,
+    )
+    patience: int | None = option(
+        "stop after N dev scores that are no better (default: never)",
+        kind=values.positive,
+        metavar="N",
+        group=TRAINING,
+        default=None,
+    )
+    must_improve: bool = option(
+        "exit with status 3 if no dev score is above the start's (default: no)", group=TRAINING, default=False
+    )
+
+
+@options
+class TrainCommandOptions(TrainOptions):
+    """The options of `train`: those of a training, and whether there is one."""
+
+    dry_run: bool = option("say steps, memory and time, by a few steps, and write nothing (default: no)", default=False)
 
 
 def check(options: TrainOptions) -> None:
@@ -85,8 +246,6 @@ def check(options: TrainOptions) -> None:
     _check_dev(options)
     if options.freeze_backbone and options.lora:
         raise OptionError("--lora trains a part of the backbone, which --freeze-backbone does not; say one of them")
-    if options.resume and options.overwrite:
-        raise OptionError("--resume goes on and --overwrite begins again; say one of them")
     if options.dtype == "float16" and options.device == "cpu":
         raise OptionError("--dtype float16 trains on a GPU alone; say bfloat16 or float32")
     needed = [*NEEDED, *(["peft"] if options.lora else []), *(["ir_measures"] if _ranks(options) else [])]

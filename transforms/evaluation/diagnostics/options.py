@@ -1,13 +1,31 @@
 """What is diagnosed."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 
-from transforms.values import read
+from transforms import values
+from transforms.common_options import (
+    DELIMITER,
+    DEVICE,
+    FORMAT,
+    MODEL,
+    REVISION,
+    STORE,
+    TABLE_FILE,
+    TEXT_COLUMN,
+    named_input,
+)
+from transforms.evaluation.diagnostics.figures import FIGURES
+from transforms.option import Declared, option, options
 
 SAMPLE = 10_000
 
 
-@dataclass(frozen=True)
+def _of_input(declared: Declared) -> Declared:
+    """Return a declaration whose help says that the option is for `--input`."""
+    return replace(declared, help=f"of --input: {declared.help}")
+
+
+@options
 class DiagnoseOptions:
     """One source (a store, files, or pairs of tasks) or a sentence alone, and the figures to make of it.
 
@@ -17,21 +35,56 @@ class DiagnoseOptions:
     of token statistics. `sample`: so many texts or pairs at most.
     """
 
-    store: str | None = None
-    input: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    sentence: str | None = None
-    figures: tuple[str, ...] = ()
-    poolers: tuple[str, ...] = ()
-    model: str | None = None
-    revision: str | None = None
-    table: str | None = None
-    sample: int = SAMPLE
-    format: str = "auto"
-    delimiter: str | None = None
-    text_column: str = "text"
-    device: str = "auto"
+    store: str | None = option(STORE, help="a store, whose vectors are taken as they are (default: none)", default=None)
+    input: tuple[str, ...] = option(named_input("texts", "none"), default=())
+    tasks: tuple[str, ...] = option(
+        "pairs: [sts:]NAME=PATH[,PATH] with score, sentence1, sentence2; qa:NAME=PATH with label, sentence1, "
+        "sentence2, or with two columns, question and answer; repeat for more (default: none)",
+        metavar="[KIND:]NAME=PATH",
+        several="repeat",
+        flag="--task",
+        default=(),
+    )
+    labels: tuple[str, ...] = option(
+        "labels of answers in qa: tasks (default: entailment, true, yes)", kind=values.names, metavar="A,B", default=()
+    )
+    sentence: str | None = option(
+        "one sentence: how much each of its tokens matters to the others (default: none)", metavar="TEXT", default=None
+    )
+    figures: tuple[str, ...] = option(
+        f"only these, separated by commas: {', '.join(FIGURES)} (default: of a store those of its vectors alone, else "
+        "all that the source has)",
+        kind=values.names,
+        metavar="NAMES",
+        flag="--figure",
+        default=(),
+    )
+    poolers: tuple[str, ...] = option(
+        "a pooler to run over the texts; repeat for more (default: of a store none, else auto)",
+        metavar="SPEC",
+        several="repeat",
+        flag="--pooler",
+        default=(),
+    )
+    model: str | None = option(MODEL, help="as for embed (default: the store's, else minilm)", default=None)
+    revision: str | None = option(REVISION, default=None)
+    table: str | None = option(
+        "folder of token statistics that fit made (default: words are counted in the texts themselves)",
+        metavar="DIR",
+        default=None,
+    )
+    sample: int = option(
+        f"rows or pairs at most, by keyed hash (default: {SAMPLE})", kind=values.positive, metavar="N", default=SAMPLE
+    )
+    format: str = option(_of_input(FORMAT), default="auto")
+    delimiter: str | None = option(_of_input(DELIMITER), default=None)
+    text_column: str = option(_of_input(TEXT_COLUMN), default="text")
+    device: str = option(DEVICE, default="auto")
 
-    def __post_init__(self) -> None:
-        read(self, {})
+
+@options
+class DiagnoseCommandOptions(DiagnoseOptions):
+    """The options of `diagnose`: those of a diagnosis, and what is written of it."""
+
+    output: str | None = option(f"{TABLE_FILE}, a row a figure (default: none)", metavar="FILE", default=None)
+    report: str | None = option("a page with the pictures (default: none)", metavar="FILE.html", default=None)
