@@ -263,10 +263,10 @@ class History:
         return f"{self.inputs}/[{name[0]}]{name[1:]}"
 
     def _make_bad(self, kind: str | None, now: Mapping[str, str]) -> set[str]:
-        """Make a file one that cannot be read: the second of those that the store has, or a new one."""
+        """Make a file one that cannot be read: the second of those that the store has, the only one, or a new one."""
         if kind is None:
             return set()
-        name = f"zz{suffix_of(now['layout'])}" if kind == "new" else self._visible[1]
+        name = f"zz{suffix_of(now['layout'])}" if kind == "new" else self._visible[:2][-1]
         path = self.inputs / name
         path.unlink(missing_ok=True)
         if now["layout"] in BYTES_CUT:
