@@ -29,7 +29,7 @@ test-engines: $(VENV)/dev.stamp
 # Everything that may happen to a store (docs/reliability.md), many cases of each, other ones every time;
 # SENTENCE_BEAM_FAULTS multiplies how many.
 faults: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest tests/faults tests/transforms/store/test_races.py tests/transforms/beam/test_index_nights.py \
+	$(BIN)/python -m pytest tests/faults tests/transforms/store/runs/test_races.py tests/transforms/beam/test_index_nights.py \
 	    $(addprefix tests/pipelines/test_,$(addsuffix .py,nights crash index_damage gs)) -m 'slow or not slow' -rs $(ARGS)
 
 # The short measurements, one after the other, some twelve minutes on two cores; nothing else should run meanwhile.

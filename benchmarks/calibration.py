@@ -19,14 +19,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report
-from pipelines import command
-from transforms.arrow import fixed_size
+from pipelines.common import command
+from transforms.base.arrow import fixed_size
 from transforms.calibration import Calibration, parse_calibration
 from transforms.calibration.methods import AFFINE, fit_affine
 from transforms.calibration.moments import Moments
 from transforms.encoder import Encoder
-from transforms.steps.gather import GatherJob, gather
-from transforms.store.shards import ROW_GROUP_ROWS
+from transforms.steps.fit.gather import GatherJob, gather
+from transforms.store.shards.shards import ROW_GROUP_ROWS
 
 SHARDS = 8
 

@@ -27,7 +27,7 @@ from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, 
 from benchmarks.exported import exported
 from benchmarks.poolers import bert_base
 from benchmarks.random_models import alike
-from pipelines import command
+from pipelines.common import command
 from transforms.encoder import Encoder
 from transforms.space import resolve_model
 from transforms.space.dtypes import native_dtype

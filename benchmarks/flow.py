@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report
-from pipelines import command
+from pipelines.common import command
 from transforms.calibration import Calibration, parse_calibration
 from transforms.calibration.flow import FlowParameters
 from transforms.calibration.flow_fit import BATCH, Training, fit_flow, initialise

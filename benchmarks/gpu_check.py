@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None, extent: Extent | None = None) -> int
     """Check, measure, print and write; 1 where something is not as it should be."""
     args = _parser().parse_args(argv)
     with suppress(ModuleNotFoundError):  # of what only `embed` needs
-        from pipelines import command
+        from pipelines.common import command
 
         command.quiet_logs()
     quiet()

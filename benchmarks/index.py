@@ -44,8 +44,8 @@ from transforms.index.choose import depth_for
 from transforms.index.faiss_module import use_threads
 from transforms.index.kmeans import kmeans
 from transforms.index.recall import segment_base
-from transforms.steps.index_files import Folder
-from transforms.steps.index_train import leave_rows, read_rows
+from transforms.steps.index.files import Folder
+from transforms.steps.index.train import leave_rows, read_rows
 
 BLOCK = 25_000
 QUERIES = 1000

@@ -21,14 +21,14 @@ from benchmarks.index import synthetic, timed
 from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
 from transforms.corpus import InputFile, UnitRows
 from transforms.space import Space, row_hashes
-from transforms.store.commit import Run
 from transforms.store.entries import Options
 from transforms.store.manifest import read_manifest
-from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import UnitRecord
-from transforms.store.runs import now
-from transforms.store.shards import Vectors, unit_digest
-from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
+from transforms.store.runs.commit import Run
+from transforms.store.runs.plan import PlannedFile, write_plan
+from transforms.store.runs.result import now
+from transforms.store.shards.shards import Vectors, unit_digest
+from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
 
 SHARDS = 20
 Rows = list[tuple[str, str, int]]  # id, text, number of its vector

@@ -29,14 +29,15 @@ import pyarrow.parquet as pq
 
 from benchmarks.common import interleaved, median_ratio, report
 from benchmarks.stub import Stub, stub_encoder, tiny_model
-from pipelines import command, embed
-from transforms.arrow import fixed_size
+from pipelines import embed
+from pipelines.common import command
+from transforms.base.arrow import fixed_size
 from transforms.corpus import UnitRows
 from transforms.encoder import Encoder
 from transforms.space import Space, row_hashes
-from transforms.steps.inputs import encoded
-from transforms.store.shards import Vectors
-from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
+from transforms.steps.embed.inputs import encoded
+from transforms.store.shards.shards import Vectors
+from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
 
 CHARACTERS = 100
 ROWS_PER_FILE = 100_000

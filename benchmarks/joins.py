@@ -22,8 +22,8 @@ from benchmarks.index import synthetic, timed
 from benchmarks.index_nights import Nights
 from transforms.beam import IndexRequest, Neighbours, NeighboursJob
 from transforms.index.faiss_module import use_threads
-from transforms.steps.dedup import deduplicate
-from transforms.steps.neighbours import blocks_of
+from transforms.steps.joins.dedup import deduplicate
+from transforms.steps.joins.neighbours import blocks_of
 from transforms.store.manifest import Manifest, read_manifest
 
 K = 10

@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.common import SENTENCES, real_texts, report
 from benchmarks.stub import stub_encoder, tiny_model
-from pipelines import command, embed
+from pipelines import embed
+from pipelines.common import command
 from transforms.store import open_store
 
 PARTITIONS = ("file", "content")

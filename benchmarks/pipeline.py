@@ -20,7 +20,8 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report, seconds
-from pipelines import beam_flags, command, embed, plan
+from pipelines import embed, plan
+from pipelines.common import beam_flags, command
 from transforms.corpus import Columns, match_inputs, plan_file, read_span
 from transforms.encoder import Encoder
 from transforms.space import resolve_model

@@ -19,7 +19,7 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report
-from pipelines import command
+from pipelines.common import command
 from transforms.encoder import Encoder
 from transforms.encoder.tokenize import TextTokenizer
 from transforms.pooling import TokenStatistics

@@ -27,9 +27,9 @@ from transformers import (
 )
 
 from benchmarks.common import real_texts
+from transforms.base.errors import MissingExtraError
 from transforms.encoder.load import quiet_transformers
 from transforms.encoder.tokenize import Tokenized
-from transforms.errors import MissingExtraError
 from transforms.space import resolve_model
 
 VOCABULARY = 30_522  # at least so many token ids are known to every model

@@ -65,11 +65,11 @@ def write_small(folder: Path, files: int) -> None:
 
 def resolved(where: Path, unit_tokens: int) -> Any:
     """The job of a night, as `embed` resolves it."""
-    from pipelines.embed_options import parser
+    from pipelines.common.embed_options import parser
     from transforms.steps.options import EmbedOptions
-    from transforms.steps.resolve import resolve
+    from transforms.steps.options.resolve import resolve
     from transforms.store.manifest import read_manifest
-    from transforms.store.run_ids import new_run
+    from transforms.store.runs.run_ids import new_run
 
     argv = ["--input", f"{where}/in/**", "--store", f"{where}/store", "--unit-tokens", str(unit_tokens)]
     options = EmbedOptions(**vars(parser().parse_args(argv)))
@@ -121,7 +121,7 @@ def plan_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
 def list_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """What one process does before files are planned: list them."""
-    from transforms.steps.plan_files import file_batches
+    from transforms.steps.plan.files import file_batches
 
     job = resolved(where, unit_tokens).job
     listed = [ON_THE_WAY.encode(batch) for glob in job.run.globs for batch in file_batches(glob, job)]
@@ -131,9 +131,9 @@ def list_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
 def look_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """What workers do side by side, done by one: find out what has changed, read footers, cut."""
-    from transforms.steps.elements import ListedFiles
-    from transforms.steps.plan_files import FilePlanner
-    from transforms.store.plan import PlannedFile
+    from transforms.steps.plan.elements import ListedFiles
+    from transforms.steps.plan.files import FilePlanner
+    from transforms.store.runs.plan import PlannedFile
 
     planner, looked = FilePlanner(resolved(where, unit_tokens).job), []
     for batch in map(ON_THE_WAY.decode, ON_THE_WAY.decode((where / "listed").read_bytes())):
@@ -146,7 +146,7 @@ def look_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
 def record_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """What the one process does to which all files come: check the whole plan, put it on record, hand it out."""
-    from transforms.steps.plan_files import record
+    from transforms.steps.plan.files import record
 
     job, looked = resolved(where, unit_tokens).job, deque(ON_THE_WAY.decode((where / "looked").read_bytes()))
     found = [ON_THE_WAY.decode(looked.popleft()) for _ in range(len(looked))]  # whose bytes are its engine's memory
@@ -157,9 +157,9 @@ def record_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
 def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """Commit the planned night: the plan read back, the units' records, ledger, manifest, pointer."""
-    from transforms.steps.settle import settled_or_problem
-    from transforms.store.commit import finish
-    from transforms.store.settled import Settler
+    from transforms.steps.commit.settle import settled_or_problem
+    from transforms.store.runs.commit import finish
+    from transforms.store.runs.settled import Settler
 
     job = resolved(where, unit_tokens).job
     run = replace(job.run, id=(where / "run").read_text())
@@ -175,9 +175,9 @@ def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
 def packed_units(where: Path, job: Any) -> list[list[bytes]]:
     """The records of the night's units by stretches, as they come to what settles them."""
     from transforms.store.manifest import read_manifest
-    from transforms.store.packed import pack
     from transforms.store.records import carried
-    from transforms.store.stretches import STRETCHES, stretch_of
+    from transforms.store.runs.packed import pack
+    from transforms.store.runs.stretches import STRETCHES, stretch_of
 
     previous = read_manifest(job.root)
     units = map(carried, previous.units) if previous else spans_again(where, job)
@@ -189,7 +189,7 @@ def packed_units(where: Path, job: Any) -> list[list[bytes]]:
 
 def spans_again(where: Path, job: Any) -> Iterator[Any]:
     """The first night's records, from its plan."""
-    from transforms.store.plan import read_work
+    from transforms.store.runs.plan import read_work
 
     run = (where / "run").read_text()
     yield from made_up(read_work(job.root, run).spans, job.root)
@@ -213,7 +213,7 @@ def open_all_units(where: Path, _: int) -> dict[str, float]:
 def first_unit(where: Path, _: int) -> dict[str, float]:
     """What a worker reads of the last snapshot before it embeds its first unit: those of one file."""
     from transforms.store.manifest import read_manifest
-    from transforms.store.reuse import Known
+    from transforms.store.runs.reuse import Known
 
     manifest = read_manifest(f"{where}/store")
     part = manifest.parts[len(manifest.parts) // 2] if manifest.parts else None
@@ -225,9 +225,9 @@ def first_unit(where: Path, _: int) -> dict[str, float]:
 def requests_of_processes(where: Path, _: int) -> dict[str, float]:
     """The most requests a second for one object, by 200 processes that each finish a unit every ten seconds."""
     from transforms.storage.local import LocalStorage
-    from transforms.store import lease
     from transforms.store.manifest import read_manifest
-    from transforms.store.reuse import Known
+    from transforms.store.runs import lease
+    from transforms.store.runs.reuse import Known
 
     root, seen, now = f"{where}/store", Counter(), [1_000_000.0]
     manifest = read_manifest(root)
@@ -264,7 +264,7 @@ def measured(work: Callable[[Path, int], dict[str, float]], where: Path, unit_to
 
 
 def _run(work: Callable[[Path, int], dict[str, float]], where: Path, unit_tokens: int, sender: Any) -> None:
-    from pipelines import command
+    from pipelines.common import command
 
     command.quiet_logs()
     start, before = time.perf_counter(), time.process_time()

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from pipelines.cli import main as command
-from transforms.errors import SentenceBeamError
+from transforms.base.errors import SentenceBeamError
 
 POOLERS = ["mean", "first-last"]
 METHODS = ["standardize", "remove-top:1", "remove-top", "remove-top:10", "standardize+remove-top"]

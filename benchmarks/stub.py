@@ -14,7 +14,7 @@ from transforms.encoder.encoder import Embedded
 from transforms.encoder.tokenize import Tokenized
 from transforms.pooling import Status
 from transforms.space import Space
-from transforms.steps import load_encoder as loading
+from transforms.steps.embed import load_encoder as loading
 
 
 class Stub:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines.cli import COMMANDS, parser_of
-from pipelines.options import every_command
-from pipelines.specs import of_chunks, of_methods, of_poolers
+from pipelines.common.options import every_command
+from pipelines.common.specs import of_chunks, of_methods, of_poolers
 from transforms.index.choose import FLAT_BELOW, automatic_index
-from transforms.steps.auto import RULES
+from transforms.steps.options.auto import RULES
 
 PAGE = Path(__file__).with_name("reference.md")
 # Where a command is explained, and an option where that is another page.

@@ -6,10 +6,10 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from transforms.errors import STOPPED
-from transforms.imports import uncollected
-from transforms.logs import keep_root_logger
-from transforms.values import nearest
+from transforms.base.errors import STOPPED
+from transforms.base.imports import uncollected
+from transforms.base.logs import keep_root_logger
+from transforms.base.values import nearest
 
 if TYPE_CHECKING:
     import argparse
@@ -150,7 +150,7 @@ def complete(arguments: list[str]) -> int:
 
 def run() -> int:
     """The exit status of `main`, for a process that ends with it."""
-    gc.freeze()  # nor does it look through what commands import, see transforms/imports.py
+    gc.freeze()  # nor does it look through what commands import, see transforms/base/imports.py
     code = main()
     gc.freeze()  # or Python looks through all that was imported for garbage once more, which takes seconds
     return code

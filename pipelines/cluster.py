@@ -6,17 +6,17 @@ import tempfile
 from pathlib import Path
 from typing import overload
 
-from pipelines import command, options
-from pipelines.library import as_function, options_of, without_none
-from pipelines.output import check_file, check_output, write_table
-from pipelines.progress import unheard
-from pipelines.said import Said
-from pipelines.tables import Column, table, text_column
-from transforms.numbers import counted
-from transforms.steps.cluster import Clustered, by_min_score, by_number
+from pipelines.common import command, options
+from pipelines.common.library import as_function, options_of, without_none
+from pipelines.common.output import check_file, check_output, write_table
+from pipelines.common.progress import unheard
+from pipelines.common.said import Said
+from pipelines.common.tables import Column, table, text_column
+from transforms.base.numbers import counted
+from transforms.base.values import StrPath
+from transforms.steps.joins.cluster import Clustered, by_min_score, by_number
 from transforms.steps.options.joins import ClusterOptions
 from transforms.store import open_store
-from transforms.values import StrPath
 
 SHOWN = 20
 NAMED_BY = 3

@@ -8,19 +8,19 @@ from typing import overload
 
 import pyarrow as pa
 
-from pipelines import command, options
-from pipelines.library import as_function, options_of, without_none
-from pipelines.output import check_output, write_tables
-from pipelines.progress import unheard
-from pipelines.said import Said
-from pipelines.tables import Column, id_column, one_line, table, text_column
-from transforms.numbers import counted
-from transforms.steps.dedup import Deduplicated, deduplicate
+from pipelines.common import command, options
+from pipelines.common.library import as_function, options_of, without_none
+from pipelines.common.output import check_output, write_tables
+from pipelines.common.progress import unheard
+from pipelines.common.said import Said
+from pipelines.common.tables import Column, id_column, one_line, table, text_column
+from transforms.base.numbers import counted
+from transforms.base.values import StrPath
+from transforms.steps.joins.dedup import Deduplicated, deduplicate
+from transforms.steps.joins.store_vectors import with_texts
 from transforms.steps.options.joins import DedupOptions
-from transforms.steps.store_vectors import with_texts
 from transforms.store import open_store
 from transforms.store.manifest import Manifest
-from transforms.values import StrPath
 
 
 def parser() -> argparse.ArgumentParser:

@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from pipelines import command, options, specs
-from pipelines.output import check_file, check_output, write_rows, write_text
-from pipelines.said import Said
-from pipelines.stdin import with_stdin
-from pipelines.tables import Column, middle
-from pipelines.tables import table as lines_of
+from pipelines.common import command, options, specs
+from pipelines.common.output import check_file, check_output, write_rows, write_text
+from pipelines.common.said import Said
+from pipelines.common.stdin import with_stdin
+from pipelines.common.tables import Column, middle
+from pipelines.common.tables import table as lines_of
+from transforms.base.numbers import counted
+from transforms.base.option import narrowed
 from transforms.evaluation.diagnostics.options import DiagnoseCommandOptions, DiagnoseOptions
-from transforms.numbers import counted
-from transforms.option import narrowed
 
 SHOWN = 10  # lines of a figure that has many
 LARGEST_FIRST = ("head", "impact", "influence")

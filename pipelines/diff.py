@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from pipelines import command, options
-from pipelines.library import function
-from pipelines.output import check_output, write_tables
-from pipelines.said import Said
-from pipelines.tables import Column, middle, table, wrapped
+from pipelines.common import command, options
+from pipelines.common.library import function
+from pipelines.common.output import check_output, write_tables
+from pipelines.common.said import Said
+from pipelines.common.tables import Column, middle, table, wrapped
 from transforms.steps.options.store import SHOWN, DiffOptions
-from transforms.store import changes, open_store
+from transforms.store import open_store
+from transforms.store.runs import changes
 
 
 def parser() -> argparse.ArgumentParser:

@@ -4,11 +4,11 @@ import argparse
 import sys
 from typing import Any
 
-from pipelines import command, options
-from pipelines.library import function
-from pipelines.said import Said
-from pipelines.stdin import with_stdin
-from transforms.errors import OptionError
+from pipelines.common import command, options
+from pipelines.common.library import function
+from pipelines.common.said import Said
+from pipelines.common.stdin import with_stdin
+from transforms.base.errors import OptionError
 from transforms.training.distill_options import WORDS, DistillOptions, check_installed, output_of
 
 

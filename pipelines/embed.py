@@ -9,28 +9,28 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import command, engines
-from pipelines.beam_flags import hints, options_of_list, parse
-from pipelines.embed_options import parser
-from pipelines.library import as_function, options_of
-from pipelines.progress import watched
-from pipelines.said import Said
-from pipelines.stdin import with_stdin
-from pipelines.summary import summary
-from pipelines.tables import wrapped
-from pipelines.writing import Writer, recorded, result_of, submitted, writing
+from pipelines.common import command, engines
+from pipelines.common.beam_flags import hints, options_of_list, parse
+from pipelines.common.embed_options import parser
+from pipelines.common.library import as_function, options_of
+from pipelines.common.progress import watched
+from pipelines.common.said import Said
+from pipelines.common.stdin import with_stdin
+from pipelines.common.summary import summary
+from pipelines.common.tables import wrapped
+from pipelines.common.writing import Writer, recorded, result_of, submitted, writing
 from transforms import storage
+from transforms.base.errors import OptionError
 from transforms.beam import BuildIndex, Commit, Embed, Plan, Settle
 from transforms.corpus.in_memory import Files, Rows, batch_name, input_of, write_batch
-from transforms.errors import OptionError
-from transforms.steps.keywords import RowsKeywords
 from transforms.steps.options import EmbedOptions
-from transforms.steps.resolve import Resolved, holding_lease, resolve
+from transforms.steps.options.keywords import RowsKeywords
+from transforms.steps.options.resolve import Resolved, holding_lease, resolve
 from transforms.store import Store, open_store
 from transforms.store.calibrations import keep_calibration
 from transforms.store.manifest import read_manifest
-from transforms.store.run_ids import new_run
-from transforms.store.runs import Result
+from transforms.store.runs.result import Result
+from transforms.store.runs.run_ids import new_run
 
 ROWS = "rows"  # the batch that a call without append makes, so that the next rows take the place of these
 

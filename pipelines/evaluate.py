@@ -5,15 +5,15 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pipelines import command, options, pictures, specs
-from pipelines.output import check_file, check_output, write_rows, write_text
-from pipelines.said import Said
-from pipelines.tables import Column, middle
-from pipelines.tables import table as lines_of
-from transforms.errors import OptionError, SentenceBeamError
+from pipelines.common import command, options, pictures, specs
+from pipelines.common.output import check_file, check_output, write_rows, write_text
+from pipelines.common.said import Said
+from pipelines.common.tables import Column, middle
+from pipelines.common.tables import table as lines_of
+from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.base.option import narrowed
 from transforms.evaluation import EvaluateOptions
 from transforms.evaluation.options import AVERAGE, EVERY_HEAD, EvaluateCommandOptions
-from transforms.option import narrowed
 
 if TYPE_CHECKING:
     from transforms.evaluation.evaluate import Evaluation

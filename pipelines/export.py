@@ -9,14 +9,15 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipelines import command, options
-from pipelines.library import function
-from pipelines.said import Said
-from transforms import progress, storage
-from transforms.errors import OptionError
+from pipelines.common import command, options
+from pipelines.common.library import function
+from pipelines.common.said import Said
+from transforms import storage
+from transforms.base import progress
+from transforms.base.errors import OptionError
 from transforms.space import Recipe
 from transforms.space.exported import EXPORTED
-from transforms.steps.export_vectors import ABOUT, IDS, export_vectors
+from transforms.steps.joins.export_vectors import ABOUT, IDS, export_vectors
 from transforms.steps.options.store import ExportOptions
 from transforms.store import open_store
 from transforms.store.calibrations import kept_calibration

@@ -4,12 +4,12 @@ import argparse
 import os
 import sys
 
-from pipelines import command, options
-from pipelines.library import function
-from pipelines.said import Said
+from pipelines.common import command, options
+from pipelines.common.library import function
+from pipelines.common.said import Said
 from transforms import storage
-from transforms.errors import OptionError
-from transforms.numbers import counted
+from transforms.base.errors import OptionError
+from transforms.base.numbers import counted
 from transforms.steps.options.store import FilesOptions
 from transforms.store import layout, open_store
 

@@ -9,11 +9,14 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, command, engines, options, pictures, specs
-from pipelines.library import pipeline_function
-from pipelines.said import Said
-from pipelines.stdin import with_stdin
+from pipelines.common import beam_flags, command, engines, options, pictures, specs
+from pipelines.common.library import pipeline_function
+from pipelines.common.said import Said
+from pipelines.common.stdin import with_stdin
 from transforms import storage
+from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.base.extras import pip_line
+from transforms.base.numbers import counted
 from transforms.beam.fit import FitCalibration
 from transforms.beam.token_statistics import FitTokenStatistics
 from transforms.calibration import parse_calibration
@@ -22,23 +25,20 @@ from transforms.calibration.methods import AFFINE
 from transforms.calibration.spec import CALIBRATIONS, CalibrationSpec
 from transforms.corpus import InputFile, match_inputs
 from transforms.corpus.files import check_distinct
-from transforms.errors import OptionError, SentenceBeamError
-from transforms.extras import pip_line
-from transforms.numbers import counted
 from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
 from transforms.space.token_table import METHODS
-from transforms.steps.fit import FitJob, parts_of
-from transforms.steps.fit_result import FitResult, check_output, read_result, write_result
-from transforms.steps.gather import GatherJob
+from transforms.steps.fit.fit import FitJob, parts_of
+from transforms.steps.fit.fit_result import FitResult, check_output, read_result, write_result
+from transforms.steps.fit.gather import GatherJob
+from transforms.steps.fit.token_statistics import CountJob
 from transforms.steps.options.index import FLOW_SAMPLE, FitOptions
-from transforms.steps.token_statistics import CountJob
 from transforms.store import layout, open_store
 from transforms.store.open import Store
 from transforms.store.records import Problem
-from transforms.store.run_ids import new_run
-from transforms.store.runs import now
-from transforms.store.shards import is_narrow
+from transforms.store.runs.result import now
+from transforms.store.runs.run_ids import new_run
+from transforms.store.shards.shards import is_narrow
 
 POOLERS = {"tfidf": ("tfidf",), "token-counts": ("remove-biases", "sif")}
 PICTURE = "fit.png"

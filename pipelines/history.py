@@ -5,19 +5,19 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from pipelines import command, options
-from pipelines.library import function
-from pipelines.output import check_output, write_rows
-from pipelines.said import Said
-from pipelines.tables import Column, end, table
+from pipelines.common import command, options
+from pipelines.common.library import function
+from pipelines.common.output import check_output, write_rows
+from pipelines.common.said import Said
+from pipelines.common.tables import Column, end, table
 from transforms import storage
-from transforms.numbers import counted
-from transforms.progress import duration
+from transforms.base.numbers import counted
+from transforms.base.progress import duration
 from transforms.report.history import RunSummary, known_summaries, run_summaries
 from transforms.steps.options.store import HistoryOptions
 from transforms.store import open_store
 from transforms.store.manifest import read_manifest, snapshots
-from transforms.store.runs import COMMITTED
+from transforms.store.runs.result import COMMITTED
 
 PIECES_AT = 5  # behind the rows
 COUNTS = ("rows", "added", "changed", "deleted", "embedded", "reused", "duplicates", "carried", "rejected")

@@ -7,19 +7,19 @@ from dataclasses import asdict, replace
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, command, engines, options
-from pipelines.library import pipeline_function
-from pipelines.said import Said
-from pipelines.summary import index_lines
-from pipelines.writing import recorded, result_of, submitted, writing
+from pipelines.common import beam_flags, command, engines, options
+from pipelines.common.library import pipeline_function
+from pipelines.common.said import Said
+from pipelines.common.summary import index_lines
+from pipelines.common.writing import recorded, result_of, submitted, writing
+from transforms.base.errors import OptionError
 from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
-from transforms.errors import OptionError
 from transforms.space import resolve_model
-from transforms.steps.from_snapshot import carried_units, record_plan, run_like
+from transforms.steps.options.from_snapshot import carried_units, record_plan, run_like
 from transforms.steps.options.index import IndexOptions
 from transforms.store import open_store
-from transforms.store.commit import Run
-from transforms.store.run_ids import new_run
+from transforms.store.runs.commit import Run
+from transforms.store.runs.run_ids import new_run
 
 
 def parser() -> argparse.ArgumentParser:

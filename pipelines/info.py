@@ -5,18 +5,18 @@ import shlex
 import sys
 from typing import Any
 
-from pipelines import command, options
-from pipelines.library import function
-from pipelines.said import Said
-from pipelines.tables import wrapped
-from transforms.numbers import amount, counted
-from transforms.progress import duration
+from pipelines.common import command, options
+from pipelines.common.library import function
+from pipelines.common.said import Said
+from pipelines.common.tables import wrapped
+from transforms.base.numbers import amount, counted
+from transforms.base.progress import duration
 from transforms.report.snapshot import facts
 from transforms.steps.options.store import InfoOptions
 from transforms.store import open_store
 from transforms.store.entries import Options
 from transforms.store.manifest import Manifest
-from transforms.store.runs import COMMITTED
+from transforms.store.runs.result import COMMITTED
 
 KEY = 12  # columns before a value
 DIGITS = 16  # of a space's id

@@ -11,33 +11,33 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags as flags
-from pipelines import command, engines, options
-from pipelines.library import as_function, options_of
-from pipelines.output import TABLES, check_output, write_tables
-from pipelines.progress import aside, unheard
-from pipelines.said import Said
+from pipelines.common import beam_flags as flags
+from pipelines.common import command, engines, options
+from pipelines.common.library import as_function, options_of
+from pipelines.common.output import TABLES, check_output, write_tables
+from pipelines.common.progress import aside, unheard
+from pipelines.common.said import Said
 from pipelines.search import hits
 from transforms import storage
+from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.base.numbers import counted
+from transforms.base.values import StrPath
 from transforms.beam.neighbours import Conclude, Neighbours
-from transforms.common_options import NEIGHBOURS
 from transforms.corpus import InputFile, Span
 from transforms.corpus.columns import kept_types
 from transforms.corpus.files import PLAIN
 from transforms.corpus.queries import QueryFiles
 from transforms.corpus.spans import UNIT_TOKENS, plan_file
-from transforms.errors import OptionError, SentenceBeamError
-from transforms.numbers import counted
 from transforms.search import NO_QUERY_PROMPT, Searcher
-from transforms.steps.keywords import NeighboursKeywords
-from transforms.steps.neighbours import NeighboursJob, StoredBlock, blocks_of
-from transforms.steps.neighbours_result import RESULT, begin, ended, remove, schema_of, tables_of
+from transforms.steps.joins.neighbours import NeighboursJob, StoredBlock, blocks_of
+from transforms.steps.joins.neighbours_result import RESULT, begin, ended, remove, schema_of, tables_of
+from transforms.steps.options.common import NEIGHBOURS
 from transforms.steps.options.joins import NeighboursOptions
+from transforms.steps.options.keywords import NeighboursKeywords
 from transforms.store import open_store
 from transforms.store.open import Store
 from transforms.store.records import Problem
-from transforms.store.run_ids import new_run
-from transforms.values import StrPath
+from transforms.store.runs.run_ids import new_run
 
 PARTS = ".parts"  # the folder beside a file in which its job goes on if it was interrupted
 SHOWN = 3  # queries, and rows of each, that are printed of a file

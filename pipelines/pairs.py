@@ -11,23 +11,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines import command, options, specs
-from pipelines.library import function
-from pipelines.output import check_output, write_rows
-from pipelines.said import Said
-from pipelines.stdin import with_stdin
-from pipelines.tables import Column, excerpt, id_column, one_line, table, text_column
-from transforms import progress
-from transforms.arrow import as_matrix
+from pipelines.common import command, options, specs
+from pipelines.common.library import function
+from pipelines.common.output import check_output, write_rows
+from pipelines.common.said import Said
+from pipelines.common.stdin import with_stdin
+from pipelines.common.tables import Column, excerpt, id_column, one_line, table, text_column
+from transforms.base import progress
+from transforms.base.arrow import as_matrix
+from transforms.base.numbers import counted
 from transforms.corpus import Columns
 from transforms.corpus.reading import list_files, read_files
 from transforms.corpus.spans import estimated_tokens
 from transforms.index.top_pairs import EXACT_BELOW, TopPairs, exact_pairs, indexed_pairs, with_copies
-from transforms.numbers import counted
 from transforms.space import Machine, Recipe, row_hashes
 from transforms.steps.options.joins import PairsOptions
 from transforms.store import Store, open_store
-from transforms.store.shards import read_shard
+from transforms.store.shards.shards import read_shard
 
 TEXTS_AT_ONCE = 32_768
 

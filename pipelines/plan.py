@@ -15,13 +15,17 @@ from typing import Any
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, command, embed_options, engines
-from pipelines.library import pipeline_function
-from pipelines.said import Said
-from pipelines.stdin import with_stdin
-from pipelines.summary import bad_lines, beside_lines
-from pipelines.tables import wrapped
-from transforms import progress, storage
+from pipelines.common import beam_flags, command, embed_options, engines
+from pipelines.common.library import pipeline_function
+from pipelines.common.said import Said
+from pipelines.common.stdin import with_stdin
+from pipelines.common.summary import bad_lines, beside_lines
+from pipelines.common.tables import wrapped
+from transforms import storage
+from transforms.base import progress
+from transforms.base.numbers import amount
+from transforms.base.option import narrowed
+from transforms.base.progress import duration
 from transforms.corpus import InputFile, Span, UnitRows, read_span
 from transforms.corpus.beside import Beside, merged
 from transforms.corpus.counting import rows_about
@@ -29,23 +33,20 @@ from transforms.corpus.groups import AnySpan, spans_of
 from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, estimated_tokens
 from transforms.index.choose import lack_of_rows
 from transforms.index.sizes import size_of
-from transforms.numbers import amount
-from transforms.option import narrowed
-from transforms.progress import duration
-from transforms.steps import content
-from transforms.steps.cutting import texts_of_pieces
-from transforms.steps.footers import read_footers
-from transforms.steps.index_choice import budgets_of, largest
-from transforms.steps.job import EmbedJob
+from transforms.steps.embed.cutting import texts_of_pieces
+from transforms.steps.index.choice import budgets_of, largest
 from transforms.steps.options.embed import EmbedOptions, PlanOptions
-from transforms.steps.plan_files import FilePlanner, checked_plan, list_files
-from transforms.steps.resolve import Resolved, resolve
-from transforms.store.carried import CarriedShards
+from transforms.steps.options.job import EmbedJob
+from transforms.steps.options.resolve import Resolved, resolve
+from transforms.steps.plan import content
+from transforms.steps.plan.files import FilePlanner, checked_plan, list_files
+from transforms.steps.plan.footers import read_footers
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.plan import PlannedFile
-from transforms.store.precision import vector_bytes
 from transforms.store.records import Problem
-from transforms.store.run_ids import new_run
+from transforms.store.runs.carried import CarriedShards
+from transforms.store.runs.plan import PlannedFile
+from transforms.store.runs.run_ids import new_run
+from transforms.store.shards.precision import vector_bytes
 
 CALIBRATION_SECONDS = 10.0
 CALIBRATION_BATCHES = 8  # embedded at a time: with fewer, some cores wait at the end
@@ -236,7 +237,7 @@ def estimate(
 
 def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
     """The pace of embedding rows from all over the spans for a few seconds, warmed up; None without a good row."""
-    from transforms.steps.load_encoder import load_encoder
+    from transforms.steps.embed.load_encoder import load_encoder
 
     began = time.monotonic()
     with progress.stage(progress.LOADING):

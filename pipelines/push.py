@@ -4,10 +4,10 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from pipelines import command, options
-from pipelines.library import function
-from pipelines.said import Said
-from pipelines.tables import wrapped
+from pipelines.common import command, options
+from pipelines.common.library import function
+from pipelines.common.said import Said
+from pipelines.common.tables import wrapped
 from transforms.push import Pushed, PushRequest, open_target, shown
 from transforms.push import push as push_changes
 from transforms.steps.options.store import PushOptions

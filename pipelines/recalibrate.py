@@ -7,25 +7,25 @@ from dataclasses import asdict, replace
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, command, engines, options
-from pipelines.library import pipeline_function
-from pipelines.said import Said
-from pipelines.summary import index_lines, moved_lines, vectors_of
-from pipelines.writing import recorded, result_of, submitted, writing
+from pipelines.common import beam_flags, command, engines, options
+from pipelines.common.library import pipeline_function
+from pipelines.common.said import Said
+from pipelines.common.summary import index_lines, moved_lines, vectors_of
+from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms.beam import BuildIndex, Commit, Settle
 from transforms.beam.recalibrate import Recalibrate
 from transforms.calibration import Calibration, check_space
-from transforms.common_options import NO_CALIBRATION
-from transforms.steps.from_snapshot import record_plan, run_like, units_of
+from transforms.steps.fit.recalibrate import RecalibrateJob
+from transforms.steps.options.common import NO_CALIBRATION
+from transforms.steps.options.from_snapshot import record_plan, run_like, units_of
 from transforms.steps.options.index import RecalibrateOptions
-from transforms.steps.recalibrate import RecalibrateJob
 from transforms.store import open_store
 from transforms.store.calibrations import keep_calibration, kept_calibration, read_calibration
-from transforms.store.commit import Run
 from transforms.store.manifest import Manifest
-from transforms.store.precision import fitting
-from transforms.store.run_ids import new_run
-from transforms.store.runs import Result
+from transforms.store.runs.commit import Run
+from transforms.store.runs.result import Result
+from transforms.store.runs.run_ids import new_run
+from transforms.store.shards.precision import fitting
 
 
 def parser() -> argparse.ArgumentParser:

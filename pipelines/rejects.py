@@ -5,15 +5,15 @@ import sys
 from collections import Counter
 from dataclasses import asdict
 
-from pipelines import command, options
-from pipelines.library import function
-from pipelines.output import check_output, write_rows
-from pipelines.said import Said
-from pipelines.tables import Column, end, id_column, middle, table, wrapped
+from pipelines.common import command, options
+from pipelines.common.library import function
+from pipelines.common.output import check_output, write_rows
+from pipelines.common.said import Said
+from pipelines.common.tables import Column, end, id_column, middle, table, wrapped
 from transforms import storage
-from transforms.numbers import counted
+from transforms.base.numbers import counted
 from transforms.steps.options.store import SHOWN, RejectsOptions
-from transforms.store.rejected import rejected_rows, rejecting_run
+from transforms.store.runs.rejected import rejected_rows, rejecting_run
 
 
 def parser() -> argparse.ArgumentParser:

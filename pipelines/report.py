@@ -3,11 +3,11 @@
 import argparse
 import sys
 
-from pipelines import command, options
-from pipelines.library import function
-from pipelines.output import check_file, check_output, write_text
-from pipelines.said import Said
-from transforms.numbers import counted
+from pipelines.common import command, options
+from pipelines.common.library import function
+from pipelines.common.output import check_file, check_output, write_text
+from pipelines.common.said import Said
+from transforms.base.numbers import counted
 from transforms.report.history import known_summaries, run_summaries
 from transforms.report.openmetrics import openmetrics
 from transforms.report.page import page

@@ -7,24 +7,24 @@ from dataclasses import asdict, replace
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, command, engines, options
-from pipelines.library import pipeline_function
-from pipelines.said import Said
-from pipelines.summary import changes_line, checked_line, things_of, vectors_of
-from pipelines.writing import recorded, result_of, submitted, writing
+from pipelines.common import beam_flags, command, engines, options
+from pipelines.common.library import pipeline_function
+from pipelines.common.said import Said
+from pipelines.common.summary import changes_line, checked_line, things_of, vectors_of
+from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms import storage
+from transforms.base.errors import OptionError
 from transforms.beam import Commit, Settle
-from transforms.errors import OptionError
-from transforms.steps.from_snapshot import carried_units, record_plan, run_like
-from transforms.steps.index_files import IndexRecord
+from transforms.steps.index.files import IndexRecord
+from transforms.steps.options.from_snapshot import carried_units, record_plan, run_like
 from transforms.steps.options.store import RollbackOptions
 from transforms.store import layout, open_store
-from transforms.store.carried import CarriedShards, Checked, stride
-from transforms.store.commit import Run
 from transforms.store.manifest import Manifest, snapshots
 from transforms.store.open import named_run
-from transforms.store.run_ids import new_run
-from transforms.store.runs import Result
+from transforms.store.runs.carried import CarriedShards, Checked, stride
+from transforms.store.runs.commit import Run
+from transforms.store.runs.result import Result
+from transforms.store.runs.run_ids import new_run
 from transforms.store.verify import faults_without_reading
 
 

@@ -5,24 +5,24 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipelines import command, options
-from pipelines.library import function
-from pipelines.output import check_output, write_rows
-from pipelines.progress import aside
-from pipelines.said import Said
-from pipelines.stdin import STDIN, as_typed
-from pipelines.tables import LEAST, Column, end, excerpt, id_column, one_line, table, terminal_width, text_column
+from pipelines.common import command, options
+from pipelines.common.library import function
+from pipelines.common.output import check_output, write_rows
+from pipelines.common.progress import aside
+from pipelines.common.said import Said
+from pipelines.common.stdin import STDIN, as_typed
+from pipelines.common.tables import LEAST, Column, end, excerpt, id_column, one_line, table, terminal_width, text_column
 from transforms import storage
+from transforms.base.errors import OptionError
+from transforms.base.numbers import counted
+from transforms.base.where import columns_named
 from transforms.corpus.files import compression_of, format_of
 from transforms.corpus.queries import QueryFiles, TextQueries, read_queries
-from transforms.errors import OptionError
-from transforms.numbers import counted
 from transforms.space import Space
 from transforms.steps.options.search import SearchOptions
 from transforms.store import open_store
 from transforms.store.manifest import Manifest
-from transforms.store.vector_files import read_vectors
-from transforms.where import columns_named
+from transforms.store.shards.vector_files import read_vectors
 
 if TYPE_CHECKING:
     from transforms.search.rows import SnapshotRows

@@ -3,12 +3,12 @@
 import argparse
 import sys
 
-from pipelines import command, options
-from pipelines.library import function
-from pipelines.progress import aside, news, unwatched
-from pipelines.said import Said
-from transforms.errors import MissingExtraError
-from transforms.extras import pip_line
+from pipelines.common import command, options
+from pipelines.common.library import function
+from pipelines.common.progress import aside, news, unwatched
+from pipelines.common.said import Said
+from transforms.base.errors import MissingExtraError
+from transforms.base.extras import pip_line
 from transforms.search import NO_QUERY_PROMPT
 from transforms.steps.options.search import ServeOptions
 

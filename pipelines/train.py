@@ -6,13 +6,13 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipelines import command, config_file, options, pictures
-from pipelines.library import function
-from pipelines.progress import news
-from pipelines.said import Said
-from transforms.extras import pip_line
-from transforms.option import narrowed
-from transforms.progress import duration
+from pipelines.common import command, config_file, options, pictures
+from pipelines.common.library import function
+from pipelines.common.progress import news
+from pipelines.common.said import Said
+from transforms.base.extras import pip_line
+from transforms.base.option import narrowed
+from transforms.base.progress import duration
 from transforms.training import TrainOptions, recipes
 from transforms.training.options import TrainCommandOptions
 from transforms.training.record import dev_line

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines import beam_flags, command, engine_jobs, options
-from pipelines.library import pipeline_function
-from pipelines.said import Said
-from pipelines.writing import writing
-from transforms import values
-from transforms.numbers import amount, counted
+from pipelines.common import beam_flags, command, engine_jobs, options
+from pipelines.common.library import pipeline_function
+from pipelines.common.said import Said
+from pipelines.common.writing import writing
+from transforms.base import values
+from transforms.base.numbers import amount, counted
 from transforms.steps.options.store import OLDER_THAN, VacuumOptions
-from transforms.store import lease, open_store
-from transforms.store.run_ids import new_run
+from transforms.store import open_store
+from transforms.store.runs import lease
+from transforms.store.runs.run_ids import new_run
 from transforms.store.vacuum import Rubbish, find_rubbish, remove
 
 NAMED = 5

@@ -6,13 +6,13 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipelines import command, options
-from pipelines.library import function
-from pipelines.progress import aside
-from pipelines.said import Said
+from pipelines.common import command, options
+from pipelines.common.library import function
+from pipelines.common.progress import aside
+from pipelines.common.said import Said
 from transforms import storage
-from transforms.errors import OptionError, SentenceBeamError
-from transforms.numbers import counted
+from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.base.numbers import counted
 from transforms.steps.options.store import VerifyOptions
 from transforms.store import layout, open_store
 from transforms.store.manifest import Manifest, read_manifest
@@ -37,7 +37,7 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[Any, ..
     """Our options, and Beam's where a runner is named: without one nothing of Beam is loaded."""
     if not any(word.split("=")[0] == "--runner" for word in argv):
         return (*command.own_flags(parser, argv), None)
-    from pipelines import beam_flags
+    from pipelines.common import beam_flags
 
     return beam_flags.parse(parser, argv)
 
@@ -74,7 +74,7 @@ def _called(asked: VerifyOptions) -> Said:
     """Verify as a function of Python: without flags for Beam nothing of it is loaded."""
     if not asked.beam_flags:
         return _verify(asked, None)
-    from pipelines.beam_flags import options_of_list
+    from pipelines.common.beam_flags import options_of_list
 
     return _verify(asked, options_of_list(asked.beam_flags))
 
@@ -93,9 +93,9 @@ def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOption
     """The same lines, by the workers of a pipeline. Raises SentenceBeamError where the job ends without them."""
     import apache_beam as beam
 
-    from pipelines import engines
+    from pipelines.common import engines
     from transforms.beam.verify import Verify
-    from transforms.steps.verify import VerifyJob, read_lines
+    from transforms.steps.commit.verify import VerifyJob, read_lines
 
     if not engines.waits(beam_options):
         raise OptionError("verify waits for its job; leave --no_wait_until_finish and --template_location out")

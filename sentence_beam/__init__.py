@@ -34,10 +34,7 @@ if TYPE_CHECKING:
     from pipelines.train import train
     from pipelines.vacuum import vacuum
     from pipelines.verify import verify
-    from transforms.beam import BuildIndex, Chunks, Commit, Embed, EmbedRows, Neighbours, Plan, Settle
-    from transforms.beam.ml import EncoderModelHandler, TextEmbeddings
-    from transforms.encoder import Encoder
-    from transforms.errors import (
+    from transforms.base.errors import (
         DataGateError,
         InputChangedError,
         LedgerError,
@@ -46,14 +43,17 @@ if TYPE_CHECKING:
         SentenceBeamError,
         SpaceMismatchError,
     )
+    from transforms.beam import BuildIndex, Chunks, Commit, Embed, EmbedRows, Neighbours, Plan, Settle
+    from transforms.beam.ml import EncoderModelHandler, TextEmbeddings
+    from transforms.encoder import Encoder
     from transforms.evaluation.diagnostics.diagnose import Diagnosis, diagnose
     from transforms.evaluation.diagnostics.options import DiagnoseOptions
     from transforms.evaluation.evaluate import Evaluation, evaluate
     from transforms.evaluation.options import EvaluateOptions
     from transforms.search import Hit
-    from transforms.steps.job import EmbedJob
-    from transforms.steps.neighbours import NeighboursJob
+    from transforms.steps.joins.neighbours import NeighboursJob
     from transforms.steps.options import EmbedOptions
+    from transforms.steps.options.job import EmbedJob
     from transforms.store import Store, open_store
     from transforms.store.entries import IndexRequest
 
@@ -87,7 +87,7 @@ else:  # a checker that saw this function would take every name for one of the p
         "transforms.beam": ("BuildIndex", "Chunks", "Commit", "Embed", "EmbedRows", "Neighbours", "Plan", "Settle"),
         "transforms.beam.ml": ("EncoderModelHandler", "TextEmbeddings"),
         "transforms.encoder": ("Encoder",),
-        "transforms.errors": (
+        "transforms.base.errors": (
             "DataGateError",
             "InputChangedError",
             "LedgerError",
@@ -101,8 +101,8 @@ else:  # a checker that saw this function would take every name for one of the p
         "transforms.evaluation.evaluate": ("Evaluation", "evaluate"),
         "transforms.evaluation.options": ("EvaluateOptions",),
         "transforms.search": ("Hit",),
-        "transforms.steps.job": ("EmbedJob",),
-        "transforms.steps.neighbours": ("NeighboursJob",),
+        "transforms.steps.options.job": ("EmbedJob",),
+        "transforms.steps.joins.neighbours": ("NeighboursJob",),
         "transforms.store.entries": ("IndexRequest",),
         "transforms.steps.options": ("EmbedOptions",),
         "transforms.store": ("Store", "open_store"),
@@ -117,7 +117,7 @@ else:  # a checker that saw this function would take every name for one of the p
         module = next((module for module, names in _NAMES.items() if name in names), None)
         if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from transforms.logs import keep_root_logger
+        from transforms.base.logs import keep_root_logger
 
         with keep_root_logger():  # most names import Beam
             value = globals()[name] = getattr(importlib.import_module(module), name)

@@ -38,7 +38,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(autouse=True)
 def _said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take minutes for a command: that it is alive is nothing a test should see on stderr."""
-    monkeypatch.setattr("pipelines.progress.SECONDS_APART", 86_400.0)
+    monkeypatch.setattr("pipelines.common.progress.SECONDS_APART", 86_400.0)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,14 +14,14 @@ from helpers.corpora import sentences, write_lines
 from helpers.tiny_models import save_tiny_model
 
 import sentence_beam as sb
-from pipelines import config_file
 from pipelines.cli import COMMANDS, main, parser_of
-from pipelines.options import every_command
+from pipelines.common import config_file
+from pipelines.common.options import every_command
+from transforms.base.option import aliases_in, declared_in, flag_of
 from transforms.evaluation.diagnostics.options import DiagnoseCommandOptions
 from transforms.evaluation.options import EvaluateCommandOptions
-from transforms.option import aliases_in, declared_in, flag_of
-from transforms.steps.keywords import EmbedKeywords, NeighboursKeywords
 from transforms.steps.options import embed, index, joins, search, store
+from transforms.steps.options.keywords import EmbedKeywords, NeighboursKeywords
 from transforms.store.entries import Options
 from transforms.training.distill_options import DistillOptions
 from transforms.training.options import TrainCommandOptions, TrainOptions

@@ -20,19 +20,19 @@ from helpers.pages import BESIDE, DEPLOY, DOCS, ROOT, Block, Page, names, tables
 from test_layering import LAYERS
 
 import sentence_beam
-from pipelines import beam_flags, embed_options
-from pipelines.beam_parser import beam_parser
 from pipelines.cli import COMMANDS, main
-from pipelines.options import every_command
-from transforms import errors
+from pipelines.common import beam_flags, embed_options
+from pipelines.common.beam_parser import beam_parser
+from pipelines.common.options import every_command
+from transforms.base import errors
+from transforms.base.measures import STAGES
 from transforms.calibration.spec import CALIBRATIONS
 from transforms.corpus.pieces import PIECES
-from transforms.measures import STAGES
 from transforms.space import Recipe
 from transforms.space.spec import COUNT, LAYER, POOLERS, Option
 from transforms.store import open_store
 from transforms.store.manifest import snapshots
-from transforms.store.shards import OWN_COLUMNS
+from transforms.store.shards.shards import OWN_COLUMNS
 from transforms.store.verify import faults
 
 PAGES = [Page(path) for path in (*BESIDE, *DEPLOY, *DOCS)]
@@ -337,8 +337,8 @@ def test_what_a_store_remembers_is_said() -> None:
 
 
 def remembered() -> set[str]:
-    from transforms.steps import gates
-    from transforms.steps.choose import CONTENT, REMEMBERED
+    from transforms.steps.options import gates
+    from transforms.steps.options.choose import CONTENT, REMEMBERED
 
     elsewhere = {
         "calibration",

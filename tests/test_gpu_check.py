@@ -16,8 +16,8 @@ from helpers.corpora import sentences
 import pipelines
 from benchmarks import common, gpu_check, gpu_speed, random_models
 from benchmarks.gpu_exact import Finding, Scope, tried
+from transforms.base.errors import MissingExtraError
 from transforms.encoder import Encoder
-from transforms.errors import MissingExtraError
 
 SHAPE = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 32}
 EXTENT = gpu_check.Extent(

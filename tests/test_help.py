@@ -9,9 +9,10 @@ import pytest
 from helpers.commands import Outcome, Run, runner
 from helpers.corpora import sentences, write_lines, write_parquet
 
-from pipelines import beam_flags, train
+from pipelines import train
 from pipelines.cli import COMMANDS, parser_of
-from pipelines.options import EXAMPLES
+from pipelines.common import beam_flags
+from pipelines.common.options import EXAMPLES
 from transforms.calibration.spec import CALIBRATIONS
 from transforms.index.choose import FACTORIES
 from transforms.space.chunks import CHUNKS

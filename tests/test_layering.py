@@ -11,59 +11,74 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-LAYERS = [
-    "errors",
-    "numbers",
-    "python_names",
-    "extras",
-    "imports",
-    "logs",
-    "progress",
-    "measures",
-    "arrow",
-    "cores",
-    "compact",
-    "entries",
-    "values",
-    "option",
-    "words",
-    "where",
-    "storage",
-    "space",
-    "pooling",
-    "calibration",
-    "encoder",
-    "corpus",
-    "index",
-    "store",
-    "common_options",
-    "search",
-    "push",
-    "report",
-    "serve",
-    "evaluation",
-    "training",
-    "steps",
-    "beam",
-]
+# What each layer may import, itself aside. A layer with a dot is a room: nothing else of that folder is allowed.
+ALLOWED: dict[str, set[str]] = {
+    "base": set(),
+    "storage": {"base"},
+    "space": {"base"},
+    "pooling": {"base", "space"},
+    "calibration": {"base", "space"},
+    "encoder": {"base", "space", "pooling", "calibration"},
+    "corpus": {"base", "storage", "space"},
+    "index": {"base"},
+    "store": {"base", "storage", "space", "calibration", "corpus", "index"},
+    "search": {"base", "storage", "space", "encoder", "corpus", "index", "store"},
+    "push": {"base", "storage", "space", "corpus", "store"},
+    "report": {"base", "storage", "space", "store"},
+    "serve": {"base", "storage", "store", "search", "report"},
+    "evaluation": {
+        "base",
+        "storage",
+        "space",
+        "pooling",
+        "calibration",
+        "encoder",
+        "corpus",
+        "index",
+        "store",
+        "search",
+        "report",
+        "steps.options",
+    },
+    "training": {
+        "base",
+        "storage",
+        "space",
+        "pooling",
+        "encoder",
+        "corpus",
+        "store",
+        "evaluation",
+        "steps.options",
+    },
+    "steps": {
+        "base",
+        "storage",
+        "space",
+        "pooling",
+        "calibration",
+        "encoder",
+        "corpus",
+        "index",
+        "store",
+        "search",
+        "report",
+    },
+    "beam": {"base", "space", "encoder", "corpus", "index", "store", "steps"},
+}
+LAYERS = list(ALLOWED)
+# What each room of `steps` may import of the others.
+ROOMS: dict[str, set[str]] = {
+    "index": set(),
+    "options": {"index"},
+    "embed": {"options"},
+    "plan": {"options", "embed"},
+    "joins": {"options", "index"},
+    "fit": {"embed"},
+    "commit": {"embed", "index"},
+}
 THIRD_PARTY = {
-    "errors": set(),
-    "python_names": set(),
-    "extras": set(),
-    "numbers": set(),
-    "imports": set(),
-    "logs": set(),
-    "progress": set(),
-    "measures": set(),
-    "arrow": {"numpy", "pyarrow"},
-    "cores": {"torch"},
-    "compact": set(),
-    "entries": set(),
-    "values": set(),
-    "option": set(),
-    "common_options": set(),
-    "words": set(),
-    "where": {"numpy", "pyarrow"},
+    "base": {"numpy", "pyarrow", "torch"},
     "storage": {"apache_beam", "google", "google_crc32c", "botocore"},
     "space": {"safetensors"},
     "pooling": {"torch", "numpy", "safetensors"},
@@ -117,7 +132,9 @@ def _imports(path: Path, modules: Collection[str] = (), module_level_only: bool 
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             parent = node.module or ""
-            names += [full if (full := f"{parent}.{alias.name}") in modules else parent for alias in node.names]
+            for alias in node.names:
+                full = f"{parent}.{alias.name}"
+                names.append(full if full in modules or parent == "transforms" else parent)
     return [name for name in names if not modules or name in modules]
 
 
@@ -134,7 +151,7 @@ def test_every_file_is_of_a_layer() -> None:
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_layer_imports_only_from_layers_before_it(layer: str) -> None:
+def test_a_layer_imports_only_what_it_is_allowed(layer: str) -> None:
     wrong = []
     for path in _files_of(layer):
         relative = str(path.relative_to(ROOT))
@@ -143,7 +160,30 @@ def test_a_layer_imports_only_from_layers_before_it(layer: str) -> None:
             if parts[0] in ("pipelines", "sentence_beam", "tests"):
                 wrong.append(f"{relative} imports {name}")
             if parts[0] == "transforms" and len(parts) > 1 and (relative, name) not in EXCEPTIONS:
-                wrong += [f"{relative} imports {name}"] if LAYERS.index(parts[1]) > LAYERS.index(layer) else []
+                if not {parts[1], ".".join(parts[1:3])} & (ALLOWED[layer] | {layer}):
+                    wrong.append(f"{relative} imports {name}")
+    assert not wrong
+
+
+def test_no_permission_is_unused() -> None:
+    used: dict[str, set[str]] = {layer: set() for layer in LAYERS}
+    for layer in LAYERS:
+        for path in _files_of(layer):
+            for name in _imports(path):
+                parts = name.split(".")
+                if parts[0] == "transforms":
+                    used[layer] |= {".".join(parts[1:2]), ".".join(parts[1:3])}
+    assert not {layer: unused for layer, allowed in ALLOWED.items() if (unused := allowed - used[layer])}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_of_steps_imports_only_what_it_is_allowed(room: str) -> None:
+    wrong = []
+    for path in _files(f"transforms/steps/{room}"):
+        for name in _imports(path):
+            parts = name.split(".")
+            if parts[:2] == ["transforms", "steps"] and parts[2] not in ROOMS[room] | {room}:
+                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
     assert not wrong
 
 
@@ -257,8 +297,8 @@ def test_importing_stays_light(modules: str, absent: Sequence[str]) -> None:
 
 def test_back_ends_of_storage_know_its_base_and_no_other_layer() -> None:
     base = {
-        "transforms.errors",
-        "transforms.logs",
+        "transforms.base.errors",
+        "transforms.base.logs",
         *(f"transforms.storage.{name}" for name in ("base", "beam_options", "globs", "listing", "ranged")),
     }
     allowed = {

@@ -14,7 +14,7 @@ from transforms.corpus.find import match_inputs
 from transforms.corpus.queries import QueryFiles, read_queries
 from transforms.corpus.table_rows import rows_of
 from transforms.evaluation.diagnostics.pairs import read as read_diagnosed
-from transforms.evaluation.probing import make
+from transforms.evaluation.kinds.probing import make
 from transforms.evaluation.tasks import read_task
 from transforms.training.examples import read_examples
 from transforms.training.options import TrainOptions

@@ -15,7 +15,8 @@ import pytest
 import yaml
 from helpers.flink import MEMORY
 
-from pipelines import beam_flags, embed
+from pipelines import embed
+from pipelines.common import beam_flags
 
 FLINK = Path(__file__).resolve().parents[2] / "deploy" / "flink"
 IMAGES = (FLINK.parent / "docker" / "Dockerfile").read_text()

@@ -19,8 +19,8 @@ from helpers.engines import (
 )
 from helpers.flink import wait
 
-from pipelines import engine_jobs
-from transforms.store import lease
+from pipelines.common import engine_jobs
+from transforms.store.runs import lease
 
 pytestmark = pytest.mark.timeout(1200)
 

@@ -18,7 +18,7 @@ from helpers.commands import FORKS, Outcome, Run, in_child
 from helpers.faulty_disk import ERRORS, WRITING, Act, Disk, die, freeze, refuse
 from helpers.scenes import FILE, KINDS, Content, Scene, maker
 
-from transforms.store import lease
+from transforms.store.runs import lease
 
 pytest.importorskip("faiss")
 pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]

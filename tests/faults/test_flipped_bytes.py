@@ -21,11 +21,12 @@ from helpers.commands import Outcome, Run
 from helpers.corpora import sentences, write_parquet
 
 from pipelines.cli import main
-from transforms.arrow import parquet_bytes
-from transforms.errors import SentenceBeamError
+from transforms.base.arrow import parquet_bytes
+from transforms.base.errors import SentenceBeamError
 from transforms.search import Searcher
-from transforms.store import layout, lease, open_store
-from transforms.store.run_ids import new_run
+from transforms.store import layout, open_store
+from transforms.store.runs import lease
+from transforms.store.runs.run_ids import new_run
 
 pytest.importorskip("faiss")
 pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]

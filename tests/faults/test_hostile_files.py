@@ -27,24 +27,25 @@ from helpers.units import make_vectors
 from hypothesis import strategies as st
 
 from pipelines.cli import main
+from transforms.base.errors import SentenceBeamError
 from transforms.beam import IndexRequest
 from transforms.calibration import parse_calibration
 from transforms.corpus import Columns, match_inputs, read_span
 from transforms.corpus.columns import kept_types
 from transforms.corpus.spans import plan_file
 from transforms.encoder import Encoder
-from transforms.errors import SentenceBeamError
 from transforms.index.choose import check_request
 from transforms.search import Searcher
 from transforms.space import parse_pooler, row_hashes
-from transforms.store import layout, lease, open_store
+from transforms.store import layout, open_store
 from transforms.store.calibrations import read_calibration
-from transforms.store.canary import Canary
 from transforms.store.manifest import sealed, to_bytes
-from transforms.store.precision import Ranges
-from transforms.store.reuse import LastSnapshot
-from transforms.store.runs import read_result
-from transforms.store.shards import read_shard, take_rows
+from transforms.store.runs import lease
+from transforms.store.runs.canary import Canary
+from transforms.store.runs.result import read_result
+from transforms.store.runs.reuse import LastSnapshot
+from transforms.store.shards.precision import Ranges
+from transforms.store.shards.shards import read_shard, take_rows
 from transforms.store.verify import faults
 
 Check = Callable[[Any], object]

@@ -11,7 +11,7 @@ from helpers.pair_model import Models
 from helpers.pair_planner import Planner
 from helpers.pair_table import NO_ROW, OF_EMBED
 
-from pipelines.embed_options import parser
+from pipelines.common.embed_options import parser
 
 pytest.importorskip("faiss")
 RUNS, HISTORIES = 7, 3  # of a history; of the short form

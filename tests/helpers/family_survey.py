@@ -28,10 +28,10 @@ from helpers.families import (
 )
 from transformers import AutoTokenizer
 
+from transforms.base.errors import OptionError
 from transforms.encoder import Encoder, forward
 from transforms.encoder.probe import BatchSharing
 from transforms.encoder.texts_attention import text_by_text
-from transforms.errors import OptionError
 
 LENGTHS = (3, 1, 28, 10, 0, 10, 50, 16, 58, 85, 3)
 TEXTS = [" ".join(WORDS[(7 * row + k * k) % len(WORDS)] for k in range(n)) for row, n in enumerate(LENGTHS)]

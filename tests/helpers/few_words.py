@@ -5,7 +5,7 @@ query is noted.
 import pytest
 
 from transforms.search import queries
-from transforms.steps import gates
+from transforms.steps.options import gates
 
 MAX_UNKNOWN, MOST_UNKNOWN = gates.DEFAULTS["max_unknown"], queries.MOST_UNKNOWN
 gates.DEFAULTS["max_unknown"] = 1.0

@@ -5,11 +5,11 @@ from typing import Any
 
 from transforms.corpus import Columns
 from transforms.space import Machine, Recipe, resolve_model, resolve_space
-from transforms.steps.job import EmbedJob
-from transforms.store.commit import Run
+from transforms.steps.options.job import EmbedJob
 from transforms.store.entries import Options
 from transforms.store.manifest import read_manifest
-from transforms.store.runs import now
+from transforms.store.runs.commit import Run
+from transforms.store.runs.result import now
 
 
 def embed_job(store: Path, model: Path, glob: object, run: str = "run1", **values: Any) -> EmbedJob:

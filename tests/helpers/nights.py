@@ -17,23 +17,33 @@ from transforms.corpus import InputFile, UnitRows
 from transforms.index.cells import PASSES
 from transforms.search import Searcher
 from transforms.space import Space, row_hashes
-from transforms.steps import (
-    index_build,
-    index_train,
-    index_update_recall,
-    index_update_rows,
-    index_update_segments,
-    index_work,
+from transforms.steps.commit.commit_run import commit_run
+from transforms.steps.index import (
+    build as index_build,
 )
-from transforms.steps.commit_run import commit_run
-from transforms.store.commit import Run
+from transforms.steps.index import (
+    train as index_train,
+)
+from transforms.steps.index import (
+    update_recall as index_update_recall,
+)
+from transforms.steps.index import (
+    update_rows as index_update_rows,
+)
+from transforms.steps.index import (
+    update_segments as index_update_segments,
+)
+from transforms.steps.index import (
+    work as index_work,
+)
 from transforms.store.entries import Options
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs import now
-from transforms.store.shards import Vectors, unit_digest
-from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
+from transforms.store.runs.commit import Run
+from transforms.store.runs.plan import PlannedFile, write_plan
+from transforms.store.runs.result import now
+from transforms.store.shards.shards import Vectors, unit_digest
+from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
 
 DIM = 16
 Files = Mapping[str, Iterable[tuple[str, str]]]  # rows (id, text) by file; a file is a unit

@@ -16,14 +16,14 @@ from helpers.pair_model import Expected, HeldRow, Models, State, as_kept
 from helpers.pair_planner import Asked, Planner, items_of
 from helpers.pair_table import LASTING, START, Item, reasons
 
-from transforms.arrow import values_of
+from transforms.base.arrow import values_of
 from transforms.corpus.groups import group_name
 from transforms.search import Searcher
 from transforms.space import Space
 from transforms.store import open_store
 from transforms.store.manifest import Manifest, snapshots
-from transforms.store.precision import Coding, dequantize
-from transforms.store.shards import own_columns
+from transforms.store.shards.precision import Coding, dequantize
+from transforms.store.shards.shards import own_columns
 from transforms.store.verify import faults
 
 EXACT = 2e-5  # of a vector's largest component

@@ -10,19 +10,19 @@ from helpers.snapshots import SPACE, run_name
 
 from transforms.corpus import Columns, InputFile
 from transforms.space import Recipe, row_hashes
-from transforms.steps.cutting import read_units
-from transforms.steps.job import EmbedJob
-from transforms.steps.plan_files import FilePlanner, list_files, record
-from transforms.steps.resolve import read_again
+from transforms.steps.embed.cutting import read_units
+from transforms.steps.options.job import EmbedJob
+from transforms.steps.options.resolve import read_again
+from transforms.steps.plan.files import FilePlanner, list_files, record
 from transforms.store import open_store
-from transforms.store.commit import Run
 from transforms.store.entries import Options
 from transforms.store.manifest import read_manifest
-from transforms.store.plan import PlannedFile
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs import Result, now
-from transforms.store.shards import Vectors, unit_digest, with_text
-from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
+from transforms.store.runs.commit import Run
+from transforms.store.runs.plan import PlannedFile
+from transforms.store.runs.result import Result, now
+from transforms.store.shards.shards import Vectors, unit_digest, with_text
+from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
 
 UNIT_TOKENS = 2000
 

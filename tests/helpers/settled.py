@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from typing import Any
 
-from transforms.steps.settle import settled_or_problem
-from transforms.store import commit
-from transforms.store.commit import Run
-from transforms.store.packed import pack
+from transforms.steps.commit.settle import settled_or_problem
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs import Result
-from transforms.store.settled import Settled, SettledStretch, Settler
-from transforms.store.stretches import STRETCHES, stretch_of
+from transforms.store.runs import commit
+from transforms.store.runs.commit import Run
+from transforms.store.runs.packed import pack
+from transforms.store.runs.result import Result
+from transforms.store.runs.settled import Settled, SettledStretch, Settler
+from transforms.store.runs.stretches import STRETCHES, stretch_of
 
 
 def stretches(run: Run, units: Iterable[UnitRecord]) -> list[SettledStretch]:

@@ -10,14 +10,14 @@ from helpers.units import make_unit, make_vectors
 from transforms.corpus import InputFile, Span
 from transforms.report import report
 from transforms.space import Space, row_hashes
-from transforms.store.commit import Run
 from transforms.store.entries import Options
 from transforms.store.manifest import read_manifest
-from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import UnitRecord
-from transforms.store.runs import Result, now
-from transforms.store.shards import unit_digest
-from transforms.store.units import PreparedUnit, UnitCounts, UnitStore
+from transforms.store.runs.commit import Run
+from transforms.store.runs.plan import PlannedFile, write_plan
+from transforms.store.runs.result import Result, now
+from transforms.store.shards.shards import unit_digest
+from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
 
 SPACE = Space(
     weights="w", tokenizer="t", architecture="bert:x", max_tokens=16, prompt="", pooler={"name": "mean"},

@@ -14,11 +14,11 @@ from helpers.corpora import sentences, write_parquet
 from helpers.jobs import embed_job
 
 from transforms import storage
+from transforms.base.errors import SentenceBeamError
 from transforms.corpus import InputFile
-from transforms.errors import SentenceBeamError
-from transforms.steps.plan_files import check_bad
+from transforms.steps.plan.files import check_bad
 from transforms.store import open_store
-from transforms.store.plan import PlannedFile
+from transforms.store.runs.plan import PlannedFile
 
 OPTIONS = ("--id-column", "id", "--unit-tokens", 60)
 

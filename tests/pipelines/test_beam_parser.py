@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from pipelines.beam_parser import beam_parser
-from transforms.errors import OptionError
+from pipelines.common.beam_parser import beam_parser
+from transforms.base.errors import OptionError
 
 CHECKED = (
     "2.77.0"  # after looking at _BeamArgumentParser and at PipelineOptions.__init__ of a newer Beam: write it here

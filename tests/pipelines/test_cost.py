@@ -23,11 +23,11 @@ from transforms.corpus import InputFile, Span
 from transforms.corpus.buckets import buckets_of
 from transforms.space import row_hashes
 from transforms.store import open_store
-from transforms.store.changes import read_side
-from transforms.store.id_hashes import id_hashes
 from transforms.store.records import UnitRecord
-from transforms.store.shards import Vectors, with_text
-from transforms.store.units import UnitCounts, UnitStore
+from transforms.store.runs.changes import read_side
+from transforms.store.shards.id_hashes import id_hashes
+from transforms.store.shards.shards import Vectors, with_text
+from transforms.store.shards.units import UnitCounts, UnitStore
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cost.md").read_text()
 DEFAULTS: argparse.Namespace = cost.parser().parse_args([])

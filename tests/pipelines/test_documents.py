@@ -20,10 +20,10 @@ from transforms.pooling import Status
 from transforms.search import Searcher
 from transforms.space import row_hash, row_hashes
 from transforms.space.chunks import ChunksSpec
-from transforms.steps import inputs as inputs_of_units
-from transforms.steps.embed_units import UnitEmbedder
+from transforms.steps.embed import inputs as inputs_of_units
+from transforms.steps.embed.units import UnitEmbedder
 from transforms.store import open_store
-from transforms.store.units import UnitStore
+from transforms.store.shards.units import UnitStore
 
 pytestmark = pytest.mark.usefixtures("one_model")
 SPEC = "budget:tokens=12"
@@ -300,7 +300,7 @@ def test_means_whose_hashes_an_earlier_version_made_are_embedded_once_more(
         return row_hashes("\x1e".join(texts) for texts in rows.parts.texts)
 
     with monkeypatch.context() as patch:
-        patch.setattr("transforms.steps.embed_units.hashes_of", as_before)
+        patch.setattr("transforms.steps.embed.units.hashes_of", as_before)
         run("embed", "--store", store, *how).ok()
     run("embed", "--store", store, *how).ok()
     assert manifest_of(store)["work"]["carried"] == 6  # type: ignore[index]

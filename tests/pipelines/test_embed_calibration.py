@@ -50,7 +50,7 @@ def plain(made: Path, store: Path) -> Path:
 
 def forbid(patch: pytest.MonkeyPatch) -> None:
     """No model can be loaded by a worker, until the patch is undone."""
-    patch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    patch.setattr("transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
 
 
 def expected(model: Path, folder: Path, store: Path) -> np.ndarray:

@@ -11,8 +11,8 @@ from helpers.corpora import check_ledger, files_in, manifest_of, sentences, vect
 
 from transforms.encoder import Embedded, Encoder
 from transforms.encoder.passing import Passing
-from transforms.steps import load_encoder
-from transforms.steps.job import EmbedJob
+from transforms.steps.embed import load_encoder
+from transforms.steps.options.job import EmbedJob
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
             encoder.finish = other  # type: ignore[method-assign]
             return encoder
 
-        monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", load)
+        monkeypatch.setattr("transforms.steps.embed.load_encoder.load_encoder", load)
 
     return move
 

@@ -31,9 +31,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from transforms.space import row_hash
-from transforms.steps import resolve
+from transforms.steps.options import resolve
 from transforms.store import open_store
-from transforms.store.plan import read_plan
+from transforms.store.runs.plan import read_plan
 
 UNIT = ("--unit-tokens", 200)
 OWN_IDS = ("--id-column", "id", "--keep-columns", "lang", "--max-rejects", 1, *UNIT)
@@ -49,7 +49,7 @@ def partition() -> str:
 def forbid_model(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From its call on, loading a model fails the test."""
     return lambda: monkeypatch.setattr(
-        "transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+        "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
     )
 
 
@@ -222,7 +222,7 @@ def test_an_unchanged_corpus_is_carried_unread(
     write_layout(inputs, spread(collection(60), random.Random(4)), random.Random(4))
     embed(inputs / "**", *OWN_IDS).ok()
     first = check_ledger(store, 56, 6)
-    monkeypatch.setattr("transforms.steps.content.read_span", lambda *_: pytest.fail("a row was read"))
+    monkeypatch.setattr("transforms.steps.plan.content.read_span", lambda *_: pytest.fail("a row was read"))
     embed(inputs / "**", "--max-rejects", 1).ok()
     second = check_ledger(store, 56, 6, carried=56)
     assert (second["shards"], second["buckets"]) == (first["shards"], first["buckets"])

@@ -28,10 +28,10 @@ from helpers.corpora import (
 )
 from pyarrow import orc
 
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus import Columns, InputFile, limit_spans, match_inputs, plan_file, read_span
 from transforms.corpus.columns import kept_types
 from transforms.corpus.counting import count_rows
-from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import open_store
 
 TEXTS = [*sentences(60), "a, b; c", 'she said "no"', "two\nlines", "tab\there", "täxt 文", sentences(1)[0]]

@@ -20,8 +20,8 @@ from helpers.corpora import (
     write_parquet,
 )
 
-from pipelines.stdin import with_stdin
-from transforms.errors import OptionError
+from pipelines.common.stdin import with_stdin
+from transforms.base.errors import OptionError
 from transforms.steps.options import EmbedOptions
 
 

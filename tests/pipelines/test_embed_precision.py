@@ -22,7 +22,7 @@ from helpers.corpora import (
 from transforms.encoder import Encoder
 from transforms.space.identity import PRECISIONS
 from transforms.store import open_store
-from transforms.store.precision import CODES, RANGED, Ranges, quantize
+from transforms.store.shards.precision import CODES, RANGED, Ranges, quantize
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def ranges_of(store: Path) -> Ranges | None:
 
 
 def forbid(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    patch.setattr("transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -30,7 +30,7 @@ def night(embed: Run, inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
     def call(*options: object) -> Outcome:
         if calls:
             monkeypatch.setattr(
-                "transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+                "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
             )
         calls.append(True)
         return embed(inputs / "**", "--id-column", "id", "--unit-tokens", 60, *options).ok()
@@ -136,7 +136,9 @@ def test_without_an_id_column_vectors_are_reused_and_ids_are_new(
     put(inputs / "b.parquet", 10, 20)
     embed(inputs / "*").ok()
     before = vectors_of(store)
-    monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(
+        "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+    )
     (inputs / "a.parquet").rename(inputs / "z.parquet")
     embed(inputs / "*").ok()
     check_ledger(store, 20, carried=10, reused=10)

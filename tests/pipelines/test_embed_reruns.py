@@ -51,7 +51,9 @@ def test_carrying_over_loads_no_model(
     embed: Run, two_files: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embed(two_files).ok()
-    monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(
+        "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+    )
     embed(two_files).ok()
 
 
@@ -341,7 +343,7 @@ def test_a_file_that_goes_between_listing_and_planning(
 ) -> None:
     path = inputs / name
     _ = write_parquet(path, sentences(10)) if name == "a.parquet" else write_lines(path, sentences(10))
-    _once_before(monkeypatch, "transforms.steps.footers.kept_types", path.unlink)
+    _once_before(monkeypatch, "transforms.steps.plan.footers.kept_types", path.unlink)
     embed(inputs / "*").failed(1, path)
     assert manifest_of(store) is None
 
@@ -375,7 +377,7 @@ def test_after_a_change_the_next_run_keeps_the_units_of_the_other_files(
         write_lines(inputs / f"{i}.txt", sentences(5, 5 * i))
     path = inputs / "3.txt"
     with monkeypatch.context() as patch:
-        _once_before(patch, "transforms.steps.plan_files.write_plan", lambda: grow(path))
+        _once_before(patch, "transforms.steps.plan.files.write_plan", lambda: grow(path))
         embed(inputs / "*").failed(1, path)
     made = files_in(store, "embeddings")
     embed(inputs / "*").ok()

@@ -18,7 +18,7 @@ from helpers.corpora import (
 )
 
 from transforms.encoder import Encoder
-from transforms.store.canary import TEXTS
+from transforms.store.runs.canary import TEXTS
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def forbid_model(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From its call on, loading a model fails the test."""
     return lambda: monkeypatch.setattr(
-        "transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+        "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
     )
 
 
@@ -152,7 +152,9 @@ def test_other_columns_units_and_output_need_no_model(
     run: Run, embed: Run, parquet: Path, store: Path, model: Path, options: tuple, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
+        patch.setattr(
+            "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+        )
         embed(parquet, *options).ok()
     check_ledger(store, 40, reused=40)
     before = ("--unit-tokens", 100, "--id-column", "key", "--dtype", "float32")

@@ -20,8 +20,8 @@ from helpers.corpora import (
     write_parquet,
 )
 
-from transforms.store import changes
-from transforms.store.runs import read_result
+from transforms.store.runs import changes
+from transforms.store.runs.result import read_result
 
 ALL = ("--max-rejects", 1)
 

@@ -25,8 +25,8 @@ from helpers.corpora import (
 
 from pipelines.cli import main
 from transforms.storage.local import LocalStorage
-from transforms.store import lease
-from transforms.store.runs import read_result
+from transforms.store.runs import lease
+from transforms.store.runs.result import read_result
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_a_disk_that_fills_up_behind_the_commit(
     embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("transforms.store.commit.record_result", _raise(errno.ENOSPC, "result.json"))
+        patch.setattr("transforms.store.runs.commit.record_result", _raise(errno.ENOSPC, "result.json"))
         outcome = embed(glob, *ALL)
     assert outcome.status == 0
     assert outcome.err.startswith("committed; the record of it was not written (")
@@ -227,7 +227,7 @@ def test_a_commit_in_between_stands_and_the_later_run_says_so(
 ) -> None:
     embed(glob, *ALL).ok()
     theirs: list[bytes] = []
-    from transforms.store import commit
+    from transforms.store.runs import commit
 
     original = commit.commit
 
@@ -262,7 +262,7 @@ def test_an_unforeseen_failure_is_one_line_and_on_record(
     embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("transforms.steps.embed_units.collapse", lambda hashes: 1 / 0)
+        patch.setattr("transforms.steps.embed.units.collapse", lambda hashes: 1 / 0)
         outcome = embed(glob, *ALL)
     assert outcome.status == 1
     assert outcome.err.count("\n") == 1
@@ -306,7 +306,7 @@ def test_damaged_sidecars_cost_nothing(embed: Run, inputs: Path, store: Path, mo
     before = files_in(store, "embeddings")
     for path, damage in zip(sorted((store / "sidecars").iterdir()), DAMAGES.values(), strict=True):
         damage(path)
-    monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("embedded again"))
+    monkeypatch.setattr("transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("embedded again"))
     embed(inputs / "*").ok()
     rows = 5 * len(DAMAGES)
     check_ledger(store, rows, embedded=rows)

@@ -11,11 +11,11 @@ import pytest
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 from helpers.gcs import serving
 
-from pipelines import engine_jobs
-from pipelines.writing import writing
-from transforms.errors import SentenceBeamError
-from transforms.store.lease import JobState, Lease
-from transforms.store.run_ids import new_run
+from pipelines.common import engine_jobs
+from pipelines.common.writing import writing
+from transforms.base.errors import SentenceBeamError
+from transforms.store.runs.lease import JobState, Lease
+from transforms.store.runs.run_ids import new_run
 
 NAME = "sentence-beam-20261122t153748-123z-fff87f"
 RUN = "20261122T153748_123Z-fff87f"

@@ -21,8 +21,8 @@ from apache_beam.options.pipeline_options import (
 from helpers.commands import Run
 from helpers.corpora import sentences, write_lines
 
-from pipelines import engines
-from transforms.errors import OptionError
+from pipelines.common import engines
+from transforms.base.errors import OptionError
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_options_that_beam_finds_wrong_when_it_submits() -> None:
 
 def test_an_engines_chatter_stays_out_of_the_terminal() -> None:
     code = (
-        "import logging; from pipelines.command import quiet_logs; quiet_logs(); "
+        "import logging; from pipelines.common.command import quiet_logs; quiet_logs(); "
         "prism = logging.getLogger('PrismJobServer'); prism.setLevel(logging.INFO); prism.info('chatter'); "
         "prism.error('a reason')"
     )

@@ -9,10 +9,10 @@ import pytest
 from helpers.commands import Run
 from scipy import stats
 
+from transforms.base.errors import SentenceBeamError
 from transforms.calibration import load_calibration
 from transforms.calibration.quality import cosines
 from transforms.encoder import Encoder
-from transforms.errors import SentenceBeamError
 from transforms.evaluation import EvaluateOptions
 from transforms.evaluation import evaluate as evaluating
 from transforms.evaluation.encode_many import Encoded

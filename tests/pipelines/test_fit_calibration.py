@@ -10,11 +10,11 @@ import pytest
 from helpers.corpora import manifest_of, sentences, write_parquet
 
 from pipelines.cli import main
+from transforms.base.extras import pip_line
 from transforms.calibration import load_calibration
 from transforms.encoder import Encoder
-from transforms.extras import pip_line
 from transforms.store import open_store
-from transforms.store.shards import read_pooled
+from transforms.store.shards.shards import read_pooled
 
 TEXTS = sentences(300)
 METHODS = ["standardize", "remove-top:2", "standardize+remove-top:3", "whitening", "whitening:8", "flow:depth=1"]
@@ -140,7 +140,7 @@ def test_a_failed_fit_leaves_the_last_calibration(made, fit, tmp_path):
 
 
 def test_without_matplotlib_there_is_no_picture(made, fit, tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.pictures.is_installed", lambda: False)
+    monkeypatch.setattr("pipelines.common.pictures.is_installed", lambda: False)
     made()
     assert pip_line("report") in fit("standardize").ok().out
     assert not (tmp_path / "c" / "fit.png").exists()

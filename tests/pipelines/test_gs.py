@@ -14,8 +14,9 @@ from helpers.corpora import manifest_of, sentences, write_lines, write_parquet
 from helpers.gcs import Gcs, other_server
 
 from transforms import storage
-from transforms.steps import plan_files as plan
-from transforms.store import lease, open_store
+from transforms.steps.plan import files as plan
+from transforms.store import open_store
+from transforms.store.runs import lease
 
 FIELDS = ("unit", "path", "rows", "read", "rejected", "tokens", "bytes", "sha256", "rejects")
 

@@ -16,7 +16,9 @@ pytest.importorskip("faiss")
 @pytest.fixture
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing may be embedded."""
-    monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(
+        "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+    )
 
 
 @pytest.mark.usefixtures("no_model")
@@ -77,7 +79,7 @@ def test_an_index_with_rows_enough_counts_no_further(
         counted.append(count_up_to(span, most))
         return counted[-1]
 
-    monkeypatch.setattr("transforms.steps.plan_rows.count_up_to", count)
+    monkeypatch.setattr("transforms.steps.plan.rows.count_up_to", count)
     embed(inputs / "*", "--index", "IVF32,Flat").ok()
     assert counted == [32]
     assert manifest_of(store)["index"]["factory"] == "IVF32,Flat"

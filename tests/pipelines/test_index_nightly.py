@@ -72,7 +72,9 @@ def test_another_index_costs_no_encoding(
 ) -> None:
     glob = corpus()
     embed(glob, *OPTIONS).ok()
-    monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(
+        "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+    )
     assert "trained" not in embed(glob, "--index", "auto").ok().out
     assert check_ledger(store, 300, carried=300)["index"]["factory"] == "Flat"
     out = embed(glob, "--index", "IVF4,SQ8").ok().out

@@ -33,7 +33,7 @@ def columns_of(store: Path) -> list[str]:
 
 
 def forbid(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    patch.setattr("transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
 
 
 def as_before_the_option(store: Path) -> None:

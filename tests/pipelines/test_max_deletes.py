@@ -30,7 +30,9 @@ def test_too_few_rows_are_refused_before_anything_is_embedded(
         path.unlink()
     write_parquet(parts[0], sentences(5, 100))
     with monkeypatch.context() as patch:
-        patch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
+        patch.setattr(
+            "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+        )
         embed(inputs / "*").failed(3, "15 of the 20 rows", store, "--max-deletes 0.5", "--max-deletes 1")
         embed(inputs / "*", "--dry-run").failed(3, "15 of the 20 rows")
     assert (manifest_of(store), files_in(store, "embeddings")) == (before, shards)

@@ -13,14 +13,14 @@ from helpers.commands import Run
 from helpers.corpora import files_in, manifest_of, sentences, write_parquet
 
 from pipelines.embed import build, parser
+from transforms.base.measures import EMBED_PARTS, STAGES
 from transforms.beam import embed as beam_embed
 from transforms.encoder import Encoder
-from transforms.measures import EMBED_PARTS, STAGES
-from transforms.steps import cutting, inputs
+from transforms.steps.embed import cutting, inputs
 from transforms.steps.options import EmbedOptions
-from transforms.steps.resolve import resolve
-from transforms.store import shards
-from transforms.store.run_ids import new_run
+from transforms.steps.options.resolve import resolve
+from transforms.store.runs.run_ids import new_run
+from transforms.store.shards import shards
 
 UNITS = ("--unit-tokens", 60)
 
@@ -66,7 +66,7 @@ READ, FINISH = cutting.read_span, Encoder.finish
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock by which stages are measured."""
     clock = Clock()
-    monkeypatch.setattr("transforms.measures.perf_counter", lambda: clock.seconds)
+    monkeypatch.setattr("transforms.base.measures.perf_counter", lambda: clock.seconds)
     return clock
 
 
@@ -97,7 +97,7 @@ def test_the_figures_name_the_part_that_is_slow(
 def test_reading_that_is_a_step_of_its_own_is_told(
     clock: Clock, embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.steps.content.read_span", clock.slowly_read)
+    monkeypatch.setattr("transforms.steps.plan.content.read_span", clock.slowly_read)
     embed(glob, *UNITS).ok()
     result = result_of(store)
     assert result["limit"] == "read"

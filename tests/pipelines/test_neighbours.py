@@ -131,7 +131,9 @@ def test_a_file_goes_on_where_its_job_was_interrupted(
         run(*asked, "-k", 2).failed(130, "interrupted")
     assert len(list((tmp_path / "nb.csv.parts").glob("*.parquet"))) == 1
     run(*asked, "-k", 3).failed(2, f"{tmp_path}/nb.csv.parts", "(k differs)")
-    monkeypatch.setattr("transforms.steps.neighbours.NeighbourSearch._finished", lambda *_: pytest.fail("made again"))
+    monkeypatch.setattr(
+        "transforms.steps.joins.neighbours.NeighbourSearch._finished", lambda *_: pytest.fail("made again")
+    )
     run(*asked, "-k", 2).ok()
     assert [path.name for path in tmp_path.iterdir()] == ["nb.csv"]
 

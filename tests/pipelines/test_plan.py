@@ -7,7 +7,8 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import sentences, write_jsonl, write_parquet
 
-from pipelines import beam_flags, embed, plan
+from pipelines import embed, plan
+from pipelines.common import beam_flags
 from transforms.steps.options import EmbedOptions
 
 

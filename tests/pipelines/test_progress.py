@@ -15,9 +15,9 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import sentences, write_lines
 
-import pipelines.progress as shown
-from pipelines.stdin import as_typed
-from transforms import progress
+import pipelines.common.progress as shown
+from pipelines.common.stdin import as_typed
+from transforms.base import progress
 
 
 class Terminal:

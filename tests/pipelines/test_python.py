@@ -14,7 +14,7 @@ import pytest
 from helpers.corpora import sentences, write_lines
 
 import sentence_beam as sb
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 
 TEXTS = sentences(6)
 IDS = [f"row-{number}" for number in range(6)]

@@ -9,8 +9,8 @@ from helpers.commands import Run
 from helpers.corpora import check_ledger, sentences, write_parquet
 
 from transforms.report.history import run_summaries
-from transforms.store.runs import read_result
-from transforms.store.units import UnitStore
+from transforms.store.runs.result import read_result
+from transforms.store.shards.units import UnitStore
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_lines, write_parquet
 
 from transforms import storage
-from transforms.store import lease, open_store
+from transforms.store import open_store
+from transforms.store.runs import lease
 
 
 @pytest.fixture

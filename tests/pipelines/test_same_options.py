@@ -10,14 +10,14 @@ from helpers.commands import Run
 from helpers.corpora import manifest_of, sentences, write_lines
 
 import sentence_beam as sb
-from pipelines import embed_options
-from pipelines.options import every_command
-from transforms.errors import OptionError
-from transforms.steps.keywords import EmbedKeywords, NeighboursKeywords
+from pipelines.common import embed_options
+from pipelines.common.options import every_command
+from transforms.base.errors import OptionError
+from transforms.base.values import StrPath
 from transforms.steps.options import EmbedOptions, joins
-from transforms.steps.resolve import resolve
+from transforms.steps.options.keywords import EmbedKeywords, NeighboursKeywords
+from transforms.steps.options.resolve import resolve
 from transforms.store.manifest import read_manifest
-from transforms.values import StrPath
 
 # Every option with a value that is not its default, which a run of the tiny model could have.
 GIVEN: dict[str, Any] = {

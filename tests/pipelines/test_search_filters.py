@@ -14,7 +14,7 @@ from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
 
 from pipelines.cli import main
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.index import filtered
 from transforms.search import Searcher
 from transforms.store import Store, open_store

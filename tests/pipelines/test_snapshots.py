@@ -28,7 +28,7 @@ from helpers.corpora import (
 from helpers.snapshots import night, numbered, run_name
 
 from transforms.store import open_store
-from transforms.store.lease import Lease
+from transforms.store.runs.lease import Lease
 from transforms.store.verify import faults
 
 
@@ -154,7 +154,7 @@ def test_history_keeps_the_order_when_the_clock_goes_back(
         def now(cls, tz: tzinfo | None = None) -> "Clock":
             return cls(2026, 1, 1, 2, 0, next(clock), tzinfo=tz)
 
-    monkeypatch.setattr("transforms.store.run_ids.datetime", Clock)
+    monkeypatch.setattr("transforms.store.runs.run_ids.datetime", Clock)
     for rows in range(4):
         write_lines(inputs / "a.txt", sentences(rows + 1))
         embed(inputs / "*").ok()

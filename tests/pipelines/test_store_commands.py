@@ -29,13 +29,13 @@ from helpers.corpora import (
 )
 from helpers.tiny_models import save_tiny_model
 
-from pipelines.embed_options import parser
+from pipelines.common.embed_options import parser
 from pipelines.plan import plan_files
+from transforms.base.errors import OptionError
 from transforms.encoder import Encoder
-from transforms.errors import OptionError
 from transforms.search import Searcher
 from transforms.steps.options import EmbedOptions
-from transforms.steps.resolve import resolve
+from transforms.steps.options.resolve import resolve
 from transforms.store import open_store
 
 READERS = {
@@ -558,7 +558,7 @@ def test_index_of_a_store_whose_shard_is_gone(run: Run, copy: Path) -> None:
 def test_index_while_another_writes(run: Run, copy: Path) -> None:
     import time
 
-    from transforms.store import lease
+    from transforms.store.runs import lease
 
     lease.acquire(str(copy), lease.Lease("run-1", "elsewhere", 17, "FlinkRunner", "job-1", time.time()))
     run("index", "--store", copy).failed(1, "run-1", "job-1")

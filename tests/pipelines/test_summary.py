@@ -11,8 +11,8 @@ from helpers.corpora import manifest_of, sentences, write_parquet
 
 from pipelines.embed import build, parser
 from transforms.steps.options import EmbedOptions
-from transforms.steps.resolve import resolve
-from transforms.store.run_ids import new_run
+from transforms.steps.options.resolve import resolve
+from transforms.store.runs.run_ids import new_run
 
 
 class Terminal(io.StringIO):
@@ -35,7 +35,7 @@ OPTIONS = ("--id-column", "id", "--max-rejects", 0.1)
 
 def test_a_terminal_sees_the_run_move_and_the_line_go(embed: Run, glob: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
-    monkeypatch.setattr("pipelines.progress.SECONDS", 0.005)
+    monkeypatch.setattr("pipelines.common.progress.SECONDS", 0.005)
     monkeypatch.setattr(sys, "stderr", terminal)
     assert embed(glob, *OPTIONS).status == 0
     shown = terminal.getvalue().split("\r")

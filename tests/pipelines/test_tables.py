@@ -19,10 +19,10 @@ from helpers.corpora import sentences, write_lines, write_parquet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines import tables
 from pipelines.cli import main
-from pipelines.tables import Column, columns_of, end, excerpt, middle
-from transforms.errors import printable
+from pipelines.common import tables
+from pipelines.common.tables import Column, columns_of, end, excerpt, middle
+from transforms.base.errors import printable
 
 TEXTS = [f"{text} {'and so on ' * 40} the end of row {number}" for number, text in enumerate(sentences(12))]
 TEXTS[3] = "\x1b[2J東京" + "は" * 300 + " naïve\u202e café 👩‍💻"

@@ -7,7 +7,7 @@ import pytest
 from helpers.commands import Run
 from helpers.training import labelled_rows, scored_rows, triplet_rows, write_tsv
 
-from transforms.extras import pip_line
+from transforms.base.extras import pip_line
 from transforms.training import recipes
 from transforms.training.options import TrainOptions
 
@@ -90,7 +90,7 @@ def test_rows_without_a_text_are_rejected_and_counted(run: Run) -> None:
 
 
 def test_recipes_are_printed_and_flags_win(run: Run) -> None:
-    from pipelines.options import as_options
+    from pipelines.common.options import as_options
     from pipelines.train import parser, with_recipe
 
     found = {}

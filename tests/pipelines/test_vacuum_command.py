@@ -9,7 +9,7 @@ from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, sentences, write_bytes, write_lines
 from helpers.snapshots import night, numbered, run_name
 
-from transforms.store import lease
+from transforms.store.runs import lease
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_crashed_nights_work_is_taken_up_after_a_vacuum(
     write_bytes(inputs / "b.txt", b"\xff\n" + "\n".join(sentences(5, 5)).encode())
     embed(inputs / "*", "--max-rejects", 0).failed(3)
     run("vacuum", "--store", store, "--keep", 1).ok()
-    monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", lambda job: pytest.fail("embedded again"))
+    monkeypatch.setattr("transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("embedded again"))
     embed(inputs / "*", "--max-rejects", 1).ok()
     assert len(ids_of(store)) == 10
 

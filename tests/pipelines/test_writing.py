@@ -16,11 +16,12 @@ from helpers.commands import Run
 from helpers.corpora import sentences, write_lines
 from helpers.snapshots import night, numbered
 
-from pipelines.writing import Writer, result_of, writing
+from pipelines.common.writing import Writer, result_of, writing
 from transforms import storage
-from transforms.errors import SentenceBeamError
-from transforms.store import lease, runs
-from transforms.store.units import UnitStore
+from transforms.base.errors import SentenceBeamError
+from transforms.store.runs import lease
+from transforms.store.runs import result as runs
+from transforms.store.shards.units import UnitStore
 
 ENGINE = ("--runner", "PortableRunner", "--dtype", "float32")
 

@@ -9,8 +9,8 @@ from transforms.beam.index import BuildIndex
 from transforms.beam.neighbours import Neighbours
 from transforms.beam.plan import Plan
 from transforms.beam.settle import Settle
-from transforms.steps.job import EmbedJob
-from transforms.steps.neighbours import NeighboursJob
+from transforms.steps.joins.neighbours import NeighboursJob
+from transforms.steps.options.job import EmbedJob
 from transforms.store.entries import IndexRequest
 
 coders.register()

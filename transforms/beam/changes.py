@@ -4,8 +4,8 @@ import apache_beam as beam
 from apache_beam.typehints import typehints
 
 from transforms.beam.graph import Spread, keeping_lease
-from transforms.steps.changes import count_bucket, hashes_of, rows_to_count
-from transforms.store.commit import Run
+from transforms.steps.commit.changes import count_bucket, hashes_of, rows_to_count
+from transforms.store.runs.commit import Run
 
 Hashes = typehints.Tuple[typehints.Tuple[str, int], typehints.Any]
 

@@ -8,11 +8,11 @@ from apache_beam.typehints import typehints
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.shared import Shared
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
+from transforms.base.values import StrPath, as_text
 from transforms.space.chunks import ChunksSpec
 from transforms.space.model_files import DEFAULT_MODEL
 from transforms.space.recipe import Recipe
-from transforms.values import StrPath, as_text
 
 if TYPE_CHECKING:
     from transforms.corpus import Cutter

@@ -2,8 +2,8 @@
 
 import apache_beam as beam
 
-from transforms.store.packed import pack, unpack
 from transforms.store.records import UnitRecord
+from transforms.store.runs.packed import pack, unpack
 
 
 class UnitRecordCoder(beam.coders.Coder):

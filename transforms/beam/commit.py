@@ -8,9 +8,9 @@ import apache_beam as beam
 from transforms.beam.changes import CountRows
 from transforms.beam.graph import Merge, Together, keeping_lease
 from transforms.beam.metrics import StageMetrics
-from transforms.steps.commit_run import commit_run, raise_failure
-from transforms.store.commit import Run
-from transforms.store.runs import Result
+from transforms.steps.commit.commit_run import commit_run, raise_failure
+from transforms.store.runs.commit import Run
+from transforms.store.runs.result import Result
 
 
 class Commit(beam.PTransform):

@@ -7,18 +7,18 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
+from transforms.base.errors import SentenceBeamError
 from transforms.beam.graph import PROBLEMS
 from transforms.corpus import Span
 from transforms.corpus.blocks import PackedRows
-from transforms.errors import SentenceBeamError
-from transforms.steps import content
-from transforms.steps.content import Passing, ToCount, ToRead
-from transforms.steps.elements import PlannedFiles
-from transforms.steps.footers import read_footers
-from transforms.steps.job import EmbedJob
-from transforms.store.lease import Renewal, kept_alive
-from transforms.store.plan import PlannedFile
+from transforms.steps.options.job import EmbedJob
+from transforms.steps.plan import content
+from transforms.steps.plan.content import Passing, ToCount, ToRead
+from transforms.steps.plan.elements import PlannedFiles
+from transforms.steps.plan.footers import read_footers
 from transforms.store.records import Problem
+from transforms.store.runs.lease import Renewal, kept_alive
+from transforms.store.runs.plan import PlannedFile
 
 
 class OpenFilesFn(beam.DoFn):

@@ -10,7 +10,8 @@ import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.utils.shared import Shared
 
-from transforms import progress
+from transforms.base import progress
+from transforms.base.errors import SentenceBeamError
 from transforms.beam.content import ReadRowsFn
 from transforms.beam.graph import PROBLEMS, check_worker, typed
 from transforms.beam.metrics import StageMetrics
@@ -18,15 +19,14 @@ from transforms.beam.quantize import quantized
 from transforms.corpus import UnitRows
 from transforms.corpus.blocks import PackedRows
 from transforms.corpus.groups import AnySpan
-from transforms.errors import SentenceBeamError
-from transforms.steps.content import Group, Key, piece_unit
-from transforms.steps.crash_guard import marked
-from transforms.steps.cutting import read_units
-from transforms.steps.embed_units import UnitEmbedder
-from transforms.steps.job import EmbedJob
-from transforms.steps.load_encoder import load_checked_encoder
-from transforms.store.lease import Renewal, kept_alive
+from transforms.steps.embed.crash_guard import marked
+from transforms.steps.embed.cutting import read_units
+from transforms.steps.embed.load_encoder import load_checked_encoder
+from transforms.steps.embed.units import UnitEmbedder
+from transforms.steps.options.job import EmbedJob
+from transforms.steps.plan.content import Group, Key, piece_unit
 from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs.lease import Renewal, kept_alive
 
 if TYPE_CHECKING:
     from transforms.encoder import Encoder

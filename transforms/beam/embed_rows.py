@@ -11,14 +11,14 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.typehints import typehints
 from apache_beam.utils.shared import Shared
 
+from transforms.base.errors import OptionError
+from transforms.base.values import StrPath
 from transforms.beam.chunks import PIECE_TYPES, fields_of, row_type
 from transforms.beam.metrics import StageMetrics
-from transforms.errors import OptionError
 from transforms.space import Machine, Recipe, Space
 from transforms.space.model_files import DEFAULT_MODEL
-from transforms.steps.embed_rows import EmbeddedElement, RowEmbedder, RowsJob
-from transforms.steps.row_shapes import REASON
-from transforms.values import StrPath
+from transforms.steps.embed.row_shapes import REASON
+from transforms.steps.embed.rows import EmbeddedElement, RowEmbedder, RowsJob
 
 if TYPE_CHECKING:
     from transforms.encoder import Encoder

@@ -3,8 +3,8 @@
 import apache_beam as beam
 
 from transforms.beam.graph import MergeAll
-from transforms.steps.fit import FitJob, fit
-from transforms.steps.gather import Gathered, GatherJob, gather
+from transforms.steps.fit.fit import FitJob, fit
+from transforms.steps.fit.gather import Gathered, GatherJob, gather
 
 
 class FitCalibration(beam.PTransform):

@@ -10,9 +10,9 @@ from apache_beam.options.pipeline_options import DebugOptions, DirectOptions, Fl
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from transforms.errors import SentenceBeamError
-from transforms.store.commit import Run
-from transforms.store.lease import kept_alive
+from transforms.base.errors import SentenceBeamError
+from transforms.store.runs.commit import Run
+from transforms.store.runs.lease import kept_alive
 
 PROBLEMS = "problems"
 CARRIED = "carried"

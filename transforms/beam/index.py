@@ -11,18 +11,32 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.typehints import typehints
 
+from transforms.base.measures import Figures, Stopwatch, summed
 from transforms.beam.graph import Merge, Outputs, Spread, Together, flat_map, keeping_lease
 from transforms.beam.metrics import StageMetrics
 from transforms.index.cells import PASSES
-from transforms.measures import Figures, Stopwatch, summed
-from transforms.steps import index_build, index_train, index_update_recall, index_update_rows, index_update_segments
-from transforms.steps.index_build import TrainingGroup
-from transforms.steps.index_files import IndexRecord
-from transforms.steps.index_update import IndexUpdateJob
-from transforms.steps.index_work import buckets_to_match, choose_work
-from transforms.store.commit import Run
+from transforms.steps.index import (
+    build as index_build,
+)
+from transforms.steps.index import (
+    train as index_train,
+)
+from transforms.steps.index import (
+    update_recall as index_update_recall,
+)
+from transforms.steps.index import (
+    update_rows as index_update_rows,
+)
+from transforms.steps.index import (
+    update_segments as index_update_segments,
+)
+from transforms.steps.index.build import TrainingGroup
+from transforms.steps.index.files import IndexRecord
+from transforms.steps.index.update import IndexUpdateJob
+from transforms.steps.index.work import buckets_to_match, choose_work
 from transforms.store.entries import IndexRequest
 from transforms.store.records import Problem
+from transforms.store.runs.commit import Run
 
 Hints = dict[str, str]
 DONE = "done"

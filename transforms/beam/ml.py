@@ -11,11 +11,11 @@ import numpy as np
 from apache_beam.ml.inference.base import ModelHandler, PredictionResult, RunInference
 from apache_beam.ml.transforms.base import EmbeddingsManager, EmbeddingTypeAdapter, _TextEmbeddingHandler
 
+from transforms.base.values import StrPath
 from transforms.encoder import Encoder
 from transforms.space import Machine, Recipe, Space
 from transforms.space.model_files import DEFAULT_MODEL
-from transforms.steps.embed_rows import RowsJob
-from transforms.values import StrPath
+from transforms.steps.embed.rows import RowsJob
 
 
 class EncoderOptions(TypedDict, total=False):

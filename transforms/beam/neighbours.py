@@ -8,9 +8,9 @@ from apache_beam.pvalue import TaggedOutput
 
 from transforms.beam.graph import PROBLEMS, Merge, MergeAll, typed
 from transforms.corpus import Span
-from transforms.steps.compare import Group
-from transforms.steps.neighbours import BlockRecord, Comparison, NeighbourSearch, NeighboursJob, StoredBlock
-from transforms.steps.neighbours_result import Ended, conclude
+from transforms.steps.joins.compare import Group
+from transforms.steps.joins.neighbours import BlockRecord, Comparison, NeighbourSearch, NeighboursJob, StoredBlock
+from transforms.steps.joins.neighbours_result import Ended, conclude
 from transforms.store.records import Problem
 
 DONE = "done"

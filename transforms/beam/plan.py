@@ -6,23 +6,23 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.typehints import typehints
 
+from transforms.base.errors import SentenceBeamError
 from transforms.beam.content import CountFn, OpenFilesFn
 from transforms.beam.graph import CARRIED, PROBLEMS, Spread, Together, check_worker, flat_map, slots_of, typed
 from transforms.beam.metrics import StageMetrics
 from transforms.corpus.beside import Beside
-from transforms.errors import SentenceBeamError
-from transforms.steps import content
-from transforms.steps.elements import ListedFiles, PlannedFiles
-from transforms.steps.job import EmbedJob
-from transforms.steps.plan_files import (
+from transforms.steps.options.job import EmbedJob
+from transforms.steps.plan import content
+from transforms.steps.plan.elements import ListedFiles, PlannedFiles
+from transforms.steps.plan.files import (
     FilePlanner,
     begin_by_content,
     file_batches,
     record,
 )
-from transforms.store.lease import Renewal, kept_alive
-from transforms.store.plan import PlannedFile, Standing
 from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs.lease import Renewal, kept_alive
+from transforms.store.runs.plan import PlannedFile, Standing
 
 Passing = Beside | Problem | Standing
 OUTPUTS = {Problem: PROBLEMS, UnitRecord: CARRIED}

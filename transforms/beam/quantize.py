@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 
+from transforms.base.errors import SentenceBeamError
 from transforms.beam.graph import PROBLEMS, Merge, MergeAll, flat_map, keeping_lease
-from transforms.errors import SentenceBeamError
-from transforms.steps.quantize import Measured, keep, measure, quantize_unit
-from transforms.store.commit import Run
-from transforms.store.lease import Renewal
+from transforms.steps.embed.quantize import Measured, keep, measure, quantize_unit
 from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs.commit import Run
+from transforms.store.runs.lease import Renewal
 
 
 class Made(NamedTuple):

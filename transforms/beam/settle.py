@@ -9,13 +9,13 @@ import apache_beam as beam
 from apache_beam.typehints import typehints
 
 from transforms.beam.graph import Together, keeping_lease
-from transforms.steps.settle import settled_or_problem
-from transforms.store.commit import Run
-from transforms.store.lease import kept_alive
-from transforms.store.packed import pack
+from transforms.steps.commit.settle import settled_or_problem
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.settled import Settled, SettledStretch, Settler
-from transforms.store.stretches import STRETCHES, stretch_of
+from transforms.store.runs.commit import Run
+from transforms.store.runs.lease import kept_alive
+from transforms.store.runs.packed import pack
+from transforms.store.runs.settled import Settled, SettledStretch, Settler
+from transforms.store.runs.stretches import STRETCHES, stretch_of
 
 PROBLEMS_KEY = STRETCHES
 Numbered = typehints.Tuple[int, bytes]

@@ -7,7 +7,7 @@ import apache_beam as beam
 
 from transforms.beam.graph import MergeAll
 from transforms.corpus import Span
-from transforms.steps.token_statistics import Counted, CountJob, SpanCounter, plan_spans, write_statistics
+from transforms.steps.fit.token_statistics import Counted, CountJob, SpanCounter, plan_spans, write_statistics
 from transforms.store.records import Problem
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import apache_beam as beam
 
 from transforms.beam.graph import Together
-from transforms.steps.verify import Verification, VerifyJob
+from transforms.steps.commit.verify import Verification, VerifyJob
 from transforms.store.verify import Check, Finding
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from transforms.base.errors import OptionError
 from transforms.calibration.moments import Moments
-from transforms.errors import OptionError
 
 if TYPE_CHECKING:
     import torch

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
+from transforms.base.cores import Cores
+from transforms.base.errors import OptionError, SpaceMismatchError, refuse_damage
 from transforms.calibration.methods import APPLY
 from transforms.calibration.moved import FittedMoments
 from transforms.calibration.spec import CalibrationSpec, parse_calibration
-from transforms.cores import Cores
-from transforms.errors import OptionError, SpaceMismatchError, refuse_damage
 from transforms.space import Space, canonical_json, sha256_text
 from transforms.space.identity import OUTPUT_FIELDS
 

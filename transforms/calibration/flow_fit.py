@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.calibration.flow import FlowParameters, forward, log_scales, permute, trained_shapes
-from transforms.errors import OptionError, SentenceBeamError
 
 BATCH = 64
 INITIAL_ROWS = 1024

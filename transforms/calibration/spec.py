@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.space.spec import Option, Value, without_added_defaults
 
 _VARIANCE = Option(("population", "sample"), "population")

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.arrow import as_hashes
+from transforms.base.arrow import as_hashes
 from transforms.corpus.buckets import BUCKETS_PER_GROUP, Buckets, buckets_of
 from transforms.corpus.pieces import TABLE
 from transforms.corpus.rows import Rejected, UnitRows

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import numpy as np
 
-from transforms.arrow import hash_prefixes
+from transforms.base.arrow import hash_prefixes
+from transforms.base.entries import count
 from transforms.corpus.spans import BYTES_PER_TOKEN
-from transforms.entries import count
 
 HEAVY = 4  # times the planned rows; above that a bucket is cut by id
 GROWTH = 2  # times the rows for which the number of buckets was chosen

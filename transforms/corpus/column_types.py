@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.base.errors import OptionError
+from transforms.base.values import nearest
 from transforms.corpus.column_values import Reasons, first_reasons, values_as_text
-from transforms.errors import OptionError
-from transforms.values import nearest
 
 # What other programs call the same thing.
 MEANT = {

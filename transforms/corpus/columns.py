@@ -8,7 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from transforms.arrow import parquet_bytes, without_views
+from transforms.base.arrow import parquet_bytes, without_views
+from transforms.base.errors import OptionError
+from transforms.base.values import nearest
 from transforms.corpus.column_types import STR, ColumnType, can_read, word_for_values
 from transforms.corpus.csv_rows import dialect_of
 from transforms.corpus.files import JSON, PLAIN, SEPARATED, InputFile
@@ -17,8 +19,6 @@ from transforms.corpus.lines import read_lines
 from transforms.corpus.nested import all_keys, all_names, has_value, type_at, value_at
 from transforms.corpus.spans import footer_of
 from transforms.corpus.tables import table_schema
-from transforms.errors import OptionError
-from transforms.values import nearest
 
 BY_FIRST_ROW = "its columns, by its first row"
 TEXT = "text"  # the column that plain text has

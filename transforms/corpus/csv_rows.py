@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from transforms.base.errors import SentenceBeamError
 from transforms.corpus.files import InputFile, decompressed, open_unchanged
 from transforms.corpus.lines import BEGINNING, MOST_BYTES, encoding_of, whole
-from transforms.errors import SentenceBeamError
 from transforms.storage.base import BLOCK
 
 DELIMITERS = ",;\t|"

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, cast
 import zstandard
 
 from transforms import storage
-from transforms.compact import by_values
-from transforms.errors import InputChangedError, OptionError, SentenceBeamError
+from transforms.base.compact import by_values
+from transforms.base.errors import InputChangedError, OptionError, SentenceBeamError
 from transforms.storage.base import BLOCK
 from transforms.storage.globs import literal_part
 

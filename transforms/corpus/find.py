@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from transforms import storage
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus.files import (
     BROKEN,
     INPUT_FORMATS,
@@ -28,7 +29,6 @@ from transforms.corpus.lakes import (
     is_table,
     table_entries,
 )
-from transforms.errors import OptionError, SentenceBeamError
 from transforms.storage import Entry
 from transforms.storage.base import Matched
 from transforms.storage.globs import Glob, folder_of, literal_part

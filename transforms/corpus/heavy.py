@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.arrow import as_hashes
+from transforms.base.arrow import as_hashes
 from transforms.corpus.blocks import HELD_BYTES, SPILLED_PARTS, pack
 from transforms.corpus.buckets import Buckets, buckets_of, piece_of
 from transforms.corpus.waiting import WaitingRows

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms import storage
+from transforms.base.errors import OptionError, first_line
+from transforms.base.values import StrPath, as_text
 from transforms.corpus.lakes import is_table
-from transforms.errors import OptionError, first_line
-from transforms.values import StrPath, as_text
 
 TEXT = "text"
 ROWS_IN_A_GROUP = 10_000

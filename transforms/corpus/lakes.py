@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms import storage
-from transforms.errors import MissingExtraError, OptionError, SentenceBeamError, first_line
-from transforms.extras import pip_line
+from transforms.base.errors import MissingExtraError, OptionError, SentenceBeamError, first_line
+from transforms.base.extras import pip_line
+from transforms.base.where import Words, checked, evaluated
 from transforms.storage.base import Entry
-from transforms.where import Words, checked, evaluated
 
 ICEBERG, DELTA = "iceberg:", "delta:"
 METADATA = ".metadata.json"

@@ -8,8 +8,8 @@ the beginning is held, as a CutLine.
 from collections.abc import Iterator
 from typing import BinaryIO, TypeVar
 
+from transforms.base.errors import SentenceBeamError, first_line
 from transforms.corpus.files import InputFile, check_unchanged, decompressed, open_unchanged
-from transforms.errors import SentenceBeamError, first_line
 from transforms.storage.base import BLOCK
 
 BOM = b"\xef\xbb\xbf"

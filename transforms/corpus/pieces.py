@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from transforms.arrow import as_hashes, hash_prefixes
+from transforms.base.arrow import as_hashes, hash_prefixes
+from transforms.base.errors import OptionError
 from transforms.corpus.rows import MOST, UnitRows
 from transforms.corpus.spans import estimated_tokens
-from transforms.errors import OptionError
 from transforms.space import row_hashes
 
 if TYPE_CHECKING:

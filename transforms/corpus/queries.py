@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from transforms.base.errors import OptionError
 from transforms.corpus.files import InputFile
 from transforms.corpus.reading import list_files, read_files
 from transforms.corpus.row_blocks import BLANK_LINE, EMPTY_TEXT, NULL_TEXT, Columns
 from transforms.corpus.rows import Rejected
-from transforms.errors import OptionError
 
 NO_TEXT = (EMPTY_TEXT, NULL_TEXT)  # reasons against rows of tables that hold no query
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms import storage
-from transforms.arrow import without_views
+from transforms.base.arrow import without_views
+from transforms.base.errors import SentenceBeamError, first_line
 from transforms.corpus.column_types import STR, TYPES, ColumnType, as_type, not_of_type
 from transforms.corpus.column_values import (
     EXCERPT,
@@ -35,7 +36,6 @@ from transforms.corpus.spans import Span, parquet_file
 from transforms.corpus.tables import read_table, table_schema
 from transforms.corpus.template import Template, parse
 from transforms.corpus.whole_files import read_file
-from transforms.errors import SentenceBeamError, first_line
 
 READ_ROWS = 8192
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transforms import storage
-from transforms.compact import by_values
+from transforms.base.compact import by_values
+from transforms.base.errors import OptionError, SentenceBeamError, first_line
 from transforms.corpus.files import BY_LINE, InputFile
 from transforms.corpus.tables import orc_rows
 from transforms.corpus.whole_files import check_size
-from transforms.errors import OptionError, SentenceBeamError, first_line
 
 UNIT_TOKENS = 262_144  # in one unit, where nothing else is said
 BYTES_PER_TOKEN = 4

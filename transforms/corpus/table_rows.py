@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from transforms.base.errors import OptionError
 from transforms.corpus.column_values import NOT_UTF8
 from transforms.corpus.csv_rows import CutRow, Dialect, dialect_of, read_csv, unquoted
 from transforms.corpus.files import InputFile, open_unchanged
@@ -13,7 +14,6 @@ from transforms.corpus.lines import TOO_LONG, CutLine, read_lines
 from transforms.corpus.row_blocks import NOT_JSON, OTHER_WIDTH
 from transforms.corpus.spans import parquet_file
 from transforms.corpus.tables import read_table, table_schema
-from transforms.errors import OptionError
 
 
 @dataclass(frozen=True)

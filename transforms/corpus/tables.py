@@ -7,9 +7,9 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from transforms.base.errors import SentenceBeamError, first_line
 from transforms.corpus.files import InputFile, check_unchanged, open_unchanged
 from transforms.corpus.nested import value_as_text
-from transforms.errors import SentenceBeamError, first_line
 from transforms.storage.base import BLOCK
 
 ROWS = 8192

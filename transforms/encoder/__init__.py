@@ -1,6 +1,6 @@
 """From texts to vectors: loading a model, tokenizing, batching, the forward pass, and what follows the pooler."""
 
-from transforms.imports import uncollected
+from transforms.base.imports import uncollected
 
 with uncollected():
     from transforms.encoder.batches import BatchStats, UnitBatches

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import torch
 
+from transforms.base.errors import OptionError
 from transforms.encoder.layer_hooks import TIME_FIRST
 from transforms.encoder.memory import free_memory, tokens_that_fit
 from transforms.encoder.probe import BatchSharing
 from transforms.encoder.replica import Replica
-from transforms.errors import OptionError
 
 TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
 # without padding a larger batch costs nothing; of two cores one idles for half a batch at the end of a unit

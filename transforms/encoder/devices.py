@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 import torch
 
+from transforms.base.errors import OptionError
 from transforms.encoder.replica import PooledBatch, Replica
 from transforms.encoder.transfer import to_host
-from transforms.errors import OptionError
 
 _GROWING = "expandable_segments:True"
 AHEAD = 2  # batches that a device has been given and has not finished

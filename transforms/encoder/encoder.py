@@ -14,8 +14,11 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
+from transforms.base.cores import Cores
+from transforms.base.errors import OptionError, UnfitModelError
+from transforms.base.python_names import parameters_of, python_names
+from transforms.base.values import StrPath
 from transforms.calibration import Calibration, check_space, load_calibration
-from transforms.cores import Cores
 from transforms.encoder.batch_size import spread, tokens_per_alike_batch, tokens_per_batch
 from transforms.encoder.batches import Batch, BatchStats, UnitBatches, plan_alike, plan_batches
 from transforms.encoder.devices import Devices, PassedBatch, passed, resolve_devices
@@ -28,16 +31,13 @@ from transforms.encoder.pooler import load_pooler
 from transforms.encoder.probe import BatchSharing
 from transforms.encoder.replica import PooledBatch, Replica, States
 from transforms.encoder.tokenize import KnownTokens, TextTokenizer, Tokenized
-from transforms.errors import OptionError, UnfitModelError
 from transforms.pooling.token_statistics import TokenStatistics
-from transforms.python_names import parameters_of, python_names
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.identity import Space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles
 from transforms.space.recipe import Machine, Recipe
 from transforms.space.spec import parse_pooler
 from transforms.space.st_modules import DOCUMENT, QUERY, StModules
-from transforms.values import StrPath
 
 Progress = Callable[[int, int], None]
 _WINDOW_BATCHES = {"cpu": 16, "cuda": 4}  # batches of windows whose token states are in memory together

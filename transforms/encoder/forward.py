@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from transforms.base.errors import OptionError, UnfitModelError, first_line
 from transforms.encoder import bert
 from transforms.encoder.batches import Batch
 from transforms.encoder.layer_hooks import LayerStates
@@ -21,7 +22,6 @@ from transforms.encoder.template import BareTemplateStates
 from transforms.encoder.tokenize import TextTokenizer
 from transforms.encoder.transfer import to_device
 from transforms.encoder.varlen import VarlenRunner, kernel_for
-from transforms.errors import OptionError, UnfitModelError, first_line
 from transforms.pooling.pooler import Needs
 from transforms.pooling.states import BareMask, TokenStates
 from transforms.space.model_files import ModelFiles

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transforms.base.errors import OptionError
 from transforms.encoder.batches import Batch, UnitBatches
 from transforms.encoder.tokenize import TextTokenizer, Tokenized
-from transforms.errors import OptionError
 from transforms.pooling.states import TokenStates
 
 Span = tuple[int, int]

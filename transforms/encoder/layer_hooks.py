@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from transforms.base.errors import SentenceBeamError, UnfitModelError, first_line
 from transforms.encoder.own_attention import listen
-from transforms.errors import SentenceBeamError, UnfitModelError, first_line
 from transforms.pooling.pooler import Needs
 
 TIME_FIRST = frozenset(("xlnet",))  # families whose states are [T, B, H] inside

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoConfig, AutoModel, AutoModelForTextEncoding
 from transformers.utils import logging
 
-from transforms.errors import OptionError, first_line
+from transforms.base.errors import OptionError, first_line
 from transforms.pooling.cnn import CnnNetwork
 from transforms.pooling.token_layers import Convolutions, Recurrent
 from transforms.pooling.token_statistics import TokenStatistics

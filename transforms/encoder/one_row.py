@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transforms.base.errors import UnfitModelError
 from transforms.encoder.batches import Batch
 from transforms.encoder.bert import text_positions
 from transforms.encoder.layer_hooks import LayerHooks, LayerStates
 from transforms.encoder.load import quiet_transformers
 from transforms.encoder.texts_attention import NAME, Kernel, check_kernel, note_attention, row_of_texts
 from transforms.encoder.transfer import to_device
-from transforms.errors import UnfitModelError
 from transforms.pooling.pooler import Needs
 from transforms.space.model_files import ModelFiles
 

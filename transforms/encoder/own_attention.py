@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from transforms.base.errors import UnfitModelError
 from transforms.encoder import texts_attention
-from transforms.errors import UnfitModelError
 
 NAME = "sentence_beam_own_attention"
 # A function that is called whenever a block attends, with a function head (from 1) -> own attention [B, T].

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transforms.base.errors import UnfitModelError, first_line
 from transforms.encoder.batches import Batch
 from transforms.encoder.layer_hooks import LayerStates
 from transforms.encoder.padded import PaddedRunner
-from transforms.errors import UnfitModelError, first_line
 from transforms.space.model_files import ModelFiles
 
 # Between them they reach every branch of the passes without padding: widths below that of a register, below and above

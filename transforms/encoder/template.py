@@ -9,8 +9,8 @@ import torch
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor
 
+from transforms.base.errors import OptionError
 from transforms.encoder.transfer import to_device
-from transforms.errors import OptionError
 from transforms.pooling.states import BareMask
 from transforms.space.poolers import TEXT
 

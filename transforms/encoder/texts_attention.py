@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from transforms.errors import UnfitModelError
+from transforms.base.errors import UnfitModelError
 
 try:
     from torch.nn.attention.varlen import AuxRequest

@@ -18,9 +18,9 @@ from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from transforms.base.errors import OptionError, first_line
 from transforms.encoder.load import quiet_transformers
 from transforms.encoder.template import FilledTemplate, PromptTemplate
-from transforms.errors import OptionError, first_line
 from transforms.pooling.remove_biases import kept_text
 from transforms.space.model_files import ModelFiles
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from transforms.errors import MissingExtraError
-from transforms.extras import pip_line
+from transforms.base.errors import MissingExtraError
+from transforms.base.extras import pip_line
 
 LOGISTIC, MLP = "logistic", "mlp"
 CLASSIFIERS = (LOGISTIC, MLP)

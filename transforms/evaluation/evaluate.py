@@ -7,22 +7,22 @@ from itertools import repeat
 
 import numpy as np
 
-from transforms import progress
+from transforms.base import progress
+from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.base.python_names import parameters_of, python_names
 from transforms.calibration import Calibration
-from transforms.errors import OptionError, SentenceBeamError
 from transforms.evaluation.cache import Cache, key_of
 from transforms.evaluation.encode_many import Encoded, ModelOptions, encode_many, groups
 from transforms.evaluation.evidence import ALL
 from transforms.evaluation.intervals import Draws
+from transforms.evaluation.kinds.store_retrieval import StoreRetrieval
 from transforms.evaluation.methods import Method, expand, matched, methods_of
 from transforms.evaluation.options import EvaluateOptions
 from transforms.evaluation.overlap import seen_in_fit
 from transforms.evaluation.rows import DEV, Row, averaged, best_by_dev, scored, undefined
-from transforms.evaluation.store_retrieval import StoreRetrieval
 from transforms.evaluation.task import Predictions, Task, TaskVectors, content_digest, quoted
 from transforms.evaluation.tasks import read_tasks
 from transforms.evaluation.watch import Watch
-from transforms.python_names import parameters_of, python_names
 from transforms.space import Space
 
 SPILLED = 4 << 30  # bytes of vectors above which tasks are encoded one after the other

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from transforms.base.errors import MissingExtraError
+from transforms.base.extras import pip_line
 from transforms.encoder.encoder import Encoder
-from transforms.errors import MissingExtraError
-from transforms.extras import pip_line
 from transforms.space.st_modules import DOCUMENT, QUERY
 
 try:

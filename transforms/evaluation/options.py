@@ -1,10 +1,10 @@
 """What is evaluated."""
 
-from transforms import values
-from transforms.common_options import DEVICE, DTYPE, MAX_TOKENS, MODEL, REVISION, TABLE_FILE
+from transforms.base import values
+from transforms.base.option import option, options
 from transforms.evaluation.classifier import CLASSIFIERS, LOGISTIC
-from transforms.option import option, options
 from transforms.space import DEFAULT_MODEL
+from transforms.steps.options.common import DEVICE, DTYPE, MAX_TOKENS, MODEL, REVISION, TABLE_FILE
 
 EVERY_HEAD = "ditto:*"
 AVERAGE = "Avg."  # in the place of a task's name: the average of several

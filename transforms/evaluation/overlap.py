@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.base.errors import SentenceBeamError
 from transforms.calibration import Calibration
-from transforms.errors import SentenceBeamError
 from transforms.evaluation.task import Task, quoted
 from transforms.space import row_hashes
 from transforms.store import open_store

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from transforms import storage
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.evaluation import tables
 
 SIDES = ("sentence1", "sentence2")

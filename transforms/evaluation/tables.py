@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from transforms import storage
+from transforms.base.errors import OptionError
 from transforms.corpus import InputFile, match_inputs
 from transforms.corpus.files import PLAIN, compression_of, format_of, is_utf8
 from transforms.corpus.row_blocks import NOT_UTF8
 from transforms.corpus.table_rows import header_of, rows_of
-from transforms.errors import OptionError
 
 Place = int | str  # the number of a line, or the words that name a row
 Row = tuple[Place, list[str]]

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.evaluation.evidence import Evidence
 from transforms.space import canonical_json
 

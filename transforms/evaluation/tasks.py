@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 
-from transforms.errors import OptionError
-from transforms.evaluation.classification import Classification, Inference
-from transforms.evaluation.clustering import Clustering
-from transforms.evaluation.duplicates import Duplicates
-from transforms.evaluation.judgements import DROP, KEEP, SAME_IDS
+from transforms.base.errors import OptionError
+from transforms.evaluation.kinds.classification import Classification, Inference
+from transforms.evaluation.kinds.clustering import Clustering
+from transforms.evaluation.kinds.duplicates import Duplicates
+from transforms.evaluation.kinds.judgements import DROP, KEEP, SAME_IDS
+from transforms.evaluation.kinds.probing import make
+from transforms.evaluation.kinds.relatedness import Relatedness
+from transforms.evaluation.kinds.retrieval import Retrieval
+from transforms.evaluation.kinds.store_retrieval import StoreRetrieval
+from transforms.evaluation.kinds.sts import Sts
+from transforms.evaluation.kinds.triplets import Triplets
 from transforms.evaluation.options import AVERAGE
-from transforms.evaluation.probing import make
-from transforms.evaluation.relatedness import Relatedness
-from transforms.evaluation.retrieval import Retrieval
-from transforms.evaluation.store_retrieval import StoreRetrieval
-from transforms.evaluation.sts import Sts
 from transforms.evaluation.task import Task
-from transforms.evaluation.triplets import Triplets
 
 FORM = "[KIND:]NAME=PATH[,PATH]"
 KINDS = (

@@ -2,7 +2,7 @@
 
 import time
 
-from transforms.progress import LOADING, duration, tell
+from transforms.base.progress import LOADING, duration, tell
 
 
 class Watch:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.index.choose import (
     FLAT_BELOW,
     RERANK,

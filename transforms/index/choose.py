@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.index.faiss_module import load_faiss, short_reason
 from transforms.index.vectors import check_metric, faiss_metric
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from transforms import progress
+from transforms.base import progress
 from transforms.index.by_lists import coarse_search
 from transforms.index.trained import TrainedIndex
 

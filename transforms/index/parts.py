@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.errors import DamagedIndexError
+from transforms.base.errors import DamagedIndexError
 from transforms.index.exact import block_top_k, complete_top_k, gains_to_scores, longest_row, merge_top_k, no_results
 from transforms.index.faiss_module import load_faiss
 from transforms.index.segment import SegmentFile, flat_codes, list_arrays, read_segment

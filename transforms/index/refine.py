@@ -11,7 +11,7 @@ from zlib import crc32
 
 import numpy as np
 
-from transforms.errors import DamagedIndexError
+from transforms.base.errors import DamagedIndexError
 from transforms.index.faiss_module import load_faiss
 
 _AT_ONCE = 512  # rows that stay in a core's cache

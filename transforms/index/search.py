@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from transforms.errors import DamagedIndexError, OptionError
+from transforms.base.errors import DamagedIndexError, OptionError
 from transforms.index.exact import best_first, gains_to_scores, no_results, pair_scores
 from transforms.index.faiss_module import load_faiss, use_threads
 from transforms.index.parts import Coarse, Found, OpenSegment, coarse_marks, open_segment

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transforms import progress
+from transforms.base import progress
 from transforms.index.choose import IndexPlan, choose_index
 from transforms.index.search import SegmentedIndex
 from transforms.index.segment import SegmentFile, SegmentWriter

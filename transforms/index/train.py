@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.index.choose import IndexPlan
 from transforms.index.faiss_module import short_reason, use_threads
 from transforms.index.kmeans import kmeans

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.errors import DamagedIndexError
+from transforms.base.errors import DamagedIndexError
 from transforms.index.faiss_module import short_reason, use_threads
 from transforms.index.rotation import split
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 
 METRICS = ("ip", "l2")  # those of faiss; cosine is ip over vectors of length 1
 UNIT = 1e-5  # rounding within which a squared length counts as 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.pooling.cnn import Cnn, CnnNetwork
 from transforms.pooling.ditto import Ditto
 from transforms.pooling.pooler import Concat, Pooler

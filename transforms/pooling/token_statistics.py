@@ -9,7 +9,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.space.token_table import FORMAT, METHODS, TABLE, TokenTable
 
 

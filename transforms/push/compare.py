@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from transforms import progress
+from transforms.base import progress
+from transforms.base.errors import DataGateError
 from transforms.corpus.buckets import in_buckets
-from transforms.errors import DataGateError
 from transforms.push.rows import columns_of, digests, read_rows
 from transforms.push.target import KEYS, keys_of
-from transforms.store.changes import BUCKETS, LISTED_ROWS, Changes
-from transforms.store.id_hashes import hash_ids
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
+from transforms.store.runs.changes import BUCKETS, LISTED_ROWS, Changes
+from transforms.store.shards.id_hashes import hash_ids
 
 REPEATED = (
     "is that of several rows, and a database has one for each id; give the rows ids of their own (--id-column) and "

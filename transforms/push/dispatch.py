@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from transforms.errors import MissingExtraError, OptionError
-from transforms.extras import pip_line
+from transforms.base.errors import MissingExtraError, OptionError
+from transforms.base.extras import pip_line
 from transforms.push.target import Target
 
 KINDS = "postgresql://USER@HOST/DATABASE#TABLE, qdrant:URL#COLLECTION or lance:FOLDER#TABLE"

@@ -8,7 +8,7 @@ from typing import Any
 import lancedb
 import pyarrow as pa
 
-from transforms.errors import OptionError, first_line
+from transforms.base.errors import OptionError, first_line
 from transforms.push.state import Notes, PushRecord, State
 from transforms.push.target import Table, refused
 from transforms.push.turn import Turn

@@ -17,8 +17,8 @@ from psycopg.pq import Format
 from psycopg.types import TypeInfo
 from pyarrow import types
 
-from transforms.arrow import as_matrix
-from transforms.errors import DataGateError, OptionError, first_line
+from transforms.base.arrow import as_matrix
+from transforms.base.errors import DataGateError, OptionError, first_line
 from transforms.push.state import MARK, PushRecord, State
 from transforms.push.target import Table, refused
 from transforms.push.values import json_value

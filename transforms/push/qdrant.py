@@ -18,8 +18,8 @@ import pyarrow as pa
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
-from transforms.arrow import as_matrix
-from transforms.errors import first_line
+from transforms.base.arrow import as_matrix
+from transforms.base.errors import first_line
 from transforms.push.state import MARK, Notes, PushRecord, State, note_name
 from transforms.push.target import Table, refused
 from transforms.push.turn import Turn

@@ -7,11 +7,11 @@ import pyarrow as pa
 from xxhash import xxh3_128_digest
 
 from transforms import storage
-from transforms.arrow import as_matrix
-from transforms.errors import SentenceBeamError, first_line
+from transforms.base.arrow import as_matrix
+from transforms.base.errors import SentenceBeamError, first_line
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
-from transforms.store.shards import open_shard, own_columns, read_shard, without_times
+from transforms.store.shards.shards import open_shard, own_columns, read_shard, without_times
 
 PUSHED = ("id", "embedding", "piece", "pieces", "start", "end")  # of a shard's own columns
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from transforms import progress
-from transforms.errors import DataGateError, LedgerError, OptionError
+from transforms.base import progress
+from transforms.base.errors import DataGateError, LedgerError, OptionError
 from transforms.push.compare import REPEATED, Lack, Listing, lacking
 from transforms.push.rows import columns_of, read_rows, types_of
 from transforms.push.state import PushRecord, State
 from transforms.push.target import Table, Target, keys_of
-from transforms.store.changes import Changes
 from transforms.store.entries import Options
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.runs import has_committed, read_result
+from transforms.store.runs.changes import Changes
+from transforms.store.runs.result import has_committed, read_result
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from transforms.entries import JsonEntry
-from transforms.errors import OptionError
+from transforms.base.entries import JsonEntry
+from transforms.base.errors import OptionError
 from transforms.space import Space
-from transforms.store.lease import Lease
+from transforms.store.runs.lease import Lease
 
 MARK = "sentence_beam"  # name of the note about the table; records of pushes have names of their own after a dot
 FORMAT = 2

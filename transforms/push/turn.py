@@ -14,12 +14,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from transforms import progress
-from transforms.errors import SentenceBeamError
+from transforms.base import progress
+from transforms.base.errors import SentenceBeamError
 from transforms.push.state import MARK, Notes, PushRecord, State, note, note_name
 from transforms.push.target import Table, refused
-from transforms.store import process
-from transforms.store.lease import RENEW_SECONDS, STALE_SECONDS, Lease
+from transforms.store.runs import process
+from transforms.store.runs.lease import RENEW_SECONDS, STALE_SECONDS, Lease
 
 LOOK_SECONDS = 5
 

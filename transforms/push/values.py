@@ -6,7 +6,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from transforms.errors import DataGateError
+from transforms.base.errors import DataGateError
 
 
 def json_value(value: Any, where: str) -> Any:

@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from transforms import storage
-from transforms.entries import dataclass_of
-from transforms.errors import SentenceBeamError, refuse_damage
-from transforms.measures import Measures
-from transforms.store import layout, lease
+from transforms.base.entries import dataclass_of
+from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.base.measures import Measures
+from transforms.store import layout
 from transforms.store.entries import IndexEntry
 from transforms.store.manifest import Manifest, check_digest, read_manifest, snapshots
-from transforms.store.run_ids import in_order, start_of
-from transforms.store.runs import COMMITTED, Result, checked_result, timestamp
+from transforms.store.runs import lease
+from transforms.store.runs.result import COMMITTED, Result, checked_result, timestamp
+from transforms.store.runs.run_ids import in_order, start_of
 
 UNFINISHED = "unfinished"
 FROM_LEDGER = ("read", "rejected", "embedded", "reused", "duplicates", "carried")

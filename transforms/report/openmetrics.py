@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from transforms.measures import EMBED_PARTS, STAGES, Measures
+from transforms.base.measures import EMBED_PARTS, STAGES, Measures
 from transforms.report.history import RunSummary
-from transforms.store.runs import COMMITTED, timestamp
+from transforms.store.runs.result import COMMITTED, timestamp
 
 PREFIX = "sentence_beam"
 STATISTICS = ("sum", "p50", "p95", "max")

@@ -5,13 +5,13 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from transforms.measures import STAGES
+from transforms.base.measures import STAGES
 from transforms.report.chart import Chart, Series, bar_chart, change_chart, line_chart
 from transforms.report.history import RunSummary
 from transforms.report.html import environment
 from transforms.report.snapshot import alerts, facts, known_reasons
 from transforms.store.manifest import Manifest
-from transforms.store.runs import COMMITTED
+from transforms.store.runs.result import COMMITTED
 
 if TYPE_CHECKING:
     from jinja2 import Template

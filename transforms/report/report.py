@@ -5,12 +5,12 @@ from dataclasses import asdict
 from typing import Any
 
 from transforms import storage
-from transforms.errors import first_line
+from transforms.base.errors import first_line
 from transforms.report.history import RunSummary, known_summaries, run_summaries
 from transforms.report.page import page
 from transforms.store import layout
 from transforms.store.manifest import read_manifest, sealed, to_bytes
-from transforms.store.runs import COMMITTED
+from transforms.store.runs.result import COMMITTED
 
 FORMAT = 1
 _LOGGER = logging.getLogger(__name__)

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from transforms.errors import SentenceBeamError
+from transforms.base.errors import SentenceBeamError
 from transforms.report.history import RunSummary
 from transforms.space import PoolerSpec
 from transforms.store.entries import IndexEntry, Input, Options
 from transforms.store.manifest import Manifest
-from transforms.store.rejected import rejected_rows
-from transforms.store.runs import COMMITTED
+from transforms.store.runs.rejected import rejected_rows
+from transforms.store.runs.result import COMMITTED
 
 REJECT_FILES = 100  # are read at most for the reasons
 MANY_DELETED = 0.1  # of the rows before

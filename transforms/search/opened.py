@@ -4,22 +4,23 @@ from functools import cached_property
 
 import numpy as np
 
-from transforms import progress, storage
-from transforms.arrow import as_matrix
-from transforms.errors import DamagedIndexError
+from transforms import storage
+from transforms.base import progress
+from transforms.base.arrow import as_matrix
+from transforms.base.errors import DamagedIndexError
 from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, TrainedIndex, rerank
 from transforms.index.choose import depth_for
 from transforms.index.filtered import FilteredIndex
 from transforms.index.vectors import prepared, scored_by
 from transforms.search.hits import Hits
 from transforms.storage.cache import cached
-from transforms.store import index_files
 from transforms.store.entries import IndexEntry, SegmentEntry
-from transforms.store.locator_file import LocatorFile
+from transforms.store.index_files import files as index_files
+from transforms.store.index_files.locator_file import LocatorFile
+from transforms.store.index_files.refine_file import RefineFile
 from transforms.store.manifest import Manifest
 from transforms.store.matches import Matches
-from transforms.store.refine_file import RefineFile
-from transforms.store.shards import take_rows
+from transforms.store.shards.shards import take_rows
 
 
 class SnapshotIndex:

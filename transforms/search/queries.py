@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms import progress
-from transforms.cores import one_core
-from transforms.errors import OptionError
+from transforms.base import progress
+from transforms.base.cores import one_core
+from transforms.base.errors import OptionError
 from transforms.space import Recipe
 from transforms.space.st_modules import QUERY
 from transforms.store.calibrations import kept_calibration

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.arrow import as_matrix
+from transforms.base.arrow import as_matrix
+from transforms.base.errors import SentenceBeamError
 from transforms.corpus.column_types import word_for_numbers
 from transforms.corpus.passages import Piece, in_context, passage
-from transforms.errors import SentenceBeamError
 from transforms.search.hits import Hit, Hits
 from transforms.store.manifest import Manifest
 from transforms.store.matches import matches
-from transforms.store.shards import open_shard, take_rows
+from transforms.store.shards.shards import open_shard, take_rows
 
 OWN_COLUMNS = {"embedding", "norm", "row_hash", "tokens", "truncated", "pooled"}
 LOOKED_AT = 4  # shards at most that are opened to see whether a text column holds numbers

@@ -7,9 +7,11 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow.compute as pc
 
-from transforms import progress
-from transforms.arrow import as_matrix
-from transforms.errors import OptionError
+from transforms.base import progress
+from transforms.base.arrow import as_matrix
+from transforms.base.errors import OptionError
+from transforms.base.values import FOLDS
+from transforms.base.where import checked
 from transforms.index import exact_search
 from transforms.index.exact import gains_to_scores
 from transforms.index.vectors import as_vectors, prepared, scored_by
@@ -19,9 +21,7 @@ from transforms.search.queries import QueryEncoder
 from transforms.search.rows import SnapshotRows, StoredRows
 from transforms.store.manifest import Manifest
 from transforms.store.matches import Matches, matches
-from transforms.store.shards import read_shard, read_wanted
-from transforms.values import FOLDS
-from transforms.where import checked
+from transforms.store.shards.shards import read_shard, read_wanted
 
 PIECES_FOR_ONE = 4  # hits looked at for each document wanted, before more are asked for
 PASSAGE = 400  # characters

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from transforms.errors import OptionError, SentenceBeamError
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.search import UnknownIdError
 from transforms.serve.question import RefusedError
 

@@ -5,9 +5,9 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
+from transforms.base.where import checked
 from transforms.search.rows import SnapshotRows
-from transforms.where import checked
 
 FIELDS = {"id", "piece", "pieces", "start", "end"}  # columns of every store
 CONDITIONS = 3

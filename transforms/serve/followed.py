@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from transforms import storage
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
+from transforms.base.where import Words, checked
 from transforms.search import Hit, Searcher
 from transforms.serve.answers import line_of
 from transforms.serve.examples import examples
@@ -14,7 +15,6 @@ from transforms.serve.question import Question
 from transforms.storage import Entry
 from transforms.store import layout, open_store
 from transforms.store.manifest import Manifest
-from transforms.where import Words, checked
 
 EVERY = 5.0  # seconds between looks at the store
 RARELY = 60.0  # where looks fail

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from transforms.report.openmetrics import PREFIX, escaped
 from transforms.serve.followed import Followed
-from transforms.store.runs import timestamp
+from transforms.store.runs.result import timestamp
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from transforms.errors import SentenceBeamError
+from transforms.base.errors import SentenceBeamError
 
 DEFAULT_K = 10
 MOST_HITS = 100

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.serve.app import Application
 from transforms.serve.guard import MOST_BYTES
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from transforms.words import best_start, find_words, words_of
+from transforms.base.words import best_start, find_words, words_of
 
 FOLDED = 400  # characters that are shown of a longer text until it is opened
 MOST_TEXT = 20_000  # characters that are shown of an opened one

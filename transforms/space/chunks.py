@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
+from transforms.base.values import nearest
 from transforms.space.spec import Option, Value
-from transforms.values import nearest
 
 _TOKENS = Option((), None, number=True)
 _BY = Option(("text", "markdown"), "text")

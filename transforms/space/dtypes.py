@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 
 DTYPES = ("float32", "bfloat16", "float16")
 # Families whose masks, positions or transforms are float32 whatever their weights are.

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.space.spec import PoolerSpec, parse_pooler
 
 FORMAT = "sentence-beam export 1"

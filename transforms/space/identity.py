@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from transforms.entries import hex_digest, one_of
-from transforms.errors import OptionError, SpaceMismatchError
+from transforms.base.entries import hex_digest, one_of
+from transforms.base.errors import OptionError, SpaceMismatchError
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.hashing import canonical_json, sha256_file, sha256_text
 from transforms.space.model_files import ModelFiles, find_safetensors

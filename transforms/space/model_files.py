@@ -10,7 +10,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from transforms.errors import MissingExtraError, OptionError, first_line
+from transforms.base.errors import MissingExtraError, OptionError, first_line
 from transforms.space.exported import Exported, read_exported
 from transforms.space.st_modules import DOCUMENT, StModules, read_modules
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.space.model_files import STATIC, ModelFiles
 from transforms.space.spec import PoolerPart, PoolerSpec, make_part
 from transforms.space.token_table import read_table

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from transforms.base.values import read
 from transforms.space.chunks import ChunksSpec
 from transforms.space.identity import Space, resolve_space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
 from transforms.space.st_modules import DOCUMENT
-from transforms.values import read
 
 
 @dataclass(frozen=True)

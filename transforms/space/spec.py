@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 
 Value = str | int | float
 _DECIMAL = r"[0-9]+(\.[0-9]+)?(e[+-]?[0-9]{1,2})?"

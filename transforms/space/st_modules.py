@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 
 _TRANSFORMER_CONFIGS = tuple(
     f"sentence_{family}_config.json"

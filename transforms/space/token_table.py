@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.space.hashing import canonical_json, sha256_file, sha256_text
 from transforms.space.model_files import read_json
 

@@ -6,7 +6,7 @@ import tempfile
 from typing import BinaryIO
 
 from transforms import storage
-from transforms.errors import DamagedIndexError, SentenceBeamError
+from transforms.base.errors import DamagedIndexError, SentenceBeamError
 
 PART = 16 << 20
 

@@ -13,10 +13,10 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 
-from transforms.errors import MissingExtraError
-from transforms.extras import pip_line
-from transforms.imports import uncollected
-from transforms.logs import keep_root_logger
+from transforms.base.errors import MissingExtraError
+from transforms.base.extras import pip_line
+from transforms.base.imports import uncollected
+from transforms.base.logs import keep_root_logger
 from transforms.storage.base import BLOCK, Entry, Storage, is_local
 from transforms.storage.local import LEFT, LocalStorage
 from transforms.storage.ranged import RangedReader

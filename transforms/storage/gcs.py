@@ -24,8 +24,8 @@ from google.auth.exceptions import DefaultCredentialsError, RefreshError
 from google.cloud.storage import Client
 from google.cloud.storage.retry import DEFAULT_RETRY
 
-from transforms.errors import InputChangedError, SentenceBeamError, first_line
-from transforms.logs import keep_root_logger
+from transforms.base.errors import InputChangedError, SentenceBeamError, first_line
+from transforms.base.logs import keep_root_logger
 from transforms.storage.base import Entry, Matched, bucket_and_name
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched

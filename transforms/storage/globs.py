@@ -9,7 +9,7 @@ import itertools
 import re
 from collections.abc import Collection, Iterable
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.storage.base import Entry, Matched, is_local
 
 MOST_WAYS = 10_000

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from transforms.errors import SentenceBeamError
+from transforms.base.errors import SentenceBeamError
 from transforms.storage.base import Entry, FolderError, Matched, UnsyncedError
 from transforms.storage.globs import Glob, beside
 

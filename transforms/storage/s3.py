@@ -31,8 +31,8 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
-from transforms.errors import SentenceBeamError, first_line
-from transforms.logs import keep_root_logger
+from transforms.base.errors import SentenceBeamError, first_line
+from transforms.base.logs import keep_root_logger
 from transforms.storage.base import Entry, Matched, bucket_and_name
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched

@@ -1,6 +1,6 @@
 """Text files that options name."""
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.storage.base import FolderError, absolute
 from transforms.storage.dispatch import read_bytes
 

@@ -1,8 +1,8 @@
 """Calibrations as files, and the copy that a store keeps, so that queries get what its rows got."""
 
 from transforms import storage
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.calibration.calibration import INFO, TENSORS, Calibration
-from transforms.errors import OptionError, SentenceBeamError
 from transforms.store import layout
 from transforms.store.entries import CalibrationEntry
 

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
-from transforms.entries import SPARSE, JsonEntry, Reader, fail, hex_digest, text
+from transforms.base.entries import SPARSE, JsonEntry, Reader, fail, hex_digest, text
 from transforms.space import DEFAULT_MODEL
 from transforms.space.model_files import has_revisions
 from transforms.store import layout

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from transforms.errors import LedgerError
+from transforms.base.errors import LedgerError
 from transforms.space import Space
 from transforms.store.entries import Options
 

@@ -3,13 +3,13 @@
 from dataclasses import asdict
 from typing import Any
 
-from transforms.errors import SentenceBeamError
-from transforms.store import lease
+from transforms.base.errors import SentenceBeamError
 from transforms.store.entries import IndexEntry
 from transforms.store.manifest import Manifest, snapshots
-from transforms.store.run_ids import last_run, start_of
-from transforms.store.runs import Result, checked_result, result_of_snapshot
-from transforms.store.shards import open_shard, own_columns
+from transforms.store.runs import lease
+from transforms.store.runs.result import Result, checked_result, result_of_snapshot
+from transforms.store.runs.run_ids import last_run, start_of
+from transforms.store.shards.shards import open_shard, own_columns
 
 RUNNING, UNFINISHED = "running", "unfinished"
 NO_RESULT = "its result is missing"

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
+from transforms.base.errors import LedgerError
 from transforms.corpus.buckets import Buckets, parse_name
-from transforms.errors import LedgerError
 from transforms.store.records import UnitRecord
 
 LEAST_REJECTED = 10  # rows: fewer end no run if others are left

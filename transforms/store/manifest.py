@@ -16,10 +16,10 @@ from functools import cached_property, lru_cache, partial
 from typing import Annotated, Any, TypeVar
 
 from transforms import storage
+from transforms.base.entries import BESIDE, JsonEntry, one_of, time
+from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.groups import bits_of, group_name
-from transforms.entries import BESIDE, JsonEntry, one_of, time
-from transforms.errors import SentenceBeamError, refuse_damage
 from transforms.space import Space, canonical_json, sha256_text
 from transforms.store import layout
 from transforms.store.entries import (

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms import storage
-from transforms.errors import SentenceBeamError, first_line
-from transforms.store.dataset import dataset_of
+from transforms.base.errors import SentenceBeamError, first_line
 from transforms.store.manifest import Manifest
+from transforms.store.shards.dataset import dataset_of
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds

@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import storage
-from transforms.errors import MissingExtraError, OptionError
-from transforms.numbers import counted
-from transforms.python_names import python_names
+from transforms.base.errors import MissingExtraError, OptionError
+from transforms.base.numbers import counted
+from transforms.base.python_names import python_names
+from transforms.base.values import StrPath
 from transforms.space import Space
-from transforms.store.dataset import dataset_of
 from transforms.store.info import info_of
 from transforms.store.manifest import Manifest, read_manifest, snapshots
-from transforms.store.precision import Coding, kept_ranges
-from transforms.values import StrPath
+from transforms.store.shards.dataset import dataset_of
+from transforms.store.shards.precision import Coding, kept_ranges
 
 if TYPE_CHECKING:
     import pandas as pd

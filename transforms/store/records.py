@@ -7,10 +7,10 @@ import re
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, cast
 
-from transforms.compact import by_values
+from transforms.base.compact import by_values
+from transforms.base.errors import BY_EXIT_STATUS, SentenceBeamError
+from transforms.base.measures import tokens_a_second
 from transforms.corpus.groups import bits_of
-from transforms.errors import BY_EXIT_STATUS, SentenceBeamError
-from transforms.measures import tokens_a_second
 from transforms.store import layout
 from transforms.store.forms import HALF
 

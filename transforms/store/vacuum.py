@@ -5,15 +5,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from transforms import progress, storage
+from transforms import storage
+from transforms.base import progress
+from transforms.base.errors import SentenceBeamError
 from transforms.corpus.buckets import parse_name
-from transforms.errors import SentenceBeamError
 from transforms.storage.base import Entry
 from transforms.store import layout
 from transforms.store.ledger import span_name
 from transforms.store.manifest import FENCE, Manifest, read_manifest, to_bytes
-from transforms.store.plan import RecordedPlan, read_plan
-from transforms.store.runs import timestamp
+from transforms.store.runs.plan import RecordedPlan, read_plan
+from transforms.store.runs.result import timestamp
 
 BATCH = 1000
 UNFINISHED_SECONDS = 86_400  # how long the work of a run that did not end is kept for another to take up

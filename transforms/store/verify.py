@@ -15,18 +15,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from transforms import progress, storage
-from transforms.errors import LedgerError, SentenceBeamError
-from transforms.store import layout, locators, shards
+from transforms import storage
+from transforms.base import progress
+from transforms.base.errors import LedgerError, SentenceBeamError
+from transforms.store import layout
 from transforms.store.calibrations import kept_calibration
-from transforms.store.canary import CanaryFile
 from transforms.store.entries import IndexEntry, SegmentEntry
+from transforms.store.index_files import locators
 from transforms.store.ledger import Ledger, check_pieces
 from transforms.store.manifest import UNSEALED, Manifest, read_manifest
-from transforms.store.precision import kept_ranges
 from transforms.store.records import SUMS, UnitRecord
-from transforms.store.runs import checked_result
-from transforms.store.units import sums_of
+from transforms.store.runs.canary import CanaryFile
+from transforms.store.runs.result import checked_result
+from transforms.store.shards import shards
+from transforms.store.shards.precision import kept_ranges
+from transforms.store.shards.units import sums_of
 
 READ_AT_ONCE = 8  # shards: a read of remote storage takes longer than hashing does
 UNITS_IN_A_CHECK = 16

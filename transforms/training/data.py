@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.training.examples import Examples, labels_of, overlap, read_examples, scaled
 from transforms.training.options import CLASSIFICATION, RANKING, REGRESSION, TrainOptions
 from transforms.training.roles import LABEL, NEGATIVE, SCORE

@@ -8,12 +8,12 @@ import numpy as np
 
 from transforms.evaluation.evidence import ALL, Evidence, Means
 from transforms.evaluation.intervals import Belief, beliefs, draw
-from transforms.evaluation.judgements import KEEP, Judgements
+from transforms.evaluation.kinds.judgements import KEEP, Judgements
+from transforms.evaluation.kinds.retrieval import Retrieval
+from transforms.evaluation.kinds.sts import Sts
+from transforms.evaluation.kinds.triplets import Triplets
 from transforms.evaluation.pair_files import ScoredPairs
-from transforms.evaluation.retrieval import Retrieval
-from transforms.evaluation.sts import Sts
 from transforms.evaluation.task import Predictions, Task, TaskVectors
-from transforms.evaluation.triplets import Triplets
 from transforms.training.examples import Examples
 from transforms.training.options import CLASSIFICATION, RANKING, TRIPLET
 from transforms.training.roles import LABEL, NEGATIVE, SCORE

@@ -16,12 +16,13 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from transforms import progress, storage
+from transforms import storage
+from transforms.base import progress
+from transforms.base.errors import OptionError, first_line
 from transforms.corpus.reading import list_files, read_files
 from transforms.corpus.row_blocks import Columns
 from transforms.encoder.devices import resolve_devices
 from transforms.encoder.load import load_model, quiet_transformers
-from transforms.errors import OptionError, first_line
 from transforms.space import ModelFiles, resolve_model, resolve_space
 from transforms.training.distill_options import RECORD, DistillOptions, output_of
 from transforms.training.folders import staged

@@ -4,12 +4,13 @@ import importlib.util
 import os
 from pathlib import Path
 
-from transforms import storage, values
-from transforms.common_options import DELIMITER, DEVICE, FORMAT, MODEL, REVISION, TEXT_COLUMN, named_input
-from transforms.errors import MissingExtraError, OptionError
-from transforms.extras import pip_line
-from transforms.option import option, options
+from transforms import storage
+from transforms.base import values
+from transforms.base.errors import MissingExtraError, OptionError
+from transforms.base.extras import pip_line
+from transforms.base.option import option, options
 from transforms.space import DEFAULT_MODEL
+from transforms.steps.options.common import DELIMITER, DEVICE, FORMAT, MODEL, REVISION, TEXT_COLUMN, named_input
 
 RECORD = "distill.json"
 WORDS = 20_000

@@ -8,11 +8,11 @@ from itertools import islice
 from typing import Any
 
 from transforms import storage
+from transforms.base.errors import DataGateError, OptionError
 from transforms.corpus.files import InputFile
 from transforms.corpus.find import match_inputs
 from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
 from transforms.corpus.table_rows import header_of, rows_of
-from transforms.errors import DataGateError, OptionError
 from transforms.evaluation.tables import stem
 from transforms.training.labels import Labels, read_labels
 from transforms.training.options import TrainOptions

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from transforms import storage
-from transforms.errors import OptionError, SentenceBeamError
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.training.options import TrainOptions
 
 RECORD, ASKED, LOCK, CHECKPOINTS = "training.json", "asked.json", "lock", "checkpoints"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 
 WITHOUT_CONSENSUS = ("-", "-1")  # SNLI's pairs whose annotators did not agree: in its own files, and on the hub
 

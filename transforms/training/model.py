@@ -10,8 +10,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 from torch import nn
 
+from transforms.base.errors import OptionError, first_line
 from transforms.encoder.load import quiet_transformers
-from transforms.errors import OptionError, first_line
 from transforms.space import resolve_model
 from transforms.space.model_files import ModelFiles
 from transforms.training.cnn_module import CNN003

@@ -7,7 +7,7 @@ import datasets
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import mine_hard_negatives
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.training.objectives import guide_of
 from transforms.training.options import TrainOptions
 

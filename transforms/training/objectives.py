@@ -7,7 +7,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses
 from torch import nn
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.training.options import CLASSIFICATION, COSENT, RANKING, REGRESSION, TrainOptions
 
 MARGIN = 1.0  # of triplets

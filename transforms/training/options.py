@@ -2,12 +2,12 @@
 
 import importlib.util
 
-from transforms import values
-from transforms.common_options import DEVICE, DTYPES_ASKED, MAX_REJECTS, MAX_TOKENS, MODEL, REVISION
-from transforms.errors import MissingExtraError, OptionError
-from transforms.extras import pip_line
-from transforms.option import Exclusive, option, options
+from transforms.base import values
+from transforms.base.errors import MissingExtraError, OptionError
+from transforms.base.extras import pip_line
+from transforms.base.option import Exclusive, option, options
 from transforms.space import DEFAULT_MODEL
+from transforms.steps.options.common import DEVICE, DTYPES_ASKED, MAX_REJECTS, MAX_TOKENS, MODEL, REVISION
 from transforms.store.entries import Options
 from transforms.training import recipes
 

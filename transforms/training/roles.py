@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.training.options import CLASSIFICATION, COSENT, RANKING, REGRESSION, TRIPLET
 
 LABEL, SCORE, NEGATIVE = "label", "score", "negative"

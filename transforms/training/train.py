@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transforms.errors import DataGateError, OptionError, StoppedError
-from transforms.progress import LOADING, stage
+from transforms.base.errors import DataGateError, OptionError, StoppedError
+from transforms.base.progress import LOADING, stage
 from transforms.space import resolve_model, resolve_space
 from transforms.training import folders
 from transforms.training.data import Data, read_data, taken

@@ -24,8 +24,8 @@ from torch import nn
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
+from transforms.base.errors import SentenceBeamError
 from transforms.encoder.load import quiet_transformers
-from transforms.errors import SentenceBeamError
 from transforms.evaluation.task import Task
 from transforms.training import objectives
 from transforms.training.dev import metric_of, predict

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 
-from transforms.progress import duration, tell
+from transforms.base.progress import duration, tell
 
 
 class TrainingWatch:

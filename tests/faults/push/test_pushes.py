@@ -18,7 +18,7 @@ from helpers.databases import Aliased, Fate, KilledError, Pushing, Versioned
 from helpers.killed_push import Moment, frozen, killed, wake
 from helpers.pushes import Held, Kept, check, expected, files_of, held_by, in_memory
 
-from transforms.errors import SentenceBeamError
+from transforms.base.errors import SentenceBeamError
 from transforms.push import shown
 from transforms.push.rows import read_rows
 from transforms.store.manifest import Manifest

@@ -9,12 +9,13 @@ from helpers.nights import Nights
 from helpers.settled import finish, settled
 
 from transforms.beam.changes import CountRows
-from transforms.steps.changes import DuplicateIds, UnknownChanges, rows_to_count
-from transforms.store import id_hashes, manifest
-from transforms.store.changes import Changes
-from transforms.store.commit import Run
+from transforms.steps.commit.changes import DuplicateIds, UnknownChanges, rows_to_count
+from transforms.store import manifest
 from transforms.store.records import Problem
-from transforms.store.settled import Settled
+from transforms.store.runs.changes import Changes
+from transforms.store.runs.commit import Run
+from transforms.store.runs.settled import Settled
+from transforms.store.shards import id_hashes
 
 BEFORE = {"a": [("1", "x"), ("2", "y"), ("3", "z")], "b": [("4", "u")]}
 AFTER = {"a": [("1", "x"), ("2", "other"), ("5", "v"), ("6", "w")], "b": [("4", "u")]}

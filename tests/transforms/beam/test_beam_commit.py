@@ -10,14 +10,14 @@ from helpers.nights import Nights
 from helpers.settled import settled
 
 from transforms.beam import Commit, Settle
-from transforms.steps.changes import DuplicateIds
-from transforms.steps.index_files import IndexRecord
-from transforms.steps.quantize import RangesRecord
-from transforms.store.commit import Run
+from transforms.steps.commit.changes import DuplicateIds
+from transforms.steps.embed.quantize import RangesRecord
+from transforms.steps.index.files import IndexRecord
 from transforms.store.entries import IndexEntry, RangesEntry
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem
-from transforms.store.runs import COMMITTED, read_result
+from transforms.store.runs.commit import Run
+from transforms.store.runs.result import COMMITTED, read_result
 
 PROBLEMS = [Problem("worse", 4), Problem("lost", 1), Problem("found", 1)]
 FILES = {"a": [("1", "x"), ("2", "y")], "b": [("3", "z")]}

@@ -15,7 +15,7 @@ from helpers.tiny_models import save_tiny_model
 from transforms.beam import Embed, Plan
 from transforms.encoder import Encoder
 from transforms.space import Recipe
-from transforms.steps.job import EmbedJob
+from transforms.steps.options.job import EmbedJob
 from transforms.store import manifest, open_store
 from transforms.store.records import UnitRecord
 

@@ -11,9 +11,9 @@ from helpers.vector_shards import write_shards
 
 from transforms.beam.fit import FitCalibration
 from transforms.calibration import load_calibration
-from transforms.steps.fit import FitJob, parts_of
-from transforms.steps.fit_result import read_result
-from transforms.steps.gather import GatherJob
+from transforms.steps.fit.fit import FitJob, parts_of
+from transforms.steps.fit.fit_result import read_result
+from transforms.steps.fit.gather import GatherJob
 
 DIM = 6
 ROWS = (np.random.default_rng(0).normal(size=(300, DIM)) @ np.diag(1.0 + np.arange(DIM)) + 5).astype(np.float32)

@@ -10,11 +10,11 @@ from helpers.settled import settled
 
 from transforms.beam import BuildIndex, IndexRequest
 from transforms.beam.index import DONE, RETRAIN, TrainIndex, UpdateIndex
-from transforms.steps.commit_run import commit_run
-from transforms.steps.index_build import TrainingGroup
-from transforms.steps.index_work import choose_work
-from transforms.store.commit import Run
+from transforms.steps.commit.commit_run import commit_run
+from transforms.steps.index.build import TrainingGroup
+from transforms.steps.index.work import choose_work
 from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs.commit import Run
 from transforms.store.verify import faults
 
 pytest.importorskip("faiss")

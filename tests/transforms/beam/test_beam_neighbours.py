@@ -10,14 +10,14 @@ import pytest
 from helpers import eager
 from helpers.nights import DIM, Nights, vector_of
 
+from transforms.base.errors import OptionError
 from transforms.beam import IndexRequest
 from transforms.beam.neighbours import Conclude, Neighbours
-from transforms.errors import OptionError
 from transforms.search import Searcher
 from transforms.search.opened import SnapshotIndex
-from transforms.steps import compare, neighbours
-from transforms.steps.neighbours import BlockRecord, NeighboursJob, blocks_of
-from transforms.steps.neighbours_result import begin
+from transforms.steps.joins import compare, neighbours
+from transforms.steps.joins.neighbours import BlockRecord, NeighboursJob, blocks_of
+from transforms.steps.joins.neighbours_result import begin
 from transforms.store.records import Problem
 
 pytest.importorskip("faiss")

@@ -15,18 +15,19 @@ from transforms.beam import Commit, Embed, Plan, Settle, content
 from transforms.beam.plan import PlanFilesFn
 from transforms.corpus import Span
 from transforms.corpus.find import find_inputs
-from transforms.steps import content as steps_of_content
-from transforms.steps import elements, footers, plan_files
-from transforms.steps.elements import ListedFiles, PlannedFiles
-from transforms.steps.embed_units import UnitEmbedder
-from transforms.steps.job import EmbedJob
-from transforms.steps.plan_files import file_batches, record
+from transforms.steps.embed.units import UnitEmbedder
+from transforms.steps.options.job import EmbedJob
+from transforms.steps.plan import content as steps_of_content
+from transforms.steps.plan import elements, footers
+from transforms.steps.plan import files as plan_files
+from transforms.steps.plan.elements import ListedFiles, PlannedFiles
+from transforms.steps.plan.files import file_batches, record
 from transforms.storage.local import LocalStorage
-from transforms.store import lease
-from transforms.store import plan as plan_records
 from transforms.store.manifest import read_manifest
-from transforms.store.plan import PlannedFile, read_plan
 from transforms.store.records import Problem
+from transforms.store.runs import lease
+from transforms.store.runs import plan as plan_records
+from transforms.store.runs.plan import PlannedFile, read_plan
 
 OUTPUTS = ("spans", "carried", "problems")
 

@@ -11,9 +11,9 @@ from helpers.nights import Nights, vector_of
 
 from transforms import storage
 from transforms.beam.quantize import Quantize
-from transforms.store.commit import Run
-from transforms.store.precision import Coding, kept_ranges
 from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs.commit import Run
+from transforms.store.shards.precision import Coding, kept_ranges
 
 FILES = {"a": [("1", "x"), ("2", "y"), ("3", "z")], "b": [("4", "u")], "c": []}
 OUTPUTS = ("units", "problems", "ranges")

@@ -13,7 +13,7 @@ from helpers.nights import DIM, Nights, vector_of
 from transforms import storage
 from transforms.beam.recalibrate import Recalibrate
 from transforms.calibration import Calibration, load_calibration, parse_calibration
-from transforms.steps.recalibrate import RecalibrateJob
+from transforms.steps.fit.recalibrate import RecalibrateJob
 from transforms.store.calibrations import keep_calibration
 from transforms.store.records import UnitRecord
 

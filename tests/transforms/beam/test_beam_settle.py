@@ -14,14 +14,14 @@ from transforms.beam import Commit, Settle
 from transforms.corpus import InputFile
 from transforms.corpus.buckets import Buckets
 from transforms.store import layout, manifest
-from transforms.store import settled as store_settled
-from transforms.store.commit import Run
 from transforms.store.entries import Options
 from transforms.store.forms import run_form
-from transforms.store.plan import PlannedFile, write_plan
 from transforms.store.records import Problem, UnitRecord, carried
-from transforms.store.runs import now
-from transforms.store.settled import Settled, Settler
+from transforms.store.runs import settled as store_settled
+from transforms.store.runs.commit import Run
+from transforms.store.runs.plan import PlannedFile, write_plan
+from transforms.store.runs.result import now
+from transforms.store.runs.settled import Settled, Settler
 
 OPTIONS = Options(model="m")
 

@@ -18,8 +18,8 @@ from transforms.encoder.load import load_statistics
 from transforms.pooling import TokenStatistics
 from transforms.space import resolve_model
 from transforms.space.identity import tokenizer_digest
-from transforms.steps.fit_result import read_result
-from transforms.steps.token_statistics import Counted, CountJob, plan_spans
+from transforms.steps.fit.fit_result import read_result
+from transforms.steps.fit.token_statistics import Counted, CountJob, plan_spans
 from transforms.store.records import Problem
 
 TEXTS = ["a man is riding a horse", "the dog", "  ", "dog dog cat", "a cat"]

@@ -21,11 +21,11 @@ from sentence_beam import (
     Plan,
     Settle,
 )
-from transforms.steps.index_files import IndexRecord
-from transforms.steps.neighbours import BlockRecord, StoredBlock
+from transforms.steps.index.files import IndexRecord
+from transforms.steps.joins.neighbours import BlockRecord, StoredBlock
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs import Result
-from transforms.store.settled import Settled
+from transforms.store.runs.result import Result
+from transforms.store.runs.settled import Settled
 
 
 @pytest.mark.parametrize("partition", ["file", "content"])

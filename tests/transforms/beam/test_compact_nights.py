@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from helpers.nights import Nights, nearest
 
+from transforms.base.errors import DamagedIndexError
 from transforms.beam import IndexRequest
-from transforms.errors import DamagedIndexError
 from transforms.index import upkeep
 from transforms.search.opened import SnapshotIndex
 from transforms.store.manifest import sealed

@@ -11,8 +11,8 @@ from helpers.vector_shards import write_shard, write_shards
 from transforms.beam.fit import Gather
 from transforms.beam.graph import MergeAll
 from transforms.calibration.moments import Moments
-from transforms.steps.fit import parts_of
-from transforms.steps.gather import Gathered, GatherJob, gather, take_sample
+from transforms.steps.fit.fit import parts_of
+from transforms.steps.fit.gather import Gathered, GatherJob, gather, take_sample
 
 ROWS = (np.random.default_rng(0).normal(size=(500, 6)) * 3 + 5).astype(np.float32)
 

@@ -13,7 +13,7 @@ from helpers.jobs import embed_job
 
 from transforms.beam import BuildIndex, Commit, Embed, Plan, Settle, graph
 from transforms.beam.graph import Merge, Together, flat_map, slots_of
-from transforms.steps.elements import spans_per_element
+from transforms.steps.plan.elements import spans_per_element
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,16 @@ from helpers.nights import DIM, Nights, nearest, run_steps, space_of, vector_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transforms.base.errors import DamagedIndexError
 from transforms.beam import IndexRequest
-from transforms.errors import DamagedIndexError
 from transforms.index import SegmentedIndex, SegmentFile, TrainedIndex, flat_segment, upkeep
 from transforms.index.exact import exact_search
 from transforms.index.segment import build_segment
 from transforms.space import row_hashes
-from transforms.steps import held_out, index_update_segments, matching
+from transforms.steps.index import held_out, matching
+from transforms.steps.index import update_segments as index_update_segments
 from transforms.storage.local import LocalStorage
-from transforms.store import locators
+from transforms.store.index_files import locators
 from transforms.store.verify import faults
 
 pytest.importorskip("faiss")
@@ -214,7 +215,7 @@ def test_an_unchanged_night_changes_nothing_and_reads_no_shard(nights: Nights, m
 
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The shards that are opened from now on."""
-    from transforms.store import shards
+    from transforms.store.shards import shards
 
     opened: list[str] = []
     original = shards.open_shard

@@ -14,8 +14,8 @@ from helpers.nights import Nights
 
 from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
 from transforms.storage.local import LocalStorage
-from transforms.store import lease
-from transforms.store.commit import Run
+from transforms.store.runs import lease
+from transforms.store.runs.commit import Run
 
 pytest.importorskip("faiss")
 

@@ -14,7 +14,7 @@ from pipelines import cli
 from pipelines.embed import build, parser
 from transforms.encoder import Encoder
 from transforms.steps.options import EmbedOptions
-from transforms.steps.resolve import resolve
+from transforms.steps.options.resolve import resolve
 from transforms.store import Store, open_store
 
 SUBJECTS = ["a man", "a woman", "the old dog", "a small child", "my neighbour", "the orchestra", "a red car"]
@@ -189,7 +189,7 @@ def test_an_unchanged_night_loads_no_model_and_keeps_shards_and_index(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr("transforms.steps.load_encoder.load_encoder", refuse)
+    monkeypatch.setattr("transforms.steps.embed.load_encoder.load_encoder", refuse)
     assert cli.main(["embed", "--input", f"{folder}/*.parquet", "--store", f"{folder}/store"]) == 0
     again = open_store(str(folder / "store")).manifest
     assert again.data["previous"] == store.manifest.run

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from transforms.base.errors import OptionError, SpaceMismatchError
 from transforms.calibration import Calibration, check_space, load_calibration, parse_calibration
 from transforms.calibration.methods import fit_affine
 from transforms.calibration.moments import Moments
-from transforms.errors import OptionError, SpaceMismatchError
 from transforms.space import Space
 
 SPACE = Space("w", "t", "a", 10, "", {"parts": []}, None, True, None, "float32", "float32", 6)

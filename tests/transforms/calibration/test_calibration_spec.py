@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from transforms.base.errors import OptionError
 from transforms.calibration.spec import CALIBRATIONS, POSITIONAL, parse_calibration
-from transforms.errors import OptionError
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,15 @@
 """The normalizing flow's map: invertible, with the log-determinant it says, and the reference's figures."""
 
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from helpers.flows import SHAPES, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transforms.base.errors import OptionError
 from transforms.calibration.flow import (
     VARIANTS,
     FlowParameters,
@@ -20,22 +21,6 @@ from transforms.calibration.flow import (
     with_scales,
 )
 from transforms.calibration.flow_fit import Training, initialise
-from transforms.errors import OptionError
-
-REFERENCE_NAMES = {
-    "actnorm/actnorm_center/b": "shift",
-    "actnorm/actnorm_scale/logs": "logs",
-    "additive/nn/conv_block/1_1/W": "w1",
-    "additive/nn/conv_block/1_1/actnorm/actnorm_center/b": "shift1",
-    "additive/nn/conv_block/1_1/actnorm/actnorm_scale/logs": "logs1",
-    "additive/nn/conv_block/1_2/W": "w2",
-    "additive/nn/conv_block/1_2/actnorm/actnorm_center/b": "shift2",
-    "additive/nn/conv_block/1_2/actnorm/actnorm_scale/logs": "logs2",
-    "additive/nn/zeros/W": "w3",
-    "additive/nn/zeros/b": "shift3",
-    "additive/nn/zeros/logs": "logs3",
-}
-SHAPES = {"l3_d3_w32": (3, 3, 32), "l2_d2_w32": (2, 2, 32), "l3_d3_w16": (3, 3, 16)}
 
 
 @st.composite
@@ -113,12 +98,3 @@ def test_shapes_that_do_not_work_are_refused_saying_which_do():
     for wrong in ({"levels": 0}, {"depth": 0}, {"width": -1}, {"lr": 0.0}, {"epochs": -1.0}, {"variant": "glow"}):
         with pytest.raises(OptionError, match=f"flow: .*{next(iter(wrong))}"):
             FlowParameters(**wrong)
-
-
-def reference(shared: Path, file: str) -> dict[str, torch.Tensor]:
-    """The reference's tensors under our names, float64."""
-    found = {}
-    for name, value in np.load(shared / "golden/flow" / file).items():
-        level, step, rest = re.fullmatch(r"revnet_(\d+)/revnet_step_(\d+)/(.*)", name).groups()
-        found[f"{level}.{step}.{REFERENCE_NAMES[rest]}"] = torch.from_numpy(value).double()
-    return found

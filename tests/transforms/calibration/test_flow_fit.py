@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_flow import SHAPES, reference
+from helpers.flows import SHAPES, reference
 
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.calibration import Calibration, parse_calibration
 from transforms.calibration.flow import FlowParameters, apply_flow
 from transforms.calibration.flow_fit import Training, actnorm, fit_flow, initialise, varies
-from transforms.errors import OptionError, SentenceBeamError
 
 START = FlowParameters(levels=2, depth=2, width=8, epochs=0)
 GAUSSIAN_BITS = 0.5 * math.log2(2 * math.pi * math.e)

@@ -12,15 +12,15 @@ from helpers.corpora import sentences
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transforms.base.errors import LedgerError
 from transforms.corpus import InputFile, Rejected, Span, UnitRows
 from transforms.corpus import blocks as blocks_module
 from transforms.corpus import heavy as heavy_module
 from transforms.corpus.blocks import Packer, slices, unit_rows, unpack
 from transforms.corpus.buckets import GROUP_BYTES, Bucket, Buckets, buckets_of, parse_name, piece_of
 from transforms.corpus.heavy import cut, without
-from transforms.errors import LedgerError
 from transforms.space import row_hash
-from transforms.steps.content import readings
+from transforms.steps.plan.content import readings
 from transforms.store.ledger import check_bucket_rows, check_buckets
 from transforms.store.records import UnitRecord
 

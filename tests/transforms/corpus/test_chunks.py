@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
+from transforms.base.errors import OptionError
 from transforms.corpus import Cutter, chunk
-from transforms.errors import OptionError
 from transforms.space import resolve_model
 from transforms.space.chunks import ChunksSpec
 

@@ -15,6 +15,7 @@ from helpers.corpora import write_bytes, write_jsonl, write_parquet
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transforms.base.errors import OptionError
 from transforms.corpus import Columns, UnitRows, match_inputs, plan_file, read_span
 from transforms.corpus.column_types import (
     TYPES,
@@ -26,7 +27,6 @@ from transforms.corpus.column_types import (
     word_for_numbers,
     word_for_values,
 )
-from transforms.errors import OptionError
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
 

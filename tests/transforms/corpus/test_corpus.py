@@ -12,12 +12,12 @@ from helpers.corpora import PACK
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus import Columns, UnitRows, limit_spans, match_inputs, plan_file, read_span
 from transforms.corpus.files import InputChangedError, check_distinct, fixed_part
 from transforms.corpus.find import overlaps
 from transforms.corpus.lines import UTF16_BOMS
 from transforms.corpus.spans import estimated_tokens
-from transforms.errors import OptionError, SentenceBeamError
 from transforms.store.ledger import span_name
 
 LINE = st.one_of(

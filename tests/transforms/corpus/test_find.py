@@ -10,8 +10,8 @@ import pytest
 from helpers.lakes import iceberg_catalog, rows
 
 from transforms import storage
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus.find import find_inputs, match_inputs, overlaps
-from transforms.errors import OptionError, SentenceBeamError
 
 
 def write(root: str | Path, *names: str) -> None:

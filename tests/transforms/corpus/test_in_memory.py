@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from transforms.base.errors import OptionError
 from transforms.corpus.in_memory import input_of
-from transforms.errors import OptionError
 
 COLUMNS = {"id": [1, 2], "text": ["one", "two"]}
 FRAME = pd.DataFrame(COLUMNS)

@@ -20,8 +20,8 @@ from helpers.lakes import (
     rows,
 )
 
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus.lakes import TablePart, table_entries
-from transforms.errors import OptionError, SentenceBeamError
 
 TABLE = "iceberg:lake.shop.docs"
 

@@ -10,9 +10,9 @@ import torch
 from helpers.tiny_models import TEXTS, edit_json, save_tiny_model
 from safetensors.torch import load_file, save_file
 
+from transforms.base.errors import OptionError
 from transforms.encoder import Encoder
 from transforms.encoder.batches import cut_rows, plan_batches
-from transforms.errors import OptionError
 from transforms.pooling import Status
 from transforms.space import resolve_model, resolve_space
 

@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as st
 
+from transforms.base.errors import OptionError
 from transforms.encoder import Encoder
 from transforms.encoder.export import Export, write_export
-from transforms.errors import OptionError
 from transforms.space import resolve_model
 from transforms.training.cnn_module import CNN003
 

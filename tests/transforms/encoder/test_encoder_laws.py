@@ -7,9 +7,9 @@ from helpers.blocks import count_block_calls
 from helpers.tiny_models import FAMILIES, LAYERS, TEXTS, WITHOUT_POOLER
 from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 
+from transforms.base.errors import OptionError
 from transforms.encoder import Encoder
 from transforms.encoder.batches import plan_batches
-from transforms.errors import OptionError
 
 POOLERS = {
     "mean": lambda s: s.hs[-1].mean(0),

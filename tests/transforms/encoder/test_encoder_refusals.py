@@ -12,12 +12,12 @@ from safetensors.torch import load_file, save_file
 from tokenizers import processors
 from transformers import CONFIG_MAPPING, AutoModel, AutoTokenizer
 
+from transforms.base.errors import OptionError
 from transforms.encoder import Encoder, packed
 from transforms.encoder.batches import Batch
 from transforms.encoder.layer_hooks import LayerStates
 from transforms.encoder.padded import PaddedRunner
 from transforms.encoder.probe import BatchSharing
-from transforms.errors import OptionError
 from transforms.space import dtypes, resolve_model
 
 

@@ -13,9 +13,9 @@ from helpers.tiny_models import CONFIGS, FAMILIES, HIDDEN, TEXTS, WORDS, edit_js
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 
+from transforms.base.errors import OptionError
 from transforms.encoder import Encoder
 from transforms.encoder.template import PromptTemplate
-from transforms.errors import OptionError
 from transforms.pooling import Status, TokenStatistics
 from transforms.space import parse_pooler, resolve_model
 from transforms.space.identity import tokenizer_digest

@@ -13,9 +13,9 @@ from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer import modules as st
 from tokenizers import Tokenizer
 
+from transforms.base.errors import OptionError
 from transforms.encoder import Encoder
 from transforms.encoder.export import Export, write_export
-from transforms.errors import OptionError
 from transforms.space import resolve_model, resolve_space
 
 LONG = [*TEXTS, "  a dog  ", "the " * 60, "A Dog IS Riding"]

@@ -8,8 +8,8 @@ import torch
 from helpers.families import save_family
 from helpers.tiny_models import WORDS
 
+from transforms.base.errors import OptionError
 from transforms.encoder import Encoder, Windows
-from transforms.errors import OptionError
 from transforms.pooling.simple import OneLayer
 from transforms.pooling.states import Pooled, TokenStates
 

@@ -11,11 +11,11 @@ from helpers.corpora import sentences
 from helpers.tiny_models import save_tiny_model
 from torch import Tensor
 
+from transforms.base.errors import OptionError
 from transforms.encoder import Encoder, forward
 from transforms.encoder import encoder as encoders
 from transforms.encoder.devices import Devices, resolve_devices
 from transforms.encoder.varlen import VarlenRunner
-from transforms.errors import OptionError
 
 TEXTS = [*sentences(40), "", "one", " ".join(sentences(6))]
 POOLERS = ("mean", "cls", "first-last", "ditto:1-1", "sbert-wk:start=1,window=1", "static")

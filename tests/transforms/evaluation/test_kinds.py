@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from transforms.errors import OptionError
-from transforms.evaluation.relatedness import bins
+from transforms.base.errors import OptionError
+from transforms.evaluation.kinds.relatedness import bins
 from transforms.evaluation.task import TaskVectors, content_digest
 from transforms.evaluation.tasks import read_task, read_tasks
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from transforms.evaluation import network
-from transforms.evaluation.classification import Classification
 from transforms.evaluation.classifier import DECAYS, cross_validated, held_out
+from transforms.evaluation.kinds.classification import Classification
 from transforms.evaluation.network import Rows, train_networks
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.evaluation import tables
 from transforms.evaluation.diagnostics.pairs import read
 from transforms.evaluation.pair_files import read_pairs, read_subsets

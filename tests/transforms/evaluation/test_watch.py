@@ -2,7 +2,7 @@
 
 import pytest
 
-from transforms import progress
+from transforms.base import progress
 from transforms.evaluation import watch
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from index_data import unit_vectors
+from helpers.index_data import unit_vectors
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.index import SegmentWriter, train
 from transforms.index.budgets import (
     BYTES_PER_MS,

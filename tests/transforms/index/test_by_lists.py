@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from index_data import FACTORIES, open_cut, small_integers, trained, unit_vectors
+from helpers.index_data import FACTORIES, open_cut, small_integers, trained, unit_vectors
 
 from transforms.index import TrainedIndex
 from transforms.index.by_lists import coarse_search, scan

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from helpers.index_data import small_integers, unit_vectors
 from hypothesis import given
 from hypothesis import strategies as st
-from index_data import small_integers, unit_vectors
 
 from transforms.index import cells
 from transforms.index.cells import allotted, cells_for, distinct, lists_of_cell, middles, nearest, nearest_of_cells

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from index_data import FACTORIES, trained, unit_vectors
+from helpers.index_data import FACTORIES, trained, unit_vectors
 
-from transforms.errors import DamagedIndexError
+from transforms.base.errors import DamagedIndexError
 from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, SegmentWriter, TrainedIndex
 
 pytest.importorskip("faiss")

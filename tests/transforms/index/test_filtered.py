@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.index_data import FACTORIES, brute_force, global_rows, open_cut, small_integers, trained, unit_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from index_data import FACTORIES, brute_force, global_rows, open_cut, small_integers, trained, unit_vectors
 
 from transforms.index import SegmentedIndex, SegmentFile, SegmentWriter, choose_index, filtered, train
 from transforms.index.filtered import FilteredIndex

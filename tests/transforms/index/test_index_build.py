@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.index_data import FACTORIES, trained, unit_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from index_data import FACTORIES, trained, unit_vectors
 
-from transforms.errors import OptionError, SentenceBeamError
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.index import SegmentFile, SegmentWriter, choose_index, flat_segment, train
 from transforms.index.faiss_module import load_faiss
 from transforms.index.segment import build_segment, flat_vectors, list_sizes

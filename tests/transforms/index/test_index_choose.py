@@ -1,10 +1,10 @@
 import dataclasses
 import json
 
-import index_data  # noqa: F401  (skips where faiss is missing)
 import pytest
+from helpers import index_data  # noqa: F401  (skips where faiss is missing)
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.index import choose_index
 
 

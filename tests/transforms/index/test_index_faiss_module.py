@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import index_data  # noqa: F401  (skips where faiss is missing)
 import pytest
+from helpers import index_data  # noqa: F401  (skips where faiss is missing)
 
-from transforms.errors import MissingExtraError, OptionError
+from transforms.base.errors import MissingExtraError, OptionError
 from transforms.index import faiss_module
 
 

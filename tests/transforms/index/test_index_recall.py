@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.index_data import brute_force, open_cut, small_integers, trained, unit_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from index_data import brute_force, open_cut, small_integers, trained, unit_vectors
 
 from transforms.index import (
     Candidates,

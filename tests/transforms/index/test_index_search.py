@@ -3,11 +3,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.index_data import FACTORIES, brute_force, global_rows, open_cut, small_integers, trained, unit_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from index_data import FACTORIES, brute_force, global_rows, open_cut, small_integers, trained, unit_vectors
 
-from transforms.errors import OptionError, SentenceBeamError
+from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.index import SegmentedIndex, SegmentFile, TrainedIndex, exact_search, flat_segment, rerank
 from transforms.index.segment import build_segment
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from index_data import unit_vectors
+from helpers.index_data import unit_vectors
 
 from transforms.index import kmeans as module
 from transforms.index.cells import nearest

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from helpers.index_data import trained, unit_vectors
 from hypothesis import given
 from hypothesis import strategies as st
-from index_data import trained, unit_vectors
 
 from transforms.index import TrainedIndex, near_pairs
 from transforms.index.near_pairs import Components, lists_near, share_found

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from helpers.index_data import unit_vectors
 from hypothesis import given
 from hypothesis import strategies as st
-from index_data import unit_vectors
 
-from transforms.errors import DamagedIndexError
+from transforms.base.errors import DamagedIndexError
 from transforms.index.refine import RefineWriter, check_rows, decoded, row_type
 
 DIM = 12

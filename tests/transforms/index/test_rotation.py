@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.index_data import open_cut, trained, unit_vectors
 from hypothesis import given
 from hypothesis import strategies as st
-from index_data import open_cut, trained, unit_vectors
 
 from transforms.index import choose_index, train
 from transforms.index.rotation import Rotation

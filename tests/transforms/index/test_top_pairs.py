@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.index_data import small_integers, unit_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from index_data import small_integers, unit_vectors
 
 from transforms.index import top_pairs
 from transforms.index.top_pairs import TopPairs, exact_pairs, indexed_pairs, with_copies

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from index_data import trained, unit_vectors
+from helpers.index_data import trained, unit_vectors
 
-from transforms.errors import DamagedIndexError
+from transforms.base.errors import DamagedIndexError
 from transforms.index import SegmentedIndex, SegmentFile, SegmentWriter, TrainedIndex
 from transforms.index.faiss_module import load_faiss
 from transforms.index.segment import build_segment

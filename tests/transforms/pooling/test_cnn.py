@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from token_states import HIDDEN, LAYERS, alone, states
+from helpers.token_states import HIDDEN, LAYERS, alone, states
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.pooling import Lexicon, ModelShape, Pooler, build_pooler
 from transforms.pooling.cnn import CnnNetwork
 from transforms.space.spec import parse_pooler

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from token_states import EMBEDDING, HIDDEN, LAYERS, alone, states
+from helpers.token_states import EMBEDDING, HIDDEN, LAYERS, alone, states
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.pooling import ModelShape, Status, build_pooler
 from transforms.space import parse_pooler
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.pooling import ModelShape, Status, TokenStates, build_pooler
 from transforms.space import parse_pooler
 

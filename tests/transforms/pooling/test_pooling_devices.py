@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.stub_device import GPU, stub_gpu
-from token_states import EMBEDDING, FIRST, HIDDEN, LAST, LAYERS, VOCABULARY, states
+from helpers.token_states import EMBEDDING, FIRST, HIDDEN, LAST, LAYERS, VOCABULARY, states
 
 from transforms.pooling import BareMask, Lexicon, ModelShape, TokenStates, TokenStatistics, build_pooler
 from transforms.pooling.cnn import CnnNetwork

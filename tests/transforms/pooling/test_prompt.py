@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import torch
-from token_states import HIDDEN, LAYERS, states
+from helpers.token_states import HIDDEN, LAYERS, states
 
 from transforms.pooling import BareMask, ModelShape, Status, build_pooler
 from transforms.space import parse_pooler

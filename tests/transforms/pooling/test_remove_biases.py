@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from token_states import EMBEDDING, FIRST, HIDDEN, LAST, LAYERS, alone, states
+from helpers.token_states import EMBEDDING, FIRST, HIDDEN, LAST, LAYERS, alone, states
 
 from transforms.pooling import Lexicon, ModelShape, Status, TokenStatistics, build_pooler
 from transforms.pooling.remove_biases import REFERENCE_PIECES, REFERENCE_SIGNS, kept_text, most_frequent, word_insides

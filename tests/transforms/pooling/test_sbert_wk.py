@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from helpers.token_states import HIDDEN, LAYERS, alone, states
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from token_states import HIDDEN, LAYERS, alone, states
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.pooling import ModelShape, Status, build_pooler
 from transforms.pooling.counting import count_tokens
 from transforms.pooling.sbert_wk import SbertWk, layer_cosines, layer_weights, token_shares

@@ -2,9 +2,9 @@
 
 import numpy as np
 import torch
+from helpers.token_states import FIRST, HIDDEN, LAST, LAYERS, VOCABULARY, states
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from token_states import FIRST, HIDDEN, LAST, LAYERS, VOCABULARY, states
 
 from transforms.pooling import Lexicon, ModelShape, Status, TokenStatistics, build_pooler
 from transforms.pooling.sif import smooth_inverse_frequencies

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from token_states import FIRST, HIDDEN, LAST, LAYERS, VOCABULARY, alone, states
+from helpers.token_states import FIRST, HIDDEN, LAST, LAYERS, VOCABULARY, alone, states
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.pooling import Lexicon, ModelShape, Status, TokenStatistics, build_pooler
 from transforms.pooling.tfidf import inverse_frequencies
 from transforms.space import parse_pooler

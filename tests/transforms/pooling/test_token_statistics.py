@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.pooling import TokenStatistics
 from transforms.space.token_table import TABLE, TokenTable, read_table
 

@@ -4,7 +4,7 @@ import pytest
 from helpers.killed_push import Moment, frozen, wake
 from helpers.pushes import Kept, check, expected, files_of, held_by
 
-from transforms.errors import SentenceBeamError
+from transforms.base.errors import SentenceBeamError
 from transforms.push import open_target, push
 
 FIRST = {f"i{n}": f"first {n}" for n in range(60)}

@@ -13,7 +13,7 @@ from helpers.pushes import Kept, check, expected, files_of, in_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.errors import DataGateError, LedgerError, OptionError
+from transforms.base.errors import DataGateError, LedgerError, OptionError
 from transforms.push import Pushed, push
 from transforms.push.rows import columns_of, types_of
 from transforms.push.state import MARK, State

@@ -11,7 +11,7 @@ from helpers.commands import Run
 from helpers.gcs import free_port
 from helpers.pushes import Kept, files_of
 
-from transforms.extras import pip_line
+from transforms.base.extras import pip_line
 from transforms.push import shown
 
 

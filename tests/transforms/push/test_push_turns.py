@@ -13,11 +13,11 @@ from helpers.databases import Aliased, Database, MadeUp
 from helpers.nights import space_of
 from helpers.pushes import Kept, check, expected, files_of, held_by
 
-from transforms.errors import SentenceBeamError
+from transforms.base.errors import SentenceBeamError
 from transforms.push import open_target, push
 from transforms.push.state import PushRecord, note, note_name
 from transforms.push.target import Table
-from transforms.store.lease import Lease
+from transforms.store.runs.lease import Lease
 
 COLUMNS = pa.schema([("id", pa.string())])
 TABLE = Table(COLUMNS, space_of(), "cosine")

@@ -16,8 +16,9 @@ from transforms.report import report as reports
 from transforms.report.chart import BOTTOM, HEIGHT, Series, change_chart, line_chart, linear_axis, log_axis
 from transforms.report.history import RunSummary, known_summaries, run_summaries, with_savings
 from transforms.report.page import page
-from transforms.store import lease, open_store
+from transforms.store import open_store
 from transforms.store.records import Problem
+from transforms.store.runs import lease
 from transforms.store.vacuum import find_rubbish, remove
 
 

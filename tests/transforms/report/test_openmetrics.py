@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from transforms.measures import STAGES, summed
+from transforms.base.measures import STAGES, summed
 from transforms.report.history import RunSummary
 from transforms.report.openmetrics import openmetrics
 

@@ -20,8 +20,8 @@ from helpers.tiny_models import save_tiny_model
 
 from pipelines.cli import main
 from transforms import storage
+from transforms.base.errors import OptionError, SpaceMismatchError
 from transforms.encoder import Encoder
-from transforms.errors import OptionError, SpaceMismatchError
 from transforms.serve.question import MOST_CHARACTERS
 from transforms.serve.server import bound
 from transforms.store import open_store

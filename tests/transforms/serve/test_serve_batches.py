@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.serve import batches
 from transforms.serve.answers import plain
 from transforms.serve.batches import Batches

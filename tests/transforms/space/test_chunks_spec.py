@@ -2,7 +2,7 @@
 
 import pytest
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.space.chunks import ChunksSpec
 
 

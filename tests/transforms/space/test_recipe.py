@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from transforms.errors import SpaceMismatchError
+from transforms.base.errors import SpaceMismatchError
 from transforms.space import Recipe, resolve_space
 
 

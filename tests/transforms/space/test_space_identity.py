@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from transforms.errors import MissingExtraError, OptionError
+from transforms.base.errors import MissingExtraError, OptionError
 from transforms.space import (
     Space,
     canonical_json,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.space import PoolerSpec, parse_pooler
 from transforms.space.spec import POOLERS, POSITIONAL
 

@@ -11,9 +11,10 @@ from helpers.settled import finish
 from helpers.snapshots import begin, write_unit
 
 from transforms import storage
-from transforms.errors import InputChangedError, MissingExtraError, SentenceBeamError
+from transforms.base.errors import InputChangedError, MissingExtraError, SentenceBeamError
 from transforms.storage.cache import cached
-from transforms.store import lease, open_store
+from transforms.store import open_store
+from transforms.store.runs import lease
 from transforms.store.verify import faults
 
 

@@ -11,7 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from transforms import storage
-from transforms.errors import OptionError
+from transforms.base.errors import OptionError
 from transforms.storage.base import Entry
 from transforms.storage.beam_filesystem import BeamStorage
 from transforms.storage.globs import MOST_WAYS, Glob, literal_part, matched

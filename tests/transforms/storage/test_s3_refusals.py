@@ -11,7 +11,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import EndpointConnectionError, IncompleteReadError, NoCredentialsError, TokenRetrievalError
 
 from transforms import storage
-from transforms.errors import SentenceBeamError
+from transforms.base.errors import SentenceBeamError
 from transforms.storage import s3
 
 URL = "s3://bucket/store/manifest.json"

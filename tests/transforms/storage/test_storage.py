@@ -13,8 +13,8 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from transforms import storage
+from transforms.base.errors import SentenceBeamError
 from transforms.corpus import match_inputs
-from transforms.errors import SentenceBeamError
 from transforms.storage.local import LocalStorage
 
 BLOBS: dict[str, bytes] = {}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from transforms.space import Space
-from transforms.store.units import UnitStore
+from transforms.store.shards.units import UnitStore
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.corpus.buckets import in_buckets
-from transforms.store.changes import BUCKET_ROWS, BUCKETS, buckets_for, repeated
-from transforms.store.id_hashes import hash_ids
+from transforms.store.runs.changes import BUCKET_ROWS, BUCKETS, buckets_for, repeated
+from transforms.store.shards.id_hashes import hash_ids
 
 
 def test_an_id_has_the_hash_that_xxh3_defines() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.errors import LedgerError
+from transforms.base.errors import LedgerError
 from transforms.space import Space
 from transforms.store.entries import Options
 from transforms.store.forms import HALF, check_forms, kind_of, run_form, shard_form

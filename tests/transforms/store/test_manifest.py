@@ -13,12 +13,12 @@ from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 from helpers.units import make_unit, make_vectors
 
-from transforms.errors import SentenceBeamError
+from transforms.base.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.store import open_store
 from transforms.store.manifest import WITHOUT_DIGEST, Manifest, read_manifest, to_bytes
 from transforms.store.records import UnitRecord
-from transforms.store.units import UnitCounts, UnitStore
+from transforms.store.shards.units import UnitCounts, UnitStore
 from transforms.store.verify import faults
 
 Data = dict[str, Any]

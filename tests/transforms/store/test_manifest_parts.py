@@ -12,7 +12,7 @@ from transforms.store import manifest as module
 from transforms.store.entries import InputEntry
 from transforms.store.manifest import Manifest, read_manifest, write_parts
 from transforms.store.records import UnitRecord
-from transforms.store.reuse import Known, with_before
+from transforms.store.runs.reuse import Known, with_before
 
 FILES = 40
 UNITS_OF_A_FILE = 5

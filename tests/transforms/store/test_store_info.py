@@ -8,9 +8,10 @@ import pytest
 from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
-from transforms.errors import SentenceBeamError
-from transforms.store import lease, open_store
+from transforms.base.errors import SentenceBeamError
+from transforms.store import open_store
 from transforms.store.records import Problem
+from transforms.store.runs import lease
 
 
 @pytest.fixture

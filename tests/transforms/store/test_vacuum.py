@@ -11,11 +11,11 @@ from helpers.corpora import edit_manifest
 from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
-from transforms.errors import SentenceBeamError
+from transforms.base.errors import SentenceBeamError
 from transforms.storage.local import LocalStorage
 from transforms.store import manifest, open_store
-from transforms.store.id_hashes import id_hashes
 from transforms.store.manifest import read_manifest
+from transforms.store.shards.id_hashes import id_hashes
 from transforms.store.vacuum import Rubbish, find_rubbish, remove
 from transforms.store.verify import faults
 
@@ -141,7 +141,7 @@ def test_work_of_a_run_that_did_not_end_stays_for_a_day(store: Path) -> None:
 
 def test_the_buckets_of_a_run_that_did_not_end_stay(store: Path) -> None:
     from transforms.corpus.buckets import Buckets
-    from transforms.store.plan import write_plan
+    from transforms.store.runs.plan import write_plan
 
     night(str(store), 0, numbered(0, 5))
     names = [f"{folder}/{unit}-0123456789abcdef" for folder in ("embeddings", "sidecars") for unit in ("3-7", "3-6.1")]
@@ -289,7 +289,7 @@ def test_a_run_that_stood_still_before_its_commit_does_not_name_what_went(
     frozen = [begin(root, 2, 1, leased=True), begin(root, 3, 1)]
     units = [write_unit(root, 0, list(numbered(0, 5).items()))]  # stands since the first night
     vacuum(store, now=time.time() + 2 * 86_400)
-    monkeypatch.setattr("transforms.store.lease.holds", lambda root, run: True)
+    monkeypatch.setattr("transforms.store.runs.lease.holds", lambda root, run: True)
     for run, said in zip(frozen, ("the lease was taken from this run", "vacuum removed files while"), strict=True):
         begin(root, 2 if run.leased else 3, 1)  # the plan, which it had read before
         result = finish(run, units, [])
@@ -364,7 +364,7 @@ def test_a_reader_of_the_current_snapshot_reads_on(nights: Path) -> None:
 
 def test_a_run_that_lost_its_lease_to_vacuum_does_not_commit(store: Path) -> None:
     """Its plan, or a shard that it found standing, may be gone."""
-    from transforms.store import lease
+    from transforms.store.runs import lease
 
     root = str(store)
     night(root, 0, numbered(0, 5))

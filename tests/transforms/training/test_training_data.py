@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.training import scored_rows
 
-from transforms.errors import DataGateError, OptionError
+from transforms.base.errors import DataGateError, OptionError
 from transforms.training import recipes
 from transforms.training.data import read_data
 from transforms.training.examples import labels_of, overlap, read_examples

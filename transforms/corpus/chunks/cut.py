@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from transforms.base.errors import OptionError
 from transforms.corpus.chunks.counting import TokenCounter
 from transforms.corpus.chunks.ends import Ends, text_ends
 from transforms.corpus.chunks.graphemes import LONGEST, is_boundary, skip_blanks
@@ -14,7 +15,6 @@ from transforms.corpus.chunks.markdown import markdown_ends
 from transforms.corpus.chunks.pack import choose_by_content, choose_last, choose_sentence, overlapping
 from transforms.corpus.chunks.refine import UNKNOWN, refined
 from transforms.corpus.chunks.room import Room
-from transforms.errors import OptionError
 from transforms.space.chunks import ChunksSpec
 
 Prefix = Callable[[int, str], str]

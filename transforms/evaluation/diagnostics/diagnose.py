@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms import progress
-from transforms.errors import OptionError
+from transforms.base import progress
+from transforms.base.errors import OptionError
+from transforms.base.python_names import parameters_of, python_names
 from transforms.evaluation.diagnostics import impact, pairs, tokens
 from transforms.evaluation.diagnostics.figures import FIGURES, OF_A_SENTENCE, OF_MODELS, OF_PAIRS, OF_VECTORS, Row
 from transforms.evaluation.diagnostics.options import DiagnoseOptions
@@ -16,7 +17,6 @@ from transforms.evaluation.diagnostics.sample import Sampled, of_files, of_store
 from transforms.evaluation.diagnostics.vectors import of_vectors
 from transforms.evaluation.diagnostics.words import WordCounts, of_words
 from transforms.evaluation.encode_many import ModelOptions, encode_many, groups
-from transforms.python_names import parameters_of, python_names
 from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
 from transforms.space.model_files import ModelFiles

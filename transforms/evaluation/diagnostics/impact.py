@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from transforms.base.errors import OptionError
 from transforms.calibration.quality import pearson, spearman
-from transforms.errors import OptionError
 from transforms.evaluation.diagnostics.figures import Row, figure
 from transforms.evaluation.diagnostics.words import WordCounts, weights_of
 

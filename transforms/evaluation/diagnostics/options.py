@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
-from transforms import values
-from transforms.common_options import (
+from transforms.base import values
+from transforms.base.option import Declared, option, options
+from transforms.evaluation.diagnostics.figures import FIGURES
+from transforms.steps.options.common import (
     DELIMITER,
     DEVICE,
     FORMAT,
@@ -14,8 +16,6 @@ from transforms.common_options import (
     TEXT_COLUMN,
     named_input,
 )
-from transforms.evaluation.diagnostics.figures import FIGURES
-from transforms.option import Declared, option, options
 
 SAMPLE = 10_000
 

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from transforms.base.errors import OptionError
 from transforms.calibration.quality import alignment, average_ranks, cosines, spearman
-from transforms.errors import OptionError
 from transforms.evaluation import tables
 from transforms.evaluation.diagnostics.figures import Row, figure
 from transforms.evaluation.diagnostics.sample import Smallest, keys_of

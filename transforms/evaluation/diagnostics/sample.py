@@ -6,14 +6,14 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from transforms.arrow import as_hashes
+from transforms.base.arrow import as_hashes
+from transforms.base.errors import OptionError
 from transforms.corpus import Columns, InputFile, match_inputs, plan_file, read_span
 from transforms.corpus.spans import UNIT_TOKENS
-from transforms.errors import OptionError
 from transforms.index.sample import sample_keys
 from transforms.space import row_hashes
 from transforms.store import Store
-from transforms.store.shards import read_pooled
+from transforms.store.shards.shards import read_pooled
 
 Item = TypeVar("Item")
 

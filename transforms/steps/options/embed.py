@@ -3,8 +3,18 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from transforms import values
-from transforms.common_options import (
+from transforms.base import values
+from transforms.base.option import Exclusive, Remembered, option, options, read
+from transforms.base.python_names import parameters_of, python_names
+from transforms.base.values import StrPath
+from transforms.corpus.column_types import TYPES, KeptColumn, parse_columns
+from transforms.corpus.spans import UNIT_TOKENS
+from transforms.corpus.template import parse as parse_template
+from transforms.corpus.template import text_template
+from transforms.space.chunks import ChunksSpec
+from transforms.space.identity import PRECISIONS
+from transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
+from transforms.steps.options.common import (
     CALIBRATION,
     DELIMITER,
     DEVICE,
@@ -32,18 +42,8 @@ from transforms.common_options import (
     TRUNCATE_DIM,
     named_input,
 )
-from transforms.corpus.column_types import TYPES, KeptColumn, parse_columns
-from transforms.corpus.spans import UNIT_TOKENS
-from transforms.corpus.template import parse as parse_template
-from transforms.corpus.template import text_template
-from transforms.option import Exclusive, Remembered, option, options, read
-from transforms.python_names import parameters_of, python_names
-from transforms.space.chunks import ChunksSpec
-from transforms.space.identity import PRECISIONS
-from transforms.steps.auto import UNIT_TOKENS_ACCELERATOR
-from transforms.steps.keywords import EmbedKeywords, PlanKeywords
+from transforms.steps.options.keywords import EmbedKeywords, PlanKeywords
 from transforms.store.entries import Options
-from transforms.values import StrPath
 
 PARTITIONS = ("file", "content")
 MAX_UNKNOWN = 0.3

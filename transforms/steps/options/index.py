@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from transforms import values
-from transforms.common_options import (
+from transforms.base import values
+from transforms.base.option import Declared, option, options
+from transforms.steps.options.common import (
     DELIMITER,
     FORMAT,
     INDEX_ACCELERATOR,
@@ -18,7 +19,6 @@ from transforms.common_options import (
     TEXT_COLUMN,
     named_input,
 )
-from transforms.option import Declared, option, options
 
 AUTO = "auto"
 FLOW_SAMPLE = 200_000

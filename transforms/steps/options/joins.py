@@ -1,7 +1,9 @@
 """The options of the commands that compare whole collections."""
 
-from transforms import values
-from transforms.common_options import (
+from transforms.base import values
+from transforms.base.errors import OptionError
+from transforms.base.option import Declared, Exclusive, option, options, read
+from transforms.steps.options.common import (
     CALIBRATION,
     DELIMITER,
     DEVICE,
@@ -28,9 +30,7 @@ from transforms.common_options import (
     named_input,
     named_k,
 )
-from transforms.common_options import MIN_SCORE as ANY_SCORE
-from transforms.errors import OptionError
-from transforms.option import Declared, Exclusive, option, options, read
+from transforms.steps.options.common import MIN_SCORE as ANY_SCORE
 from transforms.steps.options.search import OF_QUERY_FILES, QUERY_FILES, refuse_without_queries
 
 AGGLOMERATIVE_ROWS = 10_000  # every pair's distance is held at once

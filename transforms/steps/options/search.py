@@ -1,7 +1,10 @@
 """The options of the commands that answer queries."""
 
-from transforms import values
-from transforms.common_options import (
+from transforms.base import values
+from transforms.base.errors import OptionError
+from transforms.base.option import Exclusive, option, options, read
+from transforms.base.values import FOLDS
+from transforms.steps.options.common import (
     DELIMITER,
     FORMAT,
     MIN_SCORE,
@@ -15,9 +18,6 @@ from transforms.common_options import (
     TEXT_COLUMN,
     named_k,
 )
-from transforms.errors import OptionError
-from transforms.option import Exclusive, option, options, read
-from transforms.values import FOLDS
 
 HOST, PORT = "127.0.0.1", 8000
 BEST = FOLDS[0]

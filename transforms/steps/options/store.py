@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from transforms import values
-from transforms.common_options import CHECK_CARRIED, SNAPSHOT, STORE, TABLE_FILE
-from transforms.option import Declared, Exclusive, option, options
+from transforms.base import values
+from transforms.base.option import Declared, Exclusive, option, options
+from transforms.steps.options.common import CHECK_CARRIED, SNAPSHOT, STORE, TABLE_FILE
 from transforms.store.entries import Options
 
 SHOWN = 100  # rows that are printed if no output is named

@@ -1,0 +1,163 @@
+"""The command line of the commands that run a pipeline: our options, Beam's, and a refusal of all others."""
+
+import argparse
+import math
+import os
+import re
+import shlex
+from collections.abc import Sequence
+
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners.runner import create_runner
+
+from pipelines.common import engines
+from pipelines.common.beam_parser import beam_parser
+from pipelines.common.options import RUNNER, check_text
+from transforms.base.errors import OptionError
+from transforms.base.values import nearest
+
+FLAG = re.compile(r"--?[a-zA-Z]")
+# What other programs call an option; what it is here, and after a bar what it is in commands without the former.
+MEANT = {
+    "--batch-size": "--tokens-per-batch (tokens, not rows)|--batch", "--batch": "--tokens-per-batch (tokens, not rows)",
+    "--fp16": "--dtype float16", "--bf16": "--dtype bfloat16", "--gpu": "--device cuda", "--cuda": "--device cuda",
+    "--cpu": "--device cpu", "--model-name": "--model", "--model-id": "--model", "--pooling": "--pooler",
+    "--max-length": "--max-tokens", "--max-seq-length": "--max-tokens", "--dim": "--truncate-dim",
+    "--dimensions": "--truncate-dim", "--top-k": "-k", "--topk": "-k", "--limit-results": "-k", "--text": "--query",
+    "--text-col": "--text-column", "--text-field": "--text-column", "--id": "--id-column", "--file": "--input",
+    "--files": "--input", "--path": "--input", "--db": "--store", "--quantize": "--precision",
+    "--force": "--reembed|--overwrite", "--template": "--text-template", "--chunk-size": "--chunks budget:tokens=N",
+    "--chunk-overlap": "--chunks budget:overlap=N", "--overlap": "--chunks budget:overlap=N",
+    "--learning-rate": "--lr", "--num-train-epochs": "--epochs", "--val": "--dev", "--eval": "--dev",
+    "--loss": "--objective", "--html": "--report",
+    "-i": "--input", "-s": "--store", "-q": "--query", "-m": "--model", "-o": "--output", "-n": "-k",
+    "--workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
+    "--num-workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
+}  # fmt: skip
+WITHOUT_FLAG = ("--input", "--store", "--query")  # what people write without its flag, in this order
+
+
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, PipelineOptions]:
+    """Our options and Beam's. Raises OptionError for a flag that neither knows, and for an unusable runner."""
+    check_text(argv)
+    ours, after = _split(list(argv))
+    try:
+        args, rest = parser.parse_known_args(ours)
+    except OptionError as error:
+        raise OptionError(_misspelt(parser, ours) or str(error)) from error
+    unknown = beam_parser().parse_known_args(rest)[1] if rest else []
+    if unknown:
+        raise OptionError(_without_flag(parser, ours) or _unknown(parser, unknown[0]))
+    accelerators = (getattr(args, name, None) for name in ("accelerator", "index_accelerator"))
+    return args, pipeline_options(rest, after, *accelerators)
+
+
+def options_of_list(flags: Sequence[str], *accelerators: str | None) -> PipelineOptions:
+    """Beam's options from the list that a program gives; what only a runner's Java side knows stands after `--`.
+
+    Raises OptionError for what is no list, a flag that Beam has not, and an unusable runner.
+    """
+    if isinstance(flags, str):
+        raise OptionError(f"beam_flags: {flags!r} is no list; write ['--runner=FlinkRunner', ...]")
+    ours, after = _split(list(flags))
+    unknown = beam_parser().parse_known_args(ours)[1]
+    if unknown:
+        raise OptionError(
+            f"beam_flags: Beam has no flag {unknown[0]}; what a runner's Java side alone knows follows '--'"
+        )
+    return pipeline_options(ours, after, *accelerators)
+
+
+def pipeline_options(
+    flags: Sequence[str] = (),
+    after: Sequence[str] = (),
+    accelerator: str | None = None,
+    index_accelerator: str | None = None,
+) -> PipelineOptions:
+    """Beam's options from its flags, made ready for the runner; `after` are those that only its Java side knows.
+
+    Raises OptionError for an unusable runner.
+    """
+    options = PipelineOptions([*flags, *after])
+    if options.view_as(StandardOptions).runner is None:
+        options.view_as(StandardOptions).runner = RUNNER
+    _check_runner(options.view_as(StandardOptions).runner)
+    engines.prepare(options, list(flags), accelerator, index_accelerator)
+    FileSystems.set_options(options)
+    return options
+
+
+def _check_runner(name: str) -> None:
+    try:
+        create_runner(name)
+    except (ValueError, ImportError, AttributeError) as error:
+        raise OptionError(f"--runner {name} cannot be used ({error})") from error
+
+
+def _split(argv: list[str]) -> tuple[list[str], list[str]]:
+    if "--" not in argv:
+        return argv, []
+    at = argv.index("--")
+    return argv[:at], argv[at + 1 :]
+
+
+def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
+    if not flag.startswith("-"):
+        hint = " (a pattern that the shell took apart needs quotes)" if os.path.exists(flag) else ""
+        return f"unknown argument {flag}{hint}; see --help"
+    known = [option for action in parser._actions for option in action.option_strings] + ["--direct_num_workers"]
+    name = flag.split("=")[0]
+    words = MEANT.get(name.replace("_", "-"), "").split("|")
+    meant = next((word for word in words if word.split(" ")[0] in known), None)
+    if meant is not None:
+        return f"unknown option {flag}; did you mean {meant}?"
+    near = nearest(name, known) if name.startswith("--") else None
+    return f"unknown option {flag}" + (f"; did you mean {near}?" if near else "; see --help")
+
+
+def _misspelt(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
+    """The line for a flag that is nearly one of ours, if there is one: it is why another flag is missing."""
+    flags = [text.split("=")[0] for text in argv if FLAG.match(text)]
+    beam = beam_parser()._option_string_actions
+    strange = [flag for flag in flags if flag not in parser._option_string_actions and flag not in beam]
+    lines = (_unknown(parser, flag) for flag in strange)
+    return next((line for line in lines if "did you mean" in line), None) or _without_flag(parser, argv)
+
+
+def _without_flag(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
+    """The line for an argument that lacks its flag, if there is one."""
+    given = {text.split("=")[0] for text in argv}
+    missing = [flag for flag in WITHOUT_FLAG if flag in parser._option_string_actions and flag not in given]
+    words = _words(parser, argv)
+    if not words or not missing:
+        return None
+    return f"unknown argument {words[0]}; did you mean {missing[0]} {shlex.quote(words[0])}?"
+
+
+def _words(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
+    """The arguments that are neither flags nor values of flags, for a parser that takes none of these."""
+    if parser._get_positional_actions():
+        return []
+    words, most = [], 0.0
+    for text in argv:
+        if FLAG.match(text):
+            action = parser._option_string_actions.get(text.split("=")[0])
+            most = 0 if "=" in text else _most_values(action)
+        elif most > 0:
+            most -= 1
+        else:
+            words.append(text)
+    return words
+
+
+def _most_values(action: argparse.Action | None) -> float:
+    """How many values may follow a flag; of Beam's flags that is not known."""
+    if action is None or action.nargs == "+":
+        return math.inf
+    return 1 if action.nargs is None else 0
+
+
+def hints(**given: str | None) -> dict[str, str]:
+    """Beam's resource hints among some that may not be given."""
+    return {name: hint for name, hint in given.items() if hint}

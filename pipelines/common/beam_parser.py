@@ -1,0 +1,29 @@
+"""A parser of all of Beam's flags, which tells those that Beam knows from misspelt ones.
+
+Beam has none that it offers. It is put together here as Beam does for itself, from the private names
+`_BeamArgumentParser` and `_add_argparse_args`; checked with Beam 2.77.0, by tests/pipelines/test_beam_parser.py.
+"""
+
+import argparse
+
+from apache_beam.options.pipeline_options import PipelineOptions, _BeamArgumentParser
+
+from pipelines.common.options import Parser
+
+
+class _OurBeamParser(Parser, _BeamArgumentParser):
+    """Beam's parser with mistakes as OptionError."""
+
+
+def beam_parser() -> argparse.ArgumentParser:
+    """A parser of the flags of every class of pipeline options that is imported, those of Beam's users included."""
+    parser = _OurBeamParser(allow_abbrev=False, add_help=False)
+    for options in sorted(_subclasses(PipelineOptions), key=lambda cls: cls.__name__):
+        if "_add_argparse_args" in vars(options):
+            options._add_argparse_args(parser)  # type: ignore[attr-defined]
+    return parser
+
+
+def _subclasses(cls: type) -> set[type]:
+    direct: list[type] = cls.__subclasses__()
+    return {*direct, *(sub for found in direct for sub in _subclasses(found))}

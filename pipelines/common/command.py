@@ -1,0 +1,171 @@
+"""A command from its arguments to its exit status; an error is one line on stderr."""
+
+import argparse
+import contextlib
+import io
+import logging
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipelines.cli import INTERRUPTED
+from pipelines.common import config_file
+from pipelines.common.options import RUNNER, as_options, check_text, every_command
+from pipelines.common.progress import watched
+from pipelines.common.said import Said
+from transforms.base.errors import STOPPED, OptionError, SentenceBeamError, printable
+from transforms.base.imports import uncollected
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+DEBUG = "SENTENCE_BEAM_DEBUG"
+BEAM = f"""\
+A command that runs a pipeline runs it in this process (--runner={RUNNER}) unless --runner says FlinkRunner,
+DataflowRunner, PrismRunner or DirectRunner (Prism, where it can be had). Flags that are not the command's own go to
+Beam's pipeline options, which are these; what only a runner's Java side knows goes after --."""
+
+
+def own_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace]:
+    """The options of a command that runs no pipeline; other flags go to Beam, for its filesystems.
+
+    Raises OptionError for a flag that neither knows.
+    """
+    check_text(argv)
+    try:
+        args, rest = parser.parse_known_args(argv)
+        if not rest:
+            return (args,)
+    except OptionError:
+        pass  # Beam's flags are among what it may be about
+    with uncollected():
+        from pipelines.common import beam_flags  # importing Beam takes two seconds
+
+    return (beam_flags.parse(parser, argv)[0],)
+
+
+def main(
+    parser: Callable[[], argparse.ArgumentParser],
+    job: Callable[..., Said],
+    parse: Callable[..., tuple[Any, ...]] = own_flags,
+    kind: type["DataclassInstance"] | None = None,
+) -> Callable[..., int]:
+    """Return the `main` of a command: arguments (None: those of the process) -> exit status.
+
+    `parse` gives the arguments, which become options of the class `kind`, and what else the job takes.
+
+    What the job says is printed as the options of every command have it. An error is one line on stderr; with the
+    environment variable SENTENCE_BEAM_DEBUG its traceback is printed too.
+    """
+
+    def run(argv: Sequence[str] | None = None) -> int:
+        options = parser()
+        quiet_logs()
+        any_text_printable()
+        try:
+            front, given = front_options(options, list(sys.argv[1:] if argv is None else argv))
+            if front.help_beam:
+                print(help_beam(), end="")
+                return 0
+            with contextlib.nullcontext() if front.quiet else watched(sys.stderr):
+                arguments, *others = parse(options, given)
+                asked = arguments if kind is None else as_options(kind, arguments)
+                said = job(asked, *others)
+            show(said, options.prog.split()[-1], front)
+            if said.error is not None:
+                raise said.error
+            return 0
+        except (Exception, KeyboardInterrupt) as error:
+            if os.environ.get(DEBUG):
+                traceback.print_exc()
+            print(f"{options.prog}: {_one_line(error)}", file=sys.stderr)
+            return exit_status(error)
+
+    return run
+
+
+def show(said: Said, name: str, front: argparse.Namespace) -> None:
+    """Print what a command says. Raises SentenceBeamError where its output cannot be written."""
+    try:
+        said.show(name, front.quiet, front.json)
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries again when it ends
+        if not isinstance(error, BrokenPipeError):  # `| head` took what it wanted
+            raise SentenceBeamError(f"done, but its output cannot be written ({error.strerror})") from error
+
+
+def front_options(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The options of every command, and the arguments without them; those of a --config file are put before."""
+    at = argv.index("--") if "--" in argv else len(argv)
+    nothing = argparse.Namespace(help_beam=False, config=None, quiet=False, json=False)
+    front, rest = every_command().parse_known_args(argv[:at], nothing)
+    from_file = config_file.arguments(parser, front.config, rest) if front.config else []
+    told, from_file = every_command().parse_known_args(from_file, front)
+    return told, [*from_file, *rest, *argv[at:]]
+
+
+def help_beam() -> str:
+    """What is said of runners and of the flags that go to Beam."""
+    with uncollected():
+        from pipelines.common import beam_parser  # importing Beam takes two seconds
+
+    return f"{BEAM}\n\n{beam_parser.beam_parser().format_help()}"
+
+
+def exit_status(error: BaseException) -> int:
+    """The exit status of a command that ends with an error."""
+    if isinstance(error, SentenceBeamError):
+        return error.exit_code
+    return STOPPED if _is_interrupt(error) else 1
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether a person stopped the command; Beam puts it into an error of its own."""
+    return isinstance(error, KeyboardInterrupt) or _text(error) == "KeyboardInterrupt"
+
+
+def _text(error: BaseException) -> str:
+    line = error.line if isinstance(error, SentenceBeamError) else None
+    return re.sub(r"\s*\[while running '.*?'\]", "", line or str(error), flags=re.DOTALL).strip()  # Beam's addition
+
+
+def _one_line(error: BaseException) -> str:
+    """The line for an error: the message of ours; of others the first line, with its type, and that a rerun goes on."""
+    text = _text(error)
+    if isinstance(error, SentenceBeamError):
+        return printable(text)
+    if _is_interrupt(error):
+        return INTERRUPTED
+    first = text.splitlines()[0] if text else type(error).__name__
+    has_kind = isinstance(error, OSError) or re.match(r"\w+Error: ", first)  # Beam puts some errors into a RuntimeError
+    kind = "" if has_kind else f"{type(error).__name__}: "
+    return f"{kind}{first}; finished work is kept, run again to go on ({DEBUG}=1 shows where)"
+
+
+def any_text_printable() -> None:
+    """Have both streams write what the terminal's encoding lacks as escapes, instead of ending the command.
+
+    One that was closed before the command began swallows what is written.
+    """
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def quiet_logs() -> None:
+    """Set up logging so that the terminal shows errors alone."""
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.ERROR)  # Prism's logger has a level of its own
+    handler.addFilter(_not_of_an_engine)
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s", handlers=[handler])
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+
+
+def _not_of_an_engine(record: logging.LogRecord) -> bool:
+    """Whether a record is no stack trace of an engine, which Beam writes straight to the root logger."""
+    return record.module != "portable_runner" or bool(os.environ.get(DEBUG))

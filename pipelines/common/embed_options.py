@@ -1,0 +1,28 @@
+"""The options of `embed` and of `plan`."""
+
+import argparse
+
+from pipelines.common import options, specs
+from transforms.steps.options.embed import EmbedOptions, PlanOptions
+
+KINDS = {"embed": EmbedOptions, "plan": PlanOptions}
+WHAT = {
+    "embed": "Embed a collection of sentences into a store, or bring the store up to date.",
+    "plan": "Say what embed would do with the same options, and how long it should take; nothing is written.",
+}
+EXAMPLES = {
+    "embed": (
+        "sentence-beam embed --input 'corpus/*.parquet' --store store",
+        "sentence-beam embed --input notes.txt --store store --model BAAI/bge-small-en-v1.5 --index auto",
+    ),
+    "plan": (
+        "sentence-beam plan --input 'corpus/*.parquet'",
+        "sentence-beam plan --input 'corpus/*.parquet' --store store --pooler mean",
+    ),
+}
+
+
+def parser(name: str = "embed") -> argparse.ArgumentParser:
+    """Return the parser of `embed` or `plan`."""
+    words = f"{specs.of_poolers()}\n\n{specs.of_chunks()}"
+    return options.command(name, WHAT[name], *EXAMPLES[name], words=words, kind=KINDS[name])

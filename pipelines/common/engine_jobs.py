@@ -1,0 +1,76 @@
+"""Jobs on engines: the name by which one is found again, and what its engine says of it."""
+
+import json
+import urllib.request
+from collections.abc import Iterable
+
+from apache_beam.options.pipeline_options import (
+    FlinkRunnerOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    PortableOptions,
+)
+
+from pipelines.common import engines
+from transforms.store.runs.lease import JobState, Lease
+from transforms.store.runs.result import timestamp
+from transforms.store.runs.run_ids import start_of
+
+ENDED_ON_FLINK = {"FINISHED", "FAILED", "CANCELED"}
+ENDED_ON_DATAFLOW = {"DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED"}
+# A template's launcher starts the run within its own job; an earlier job may have had the same name.
+LAUNCH_SECONDS = 3600
+
+Jobs = Iterable[tuple[str, float, bool]]  # name, start in seconds since 1970, whether it has ended
+
+
+def name_job(options: PipelineOptions, run: str) -> str:
+    """The name of a run's job on an engine: the one given, else one that says which run it is."""
+    cloud = options.view_as(GoogleCloudOptions)
+    if not engines.in_process(options) and not cloud.job_name:
+        cloud.job_name = f"sentence-beam-{run}".lower().replace("_", "-")  # as Dataflow demands
+    return cloud.job_name or run
+
+
+def address(options: PipelineOptions) -> str:
+    """Where the engine of a run can be asked for its jobs, "" where it cannot be."""
+    runner, cloud = engines.runner_of(options), options.view_as(GoogleCloudOptions)
+    if engines.in_process(options) or options.view_as(PortableOptions).job_endpoint:
+        return ""
+    if runner == "flinkrunner":
+        return engines.flink_address(options.view_as(FlinkRunnerOptions).flink_master)
+    if runner == "dataflowrunner" and not cloud.template_location:  # a job of a template has another name
+        return f"{cloud.project}/{cloud.region}"
+    return ""
+
+
+def state_of(lease: Lease) -> JobState:
+    """What the engine that a lease names says of its job; UNKNOWN where it does not answer."""
+    if not lease.engine:
+        return JobState.UNKNOWN
+    try:
+        jobs = _on_flink(lease.engine) if "://" in lease.engine else _on_dataflow(lease)
+        since = timestamp(start_of(lease.run)) - LAUNCH_SECONDS
+        ended = [over for name, start, over in jobs if name == lease.job and start >= since]
+    except Exception:  # an engine that is gone says no more than one that does not answer
+        return JobState.UNKNOWN
+    if not ended:
+        return JobState.UNLISTED
+    return JobState.ENDED if all(ended) else JobState.RUNNING
+
+
+def _on_flink(engine: str) -> Jobs:
+    with urllib.request.urlopen(f"{engine}/v1/jobs/overview", timeout=engines.ANSWER_SECONDS) as answer:
+        jobs = json.loads(answer.read())["jobs"]
+    return [(job["name"], job["start-time"] / 1000, job["state"] in ENDED_ON_FLINK) for job in jobs]
+
+
+def _on_dataflow(lease: Lease) -> Jobs:
+    from google.cloud import dataflow_v1beta3
+
+    project, _, region = lease.engine.partition("/")
+    request = {"project_id": project, "location": region, "name": lease.job}
+    client = dataflow_v1beta3.JobsV1Beta3Client()
+    for job in client.list_jobs(request=request, timeout=engines.ANSWER_SECONDS):
+        state = job.current_state.name.removeprefix("JOB_STATE_")
+        yield job.name, job.create_time.timestamp(), state in ENDED_ON_DATAFLOW

@@ -1,0 +1,263 @@
+"""Engines: the settings that a runner needs and nobody should have to know, and one line for each of its failures."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+import urllib.request
+from collections.abc import Iterator, Sequence
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    FlinkRunnerOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    PortableOptions,
+    SetupOptions,
+    StandardOptions,
+    WorkerOptions,
+)
+
+from pipelines.common.options import RUNNER
+from pipelines.worker import BEAM_WANTED, NO_PACKAGE, OTHER_BEAM
+from transforms import storage
+from transforms.base.errors import OptionError, SentenceBeamError
+
+HERE = ("fnapirunner", "directrunner", "inprocessrunner", "prismrunner")
+FLINK_HERE = ("[local]", "[auto]")
+WORKER = "sentence-beam-worker"
+# So long a worker is kept without a stage: longer than one waits for the next, shorter than an engine pauses before it
+# tries again, since until then it asks a worker that died.
+CACHE_MILLIS = 5000
+ANSWER_SECONDS = 15
+ONE_PROCESS = "no_use_multiple_sdk_containers"
+GPU_THREADS = 2  # an element overlaps reading, encoding and writing by itself; a second one fills its beginning and end
+
+REFUSED = "Pipeline has validations errors:"
+
+# A pattern of an engine's messages -> what it means and what mends it. The line may name a group of the pattern.
+MEANINGS = (
+    (
+        rf"Process died with exit code {NO_PACKAGE}\b|No module named '(?:transforms|pipelines)[^']*'",
+        "the workers' Python has no module transforms: install sentence-beam for the interpreter that runs them",
+    ),
+    (
+        r'Cannot run program "([^"]+)"|Process died.*?command[^\n]*?(/\S+)',
+        "a worker could not be started by {0}: install sentence-beam on every TaskManager, or name the launcher there "
+        """by --environment_config='{{"command": "/path/to/sentence-beam-worker"}}'""",
+    ),
+    (
+        r"No module named '([^']+)'",
+        "the workers' Python has no module {0}: install there what is installed here (pip install -c constraints.txt)",
+    ),
+    (
+        rf"Process died with exit code {OTHER_BEAM}\b",
+        f"a worker has another apache-beam than the machine that submitted the job ({beam.__version__}); install one "
+        "version on both",
+    ),
+    (
+        r"Runtime environment: \S*?(python[\d.]+_sdk:[\w.]*\w)",
+        "a worker has apache-beam {0}, the machine that submitted the job another, or another Python; "
+        "install one version on both (workers: in their image or environment)",
+    ),
+    (r"in state CANCELLED", "the job was cancelled on the engine; what it finished stands, run again for the rest"),
+    (
+        r"NoResourceAvailableException",
+        "the engine has fewer free slots than --parallelism wants: add TaskManagers, or wait for other jobs",
+    ),
+    (
+        r"Insufficient number of network buffers",
+        "Flink has too little network memory: give TaskManagers taskmanager.memory.network.min of 128 MB for each slot",
+    ),
+    (
+        r"(?:Unable to fetch remote prism binary|Unable to parse binary URL)[^\n]*",
+        "Prism could not be fetched or started: name a binary by --prism_location, or leave --runner out",
+    ),
+    (
+        r"Process died with exit code (\d+)|Task manager failed|TaskManager with id|heartbeat of TaskManager",
+        "workers or TaskManagers died more often than the engine's restart strategy allows; finished work is kept, run "
+        "again to go on, with more memory for workers if that is why",
+    ),
+)
+
+
+def in_process(options: PipelineOptions) -> bool:
+    """Whether the pipeline runs inside the submitting process (or in workers that die with it)."""
+    runner = runner_of(options)
+    portable = options.view_as(PortableOptions)
+    if runner == "flinkrunner" and not portable.environment_type:
+        return options.view_as(FlinkRunnerOptions).flink_master in FLINK_HERE
+    if runner in HERE[:3]:
+        return True
+    return (portable.environment_type or ("LOOPBACK" if runner in HERE else "")) == "LOOPBACK"
+
+
+def waits(options: PipelineOptions) -> bool:
+    """Whether the submitting process stays until the job has ended."""
+    template = options.view_as(GoogleCloudOptions).template_location
+    return not template and not options.view_as(StandardOptions).no_wait_until_finish
+
+
+def prepare(
+    options: PipelineOptions,
+    given: Sequence[str],
+    accelerator: str | None = None,
+    index_accelerator: str | None = None,
+) -> None:
+    """Set what the runner needs and the command line left open.
+
+    `given` are Beam's flags as they were typed, `accelerator` is the hint for the embedding step, `index_accelerator`
+    that for training an index. Raises OptionError where they do not fit each other, or the engine does not answer.
+    """
+    if not _is_given(given, "save_main_session", "no_save_main_session"):
+        options.view_as(SetupOptions).save_main_session = False  # all code is in installed packages
+    if in_process(options):
+        return
+    portable = options.view_as(PortableOptions)
+    if not _is_given(given, "environment_cache_millis"):
+        portable.environment_cache_millis = CACHE_MILLIS  # or the model is loaded again for every stage
+    if portable.environment_type == "PROCESS":
+        _check_process(portable)
+    if runner_of(options) == "flinkrunner" and not portable.job_endpoint:
+        _prepare_flink(options, given)
+    if runner_of(options) == "dataflowrunner":
+        _prepare_dataflow(options, given)
+        _prepare_gpus(options, given, accelerator, index_accelerator)
+
+
+def _prepare_dataflow(options: PipelineOptions, given: Sequence[str]) -> None:
+    setup = options.view_as(SetupOptions)
+    image = options.view_as(WorkerOptions).sdk_container_image
+    if not (image or setup.setup_file or setup.extra_packages or setup.prebuild_sdk_container_engine):
+        raise OptionError(
+            "--runner DataflowRunner: workers need an image that holds sentence-beam and this Beam; "
+            "name it by --sdk_container_image (deploy/dataflow/README.md)"
+        )
+    if image and not _is_given(given, "sdk_location"):
+        setup.sdk_location = "container"
+
+
+def _prepare_gpus(
+    options: PipelineOptions, given: Sequence[str], accelerator: str | None, index_accelerator: str | None
+) -> None:
+    services = options.view_as(GoogleCloudOptions).dataflow_service_options or []
+    if (accelerator or index_accelerator) and any(service.startswith("worker_accelerator") for service in services):
+        name, step = ("", "embedding") if accelerator else ("index-", "training")
+        raise OptionError(
+            f"--{name}accelerator gives a GPU to the {step} step, --dataflow_service_options=worker_accelerator to "
+            "all workers; leave one of them out"
+        )
+    if not accelerator:
+        return
+    debug = options.view_as(DebugOptions)
+    if debug.lookup_experiment("use_multiple_sdk_containers", None) is None:
+        debug.add_experiment(ONE_PROCESS)  # else a process, and a model, for each core
+    if not _is_given(given, "number_of_worker_harness_threads"):
+        debug.number_of_worker_harness_threads = GPU_THREADS
+
+
+def _prepare_flink(options: PipelineOptions, given: Sequence[str]) -> None:
+    flink = options.view_as(FlinkRunnerOptions)
+    slots = _slots(flink.flink_master)
+    if not _is_given(given, "parallelism") and slots:
+        flink.parallelism = slots
+    flink.flink_submit_uber_jar = True  # the job must not end with the process that submitted it
+    jar = flink.flink_job_server_jar
+    if jar and "://" not in jar and not os.path.isfile(jar):
+        raise OptionError(f"--flink_job_server_jar {jar} is not there; correct the path")
+
+
+def flink_address(master: str) -> str:
+    """The URL of a Flink's REST interface."""
+    return master if "://" in master else f"http://{master}"
+
+
+def _slots(master: str) -> int:
+    """The number of slots of the cluster. Raises OptionError where no Flink answers at the address."""
+    try:
+        with urllib.request.urlopen(f"{flink_address(master)}/v1/overview", timeout=ANSWER_SECONDS) as answer:
+            return int(json.loads(answer.read())["slots-total"])
+    except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise OptionError(
+            f"--flink_master {master} does not answer as Flink's REST interface does ({reason}); "
+            "give host:port of the JobManager (8081 unless rest.port says otherwise)"
+        ) from error
+
+
+def _check_process(portable: PortableOptions) -> None:
+    """Set the worker launcher, ours unless another one is named. Raises OptionError for a config that is not JSON."""
+    if not portable.environment_config and not portable.environment_options:
+        portable.environment_config = json.dumps({"command": _launcher()})
+    if portable.environment_config:
+        try:
+            config = json.loads(portable.environment_config)
+            needed = {"command": config["command"], "env": {BEAM_WANTED: beam.__version__, **config.get("env", {})}}
+            portable.environment_config = json.dumps({**config, **needed})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise OptionError(
+                f"--environment_config {portable.environment_config} is not what PROCESS needs; "
+                """write '{"command": "/path/to/sentence-beam-worker"}'"""
+            ) from error
+
+
+def _launcher() -> str:
+    """The path of the launcher on this machine, which is expected to be its path on workers too."""
+    ours = Path(sys.executable).with_name(WORKER)
+    return str(ours) if ours.is_file() else shutil.which(WORKER) or WORKER
+
+
+def check_shared(options: PipelineOptions, **paths: str) -> None:
+    """Print a warning where workers on other machines would use local folders; `paths` are by option."""
+    local = [f"--{name} {path}" for name, path in paths.items() if storage.is_local(path)]
+    if local and not in_process(options):
+        print(
+            f"warning: {', '.join(local)}: every worker must see the same folder at this path (a shared disk); "
+            "a store on gs:// or s3:// needs none",
+            file=sys.stderr,
+        )
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Raise errors of an engine as one line where their meaning is known, and as they are elsewhere."""
+    try:
+        yield
+    except SentenceBeamError:
+        raise
+    except Exception as error:
+        if str(error).startswith(REFUSED):
+            raise OptionError(" ".join(str(error).removeprefix(REFUSED).split())) from error
+        line = meaning(str(error))
+        if line is None:
+            raise
+        raise SentenceBeamError(line) from error
+
+
+def meaning(text: str) -> str | None:
+    """The meaning of an engine's message and what mends it; None for an unknown message.
+
+    >>> meaning("ModuleNotFoundError: No module named 'transforms.beam'")
+    "the workers' Python has no module transforms: install sentence-beam for the interpreter that runs them"
+    """
+    for pattern, line in MEANINGS:
+        found = re.search(pattern, text, flags=re.DOTALL)
+        if found:
+            return line.format(next((group for group in found.groups() if group), ""))
+    return None
+
+
+def runner_of(options: PipelineOptions) -> str:
+    """The runner's name, lower case, without its module."""
+    name: Any = options.view_as(StandardOptions).runner
+    return str(name or RUNNER).rpartition(".")[2].lower()
+
+
+def _is_given(given: Sequence[str], *names: str) -> bool:
+    return any(word.split("=")[0] in {f"--{name}" for name in names} for word in given)

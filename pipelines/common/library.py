@@ -1,0 +1,105 @@
+"""The commands as Python functions: keywords become options, and whatever goes wrong names keywords."""
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from pipelines.common.progress import unheard
+from pipelines.common.said import Said
+from transforms.base.logs import keep_root_logger
+from transforms.base.option import aliases_in, is_required
+from transforms.base.python_names import parameters_of, python_names
+from transforms.base.values import nearest
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Asked = TypeVar("Asked", bound="DataclassInstance")
+Keywords = ParamSpec("Keywords")
+
+
+@contextlib.contextmanager
+def as_function(options: type["DataclassInstance"]) -> Iterator[None]:
+    """Run the body as a function of a library that takes the fields of `options`.
+
+    The program's logging stays as it is, and errors name fields in place of flags.
+    """
+    with keep_root_logger(), python_names(parameters_of(options)):
+        yield
+
+
+def function(name: str, kind: Callable[Keywords, Any], job: Callable[[Any], Said]) -> Callable[Keywords, Any]:
+    """Return a command as a function: it takes the fields of the class `kind` and prints nothing.
+
+    The function returns the path if it is given an `output`, else what `--json` prints, without the command's name.
+    Raises the errors with which the command ends.
+    """
+    return _named(name, kind, job)
+
+
+def pipeline_function(
+    name: str, kind: Callable[Keywords, Any], job: Callable[[Any, Any], Said]
+) -> Callable[Keywords, Any]:
+    """Return a command that runs a pipeline as a function, like `function`; its field `beam_flags` goes to Beam."""
+
+    def run(asked: Any) -> Said:
+        from pipelines.common.beam_flags import options_of_list  # importing Beam takes two seconds
+
+        hints = (getattr(asked, hint, None) for hint in ("accelerator", "index_accelerator"))
+        return job(asked, options_of_list(asked.beam_flags, *hints))
+
+    return _named(name, kind, run)
+
+
+def _named(name: str, kind: Any, job: Callable[[Any], Said]) -> Callable[..., Any]:
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        with as_function(kind), unheard():
+            asked = options_of(kind, name, keywords, arguments)
+            said = job(asked)
+        output = getattr(asked, "output", None)
+        return dict(said.values) if output is None else output
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"Run `sentence-beam {name}`; keywords are the names of its flags, as in docs/reference.md."
+    call.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
+    return call
+
+
+def options_of(kind: type[Asked], function: str, given: Mapping[str, Any], arguments: Sequence[Any] = ()) -> Asked:
+    """Return the options that a function was given as keywords, or as `arguments` without a keyword.
+
+    Raises TypeError for a keyword that is unknown or missing, as Python does, OptionError for a value that does not
+    work.
+    """
+    required = {item.name: is_required(item) for item in fields(kind)}
+    given = {**_by_name(kind, function, arguments), **_without_aliases(kind, given)}
+    for name in given:
+        if name not in required:
+            near = nearest(name, required)
+            hint = f"; did you mean {near}?" if near else ""
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
+    missing = next((name for name, needed in required.items() if needed and name not in given), None)
+    if missing is not None:
+        raise TypeError(f"{function}() missing 1 required keyword-only argument: {missing!r}")
+    return kind(**given)
+
+
+def without_none(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords that have a value."""
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _by_name(kind: type["DataclassInstance"], function: str, arguments: Sequence[Any]) -> dict[str, Any]:
+    """Return the arguments without a keyword by the names of their fields."""
+    names = [item.name for item in fields(kind) if not item.kw_only]
+    if len(arguments) > len(names):
+        raise TypeError(f"{function}() takes {len(names)} positional arguments but {len(arguments)} were given")
+    return dict(zip(names, arguments, strict=False))
+
+
+def _without_aliases(kind: type["DataclassInstance"], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords with the names of fields, where options have been given by earlier names."""
+    names = aliases_in(kind)
+    return {names.get(name, name): value for name, value in given.items()}

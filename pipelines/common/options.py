@@ -1,0 +1,179 @@
+"""The options that commands share, their parser, and the types of their values."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import Field, fields
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from transforms.base import values
+from transforms.base.errors import OptionError
+from transforms.base.option import Declared, Exclusive, declared_in, flag_of, is_required
+from transforms.corpus.files import is_utf8
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Asked = TypeVar("Asked", bound="DataclassInstance")
+RUNNER = "FnApiRunner"
+EXAMPLES = "examples:"
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises OptionError, one line, where argparse prints the usage and exits."""
+
+    def error(self, message: str) -> NoReturn:
+        raise OptionError(message if "--help" in message else f"{message}; see --help")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Raise ArgumentError for a value that is none of the action's choices; the line is `values.one_of`'s."""
+        try:
+            values.one_of(*action.choices or (value,))(value)
+        except OptionError as error:
+            raise argparse.ArgumentError(action, str(error)) from None
+
+
+class _Help(argparse.HelpFormatter):
+    """Help texts whose examples, and words of SPECs, stand a line each."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if EXAMPLES in text else super()._fill_text(text, width, indent)
+
+
+def every_command() -> argparse.ArgumentParser:
+    """The options that every command has: they belong to the command line alone and say nothing of the work."""
+    p = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+    p.add_argument("--help-beam", action="store_true", help="show the flags that go to Beam and exit (default: no)")
+    p.add_argument(
+        "--config", type=_checked(values.filled), metavar="FILE", help="TOML file of options; flags win (default: none)"
+    )
+    quiet = "no progress and no summary; mistakes are told all the same (default: no)"
+    p.add_argument("--quiet", action="store_true", help=quiet)
+    p.add_argument("--json", action="store_true", help="the summary as one JSON object (default: no)")
+    return p
+
+
+def command(
+    name: str, description: str, *examples: str, words: str = "", kind: type["DataclassInstance"] | None = None
+) -> argparse.ArgumentParser:
+    """Return a command's parser, with the options of every command and those that the class `kind` declares.
+
+    Its help ends with `examples`, which are command lines. Before them `words` explains the SPECs of its options.
+    """
+    parser = Parser(
+        prog=f"sentence-beam {name}",
+        description=description,
+        allow_abbrev=False,
+        parents=[every_command()],
+        formatter_class=_Help,
+        epilog="\n".join([*([words, ""] if words else []), EXAMPLES, *(f"  {example}" for example in examples)]),
+    )
+    if kind is not None:
+        add_options(parser, kind)
+    return parser
+
+
+def add_options(parser: argparse.ArgumentParser, kind: type["DataclassInstance"]) -> None:
+    """Add the options that a class declares, in the order of its fields."""
+    groups: dict[str | None, argparse._ActionsContainer] = {None: parser}
+    sets: dict[Exclusive, argparse._ActionsContainer] = {}
+    declarations = declared_in(kind)
+    for item in fields(kind):
+        if item.name not in declarations:
+            continue
+        declared = declarations[item.name]
+        if declared.group not in groups:
+            groups[declared.group] = parser.add_argument_group(declared.group)
+        container = groups[declared.group]
+        if declared.exclusive is not None:
+            if declared.exclusive not in sets:
+                sets[declared.exclusive] = container.add_mutually_exclusive_group(required=declared.exclusive.required)
+            container = sets[declared.exclusive]
+        _add_option(container, item, declared)
+
+
+def _add_option(container: argparse._ActionsContainer, item: "Field[Any]", declared: Declared) -> None:
+    """Add one option. Its value stays text, which the class of the options reads."""
+    how: dict[str, Any] = {"help": declared.help, **_action_of(item, declared)}
+    if not is_required(item) and not declared.several:
+        how["default"] = None if item.default == "" else item.default  # argparse would check a text
+    if declared.positional:
+        if not is_required(item):
+            how["nargs"] = "?"
+        container.add_argument(item.name, **how)
+        return
+    required = is_required(item) and declared.exclusive is None
+    action = container.add_argument(flag_of(item.name, declared), dest=item.name, required=required, **how)
+    container._option_string_actions.update(dict.fromkeys(declared.aliases, action))
+
+
+def _action_of(item: "Field[Any]", declared: Declared) -> dict[str, Any]:
+    """What argparse does with an option's values."""
+    if item.type is bool:
+        return {"action": "store_true"}
+    if item.type == bool | None:
+        return {"action": argparse.BooleanOptionalAction}
+    how: dict[str, Any] = {"metavar": declared.metavar}
+    if declared.choices:
+        how["choices"] = declared.choices
+    elif declared.kind is not None:
+        how["type"] = _checked(declared.kind)
+    if declared.several == "repeat":
+        how["action"] = "append"
+    elif declared.several == "list":
+        how |= {"action": "extend", "nargs": "+"}
+    elif declared.once:
+        how["action"] = _Once
+    return how
+
+
+def _checked(kind: values.Kind) -> values.Kind:
+    """Return the kind as a type of argparse that checks a text and leaves it as it is."""
+    check = value(kind)
+
+    def checked(text: str) -> str:
+        check(text)
+        return text
+
+    return checked
+
+
+def check_text(argv: Sequence[str]) -> None:
+    """Raise OptionError for an argument that is not UTF-8, as ids and manifests are."""
+    for text in argv:
+        if not is_utf8(text):
+            raise OptionError(f"argument {text!a} is not UTF-8; set the terminal to UTF-8")
+
+
+def value(kind: values.Kind) -> values.Kind:
+    """The kind, for argparse, which puts the option's name before what is wrong with a value."""
+
+    def parsed(text: str) -> Any:
+        try:
+            return kind(text)
+        except OptionError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
+
+
+def as_options(kind: type[Asked], args: argparse.Namespace) -> Asked:
+    """Return the options of a class; one that the arguments do not give has its default."""
+    found = vars(args)
+    given = {item.name: found[item.name] for item in fields(kind) if found.get(item.name) is not None}
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+
+
+class _Once(argparse.Action):
+    """The action of `--store`: several flags may name the store, if they all name the same one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        earlier = getattr(namespace, self.dest)
+        if earlier not in (self.default, values):
+            raise OptionError(f"{option_string} {values}: the store is {earlier} already; name one")
+        setattr(namespace, self.dest, values)

@@ -1,0 +1,176 @@
+"""How far a run is: a bar or a clock where a line can move, and else a line a minute."""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import TextIO
+
+from transforms.base import progress
+from transforms.base.numbers import counted
+from transforms.base.progress import Progress, duration
+
+SECONDS = 0.5
+SECONDS_APART = 60.0  # where nobody sees a line that moves
+_watching = False
+_silent = False  # nothing is shown, although a run is watched
+_unheard = ContextVar("_unheard", default=False)  # nothing is printed: a program calls
+
+
+@contextlib.contextmanager
+def watched(out: TextIO | None) -> Iterator[None]:
+    """Show what is under way while the body runs; `out` is None where the process has no such stream."""
+    global _watching
+    stop = threading.Event()
+    progress.clear()
+    _watching = True
+    thread = threading.Thread(target=_show, args=(out, stop), daemon=True)
+    if out is not None:
+        thread.start()
+    try:
+        yield
+    finally:
+        _watching = False
+        stop.set()
+        if out is not None:
+            thread.join()
+            _write(out, _erased(out))
+
+
+@contextlib.contextmanager
+def unwatched() -> Iterator[None]:
+    """Nothing of how far it is is shown inside: for what goes on until somebody ends it."""
+    global _silent
+    _silent = True
+    try:
+        yield
+    finally:
+        _silent = False
+
+
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """Print none of the lines that the body has for a person."""
+    token = _unheard.set(True)
+    try:
+        yield
+    finally:
+        _unheard.reset(token)
+
+
+def news(text: str) -> None:
+    """Print a line on stderr if a run is watched there, and nothing where nobody wants to know how far it is."""
+    if _watching:
+        aside(text)
+
+
+def aside(text: str) -> None:
+    """Print a line on stderr, unless a program calls."""
+    if sys.stderr is not None and not _unheard.get():
+        print(f"{_erased(sys.stderr)}{text}", file=sys.stderr)
+
+
+def _show(out: TextIO, stop: threading.Event) -> None:
+    moves, first_batch, stands = _moves(out), 0.0, False
+    while not stop.wait(SECONDS if moves else SECONDS_APART):
+        if _silent:
+            _write(out, _erased(out) if stands else "")
+            stands = False
+            continue
+        state, now = progress.current(), time.monotonic()
+        if not state.tokens:
+            first_batch = 0.0
+        elif not first_batch:
+            first_batch = now
+        seconds = now - (state.since if state.stage else first_batch or state.since)
+        width = columns(out) - 1
+        _write(
+            out,
+            f"\r{bar(state, seconds, width, _blocks(out)):{width}.{width}}" if moves else f"{line(state, seconds)}\n",
+        )
+        stands = True
+
+
+def _write(out: TextIO, text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+        out.write(text)
+        out.flush()
+
+
+def bar(state: Progress, seconds: float, width: int, blocks: bool = True) -> str:
+    """The line of a terminal of `width` characters: a bar where it is known how much there is to do, else a clock.
+
+    >>> bar(Progress(stage="verifying", done=20, total=60, things="shards"), 10.0, 66, blocks=False)
+    'verifying:  33%|####3        | 20/60 [00:10<00:20,  2.00 shards/s]'
+    >>> bar(Progress(stage="loading the model"), 3.0, 66)
+    'loading the model, 3s'
+    """
+    from tqdm.std import tqdm
+
+    if state.message or not (state.total or (state.expected and state.tokens and not state.stage)):
+        return line(state, seconds)
+    if state.stage:
+        done, total, unit, rows = state.done, state.total, state.things, None
+    else:
+        done, total, unit, rows = state.tokens, max(state.tokens, state.expected), "tokens", f"{state.rows:,} rows"
+    named = state.stage or "embedding"
+    shown = tqdm.format_meter(
+        done, total, seconds, ncols=width, prefix=named, ascii=not blocks, unit=f" {unit}", unit_scale=total >= 10_000,
+        postfix=rows,
+    )  # fmt: skip
+    return str(shown)
+
+
+def line(state: Progress, seconds: float) -> str:
+    """The line after so many seconds of encoding, or of the stage under way.
+
+    >>> line(Progress(rows=1200, tokens=30000, expected=90000), 10.0)
+    '1,200 rows, 3,000 tokens/s, about 20s left'
+    >>> line(Progress(stage="verifying", done=20, total=60, things="shards"), 10.0)
+    'verifying: 20 of 60 shards, about 20s left'
+    >>> line(Progress(stage="loading the model"), 3.0)
+    'loading the model, 3s'
+    """
+    if state.message:
+        return state.message
+    if state.stage and state.done and state.total:
+        left = (state.total - state.done) * seconds / state.done
+        return f"{state.stage}: {state.done:,} of {state.total:,} {state.things}, about {duration(max(left, 0))} left"
+    if state.stage:
+        done = f": {state.done:,} {state.things}" if state.done else ""
+        return f"{state.stage}{done}, {duration(seconds)}"
+    if not state.tokens or seconds <= 0:
+        return f"{'waiting for the first batch' if state.expected else 'getting ready'}, {duration(seconds)}"
+    speed = state.tokens / seconds
+    left = max(state.expected - state.tokens, 0) / speed
+    return f"{counted(state.rows, 'row')}, {speed:,.0f} tokens/s, about {duration(left)} left"
+
+
+def _moves(out: TextIO) -> bool:
+    """Whether a line can be written over: on a terminal, and in a notebook, which says that it is none."""
+    return out.isatty() or type(out).__module__.startswith("ipykernel.")
+
+
+def _erased(out: TextIO) -> str:
+    """What takes the moving line away."""
+    return f"\r{'':{columns(out) - 1}}\r" if _moves(out) else ""
+
+
+def _blocks(out: TextIO) -> bool:
+    """Whether the terminal's encoding has the characters of which a smooth bar is made."""
+    try:
+        "█▏".encode(out.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def columns(out: TextIO) -> int:
+    """The width of a terminal in characters; 80 where it does not say."""
+    try:
+        return os.get_terminal_size(out.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80

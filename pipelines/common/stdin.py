@@ -1,0 +1,56 @@
+"""Standard input as an input file: `--input -`."""
+
+import contextlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from pipelines.common.progress import aside, unwatched
+from transforms.base.errors import OptionError
+from transforms.corpus import files
+from transforms.evaluation.diagnostics.options import DiagnoseOptions
+from transforms.steps.options import EmbedOptions
+from transforms.steps.options.index import FitOptions
+from transforms.steps.options.joins import PairsOptions
+from transforms.training.distill_options import DistillOptions
+
+STDIN = "-"
+Asked = TypeVar("Asked", EmbedOptions, FitOptions, PairsOptions, DistillOptions, DiagnoseOptions)
+
+
+@contextlib.contextmanager
+def with_stdin(asked: Asked, local: bool) -> Iterator[Asked]:
+    """The options with a file in place of `-`, which holds what standard input does as long as the block lasts.
+
+    Its name is always the same, so that ids and units are. `local` says that this process does the work; OptionError
+    is raised where it does not.
+    """
+    if asked.input is None or STDIN not in asked.input:
+        yield asked
+        return
+    if not local:
+        raise OptionError("--input - is read in this process alone; write a file that the workers see, and name that")
+    if sys.stdin is None:
+        raise OptionError("--input -: standard input is closed; give it a file or a pipe, or name files")
+    with tempfile.TemporaryDirectory() as folder:
+        kind = asked.format or "auto"
+        path = Path(folder) / f"{files.STDIN}.{'txt' if kind in ('auto', 'text') else kind}"
+        with path.open("wb") as file, as_typed() as typed:
+            shutil.copyfileobj(typed, file)
+        named = [str(path) if name == STDIN else name for name in dict.fromkeys(asked.input)]
+        yield replace(asked, input=tuple(named))
+
+
+@contextlib.contextmanager
+def as_typed() -> Iterator[BinaryIO]:
+    """Standard input, to be read. Where somebody types it, how it ends is said, and nothing is written over it."""
+    if not sys.stdin.isatty():
+        yield sys.stdin.buffer
+        return
+    with unwatched():
+        aside("reading standard input; Ctrl-D on a line of its own ends it")
+        yield sys.stdin.buffer

@@ -1,0 +1,168 @@
+"""A run that writes a store: its lease, kept alive until the run has ended, its pipeline, and its result."""
+
+import contextlib
+from collections.abc import Iterator
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners.runner import PipelineState
+
+from pipelines.common import engine_jobs, engines
+from pipelines.common.progress import aside
+from pipelines.common.said import Said
+from transforms.base.errors import OptionError, SentenceBeamError, StoppedError, first_line
+from transforms.store.manifest import read_manifest
+from transforms.store.records import Problem
+from transforms.store.runs import lease
+from transforms.store.runs.commit import Run, failed
+from transforms.store.runs.plan import has_plan
+from transforms.store.runs.result import COMMITTED, Result, read_result, record_result, result_here, result_of_snapshot
+
+
+class Writer:
+    """A run that holds the lease, and its pipeline."""
+
+    def __init__(self, options: PipelineOptions):
+        self._options = options
+        self._pipeline: beam.Pipeline | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether this process stays until the job has ended."""
+        return engines.waits(self._options)
+
+    def pipeline(self) -> beam.Pipeline:
+        """The run's pipeline, empty; leaving its `with` block runs it."""
+        self._pipeline = beam.Pipeline(options=self._options)
+        return self._pipeline
+
+    def is_elsewhere(self) -> bool:
+        """Whether an engine has the job and is not known to have ended it."""
+        result = getattr(self._pipeline, "result", None)  # there once the job was submitted
+        if result is None or engines.in_process(self._options):
+            return False
+        if not self.waits:
+            return True
+        try:
+            return not PipelineState.is_terminal(result.state)
+        except Exception:  # the engine cannot be asked any more
+            return True
+
+
+@contextlib.contextmanager
+def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writer]:
+    """Hold the store's lease while the body runs, and longer where an engine still works for the run.
+
+    Such a job outlives this process, and only its own end gives the lease back.
+    """
+    local, writer = engines.in_process(beam_options), Writer(beam_options)
+    runner, job = beam_options.view_as(StandardOptions).runner, engine_jobs.name_job(beam_options, run)
+    own = lease.Lease.of_this_process(run, runner, job, local, engine_jobs.address(beam_options))
+    try:
+        lease.acquire(root, own, engine_jobs.state_of)
+    except OSError as error:
+        raise OptionError(f"--store {root} cannot be written ({error.strerror or error}); choose another") from error
+    try:
+        with lease.kept_alive(root, run), _explained(root, run):
+            yield writer
+    except KeyboardInterrupt as stop:
+        if not writer.is_elsewhere():
+            raise
+        raise StoppedError(
+            f"interrupted; the job goes on without this process ({runner}) and commits by itself, unless it is "
+            "cancelled on the engine"
+        ) from stop
+    finally:
+        if not writer.is_elsewhere():
+            with contextlib.suppress(Exception):  # a full disk or a lost connection must not hide what went wrong
+                lease.release(root, run)
+
+
+@contextlib.contextmanager
+def recorded(run: Run, writer: Writer) -> Iterator[None]:
+    """Record the failure of a pipeline that raises in the body, if the store can still be written.
+
+    One that is interrupted stands in the history by its plan, as unfinished; before there is one, that is recorded.
+    What fails after the last step of a run has ended changes nothing of how it ended.
+    """
+    try:
+        with _explained(run.root, run.id), engines.explained():
+            yield
+    except Exception as error:
+        if result_here(run.root, run.id) is not None:
+            return
+        if _has_committed(run.root, run.id):
+            aside(f"{COMMITTED}; the job failed afterwards ({first_line(error)})")
+            return
+        with contextlib.suppress(Exception):
+            record_result(run.root, failed(run, error))
+        raise
+    except KeyboardInterrupt:
+        if not writer.is_elsewhere() and not has_plan(run.root, run.id):
+            with contextlib.suppress(Exception):
+                record_result(run.root, failed(run, SentenceBeamError("interrupted")))
+        raise
+
+
+@contextlib.contextmanager
+def _explained(root: str, run: str) -> Iterator[None]:
+    """Say of an error of the system that the run's lease was taken, if it was: files that it counts on may be gone."""
+    try:
+        yield
+    except SentenceBeamError:
+        raise
+    except Exception as error:
+        if _lost_its_lease(root, run):
+            raise lease.lost(root) from error
+        raise
+
+
+def _lost_its_lease(root: str, run: str) -> bool:
+    """Whether another took a run's lease before it committed, as far as the store can be read."""
+    with contextlib.suppress(Exception):
+        return not lease.holds(root, run) and not _has_committed(root, run)
+    return False
+
+
+def _has_committed(root: str, run: str) -> bool:
+    """Whether the current snapshot is the run's, as far as the store can be read."""
+    with contextlib.suppress(Exception):
+        current = read_manifest(root)
+        return current is not None and current.run == run
+    return False
+
+
+def submitted(root: str, run: str) -> Said:
+    """The line about a run that nobody waits for."""
+    how = f"it commits by itself, and sentence-beam history --store {root} says how it ended"
+    return Said([f"submitted   run {run}; {how}"], {"store": root, "run": run, "status": "submitted"})
+
+
+def _recorded_result(root: str, run: str) -> Result:
+    """The result of a run as it is on record, or by its snapshot; a run that committed is a success without a record.
+
+    Raises SentenceBeamError for a run that left neither.
+    """
+    note = "the record of it is missing or damaged"
+    try:
+        result = read_result(root, run)
+    except OSError as error:
+        result, note = None, f"the record of it cannot be read ({first_line(error)})"
+    if result is not None:
+        return result
+    current = read_manifest(root)
+    if current is None or current.run != run:
+        raise SentenceBeamError(f"run {run} ended without a result; see the runner's log")
+    return result_of_snapshot(current, note)
+
+
+def result_of(root: str, run: str, writer: Writer) -> Result | None:
+    """The result of a run, None where nobody waits for it. Raises the error that a failed run ended with."""
+    if writer.is_elsewhere():
+        return None
+    result = result_here(root, run) or _recorded_result(root, run)
+    if result.exit_code:
+        raise Problem(result.message, result.exit_code).error()
+    if result.message != COMMITTED:
+        aside(result.message)
+    return result

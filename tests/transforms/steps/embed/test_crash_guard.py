@@ -1,0 +1,80 @@
+"""Work that kills its process is found out, named, and kills nothing else."""
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from transforms import storage
+from transforms.base.errors import SentenceBeamError
+from transforms.steps.embed.crash_guard import Death, Tell, died_of, marked
+from transforms.storage.local import LocalStorage
+
+
+def steps(fatal: int | None, by: int, tell: Tell) -> None:
+    for step in range(3):
+        tell(f"step {step}")
+        if step == fatal:
+            os.kill(os.getpid(), by)
+
+
+def failing(tell: Tell) -> None:
+    tell("step 0")
+    raise ValueError("an error that is none of the process's")
+
+
+@pytest.mark.parametrize("by", [signal.SIGSEGV, signal.SIGKILL])
+def test_the_step_that_a_process_died_of(by: signal.Signals) -> None:
+    assert died_of(partial(steps, 1, int(by))) == Death("step 1", by.name)
+
+
+def test_work_that_ends(capfd: pytest.CaptureFixture[str]) -> None:
+    assert died_of(partial(steps, None, 0)) is None
+    assert died_of(failing) is None
+    assert "an error that is none" in capfd.readouterr().err
+
+
+def test_only_work_that_was_begun_twice_before_is_done_alone(tmp_path: Path) -> None:
+    work = partial(steps, 2, int(signal.SIGSEGV))
+    with marked(str(tmp_path), "run", "element", work):
+        assert len(list((tmp_path / "runs" / "run").iterdir())) == 1
+    assert not list((tmp_path / "runs" / "run").iterdir())
+
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), marked(str(tmp_path), "run", "element", work):
+            _ = 1 / 0  # the worker is lost on the way
+    with pytest.raises(SentenceBeamError, match=r"step 2: the worker died of it \(SIGSEGV\)"):
+        with marked(str(tmp_path), "run", "element", work):
+            pytest.fail("it would die again")
+    with marked(str(tmp_path), "run", "element", partial(steps, None, 0)):
+        pass
+    assert not list((tmp_path / "runs" / "run").iterdir())
+
+
+class TakesEqualBytesForItsOwn(LocalStorage):
+    """As gs:// does, where the answer to a write may have been lost."""
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        return super().put_if_absent(path, data) or Path(path).read_bytes() == data
+
+
+def test_a_mark_is_found_where_equal_bytes_count_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "storage_of", lambda path: TakesEqualBytesForItsOwn())
+    check_that_a_mark_is_found(str(tmp_path))
+
+
+def test_a_mark_is_found_on_gs(gs: str) -> None:
+    check_that_a_mark_is_found(gs)
+
+
+def check_that_a_mark_is_found(root: str) -> None:
+    """Work that was begun twice and never ended is done alone the third time."""
+    work = partial(steps, 2, int(signal.SIGSEGV))
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), marked(root, "run", "element", work):
+            _ = 1 / 0  # the worker is lost on the way
+    with pytest.raises(SentenceBeamError, match="step 2: the worker died of it"):
+        with marked(root, "run", "element", work):
+            pytest.fail("it would die again")

@@ -1,0 +1,164 @@
+"""Training an index in several elements: the same lists whatever the order, each element with a share of the work."""
+
+import random
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from helpers.nights import Nights, nearest, train_steps, vector_of
+from helpers.settled import settled
+
+from transforms.beam import BuildIndex, IndexRequest
+from transforms.index import cells, choose_index
+from transforms.steps.index import (
+    build as index_build,
+)
+from transforms.steps.index import (
+    files as index_files,
+)
+from transforms.steps.index import (
+    train as index_train,
+)
+from transforms.steps.index import (
+    work as index_work,
+)
+from transforms.steps.index.train import CellWork, SampledGroup, sample
+from transforms.store.verify import faults
+
+pytest.importorskip("faiss")
+
+REQUEST = IndexRequest("IVF16,SQ8")
+FILES = {name: [(f"{name}{i}", f"{'abcdefgh'[i % 8]} {name} {i}") for i in range(200)] for name in ("x", "y", "z")}
+
+
+@pytest.fixture(autouse=True)
+def two_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few lists are many, and a group of two hundred rows has parts of fifty."""
+    monkeypatch.setattr(cells, "ONE_LEVEL", 6)
+    monkeypatch.setattr(index_files, "SEGMENT_ROWS", 200)
+    monkeypatch.setattr(index_train, "PART_BYTES", 50 * 4 * 16)
+    monkeypatch.setattr(index_train, "PIECE_BYTES", 1000)
+
+
+def sampled(nights: Nights, files: dict[str, list[tuple[str, str]]], request: IndexRequest = REQUEST) -> list[Any]:
+    """The groups of a first build, sampled."""
+    run, units = nights.begin(files)
+    return [sample(group) for group in index_work.choose_work(settled(run, units), run, request, False)]
+
+
+def test_an_engine_and_steps_in_any_order_that_are_tried_again_train_the_same(tmp_path: Path) -> None:
+    nights = Nights(tmp_path / "store")
+    every_bundle_twice = PipelineOptions(["--direct_runner_bundle_repeat=1"])
+    by_beam = nights.commit(FILES, REQUEST, pipeline=beam.Pipeline("FnApiRunner", options=every_bundle_twice))
+    assert list(faults(nights.manifest)) == []
+    (rows,) = nights.search(["b question"], 1000, nprobe=16)
+    assert len(rows) == 600
+    assert [score for score, _ in rows[:5]] == pytest.approx(nearest(FILES, "b question", 5), abs=0.01)
+    assert {path.name for path in (nights.root / "runs" / "run1").iterdir()} == {"plan.parquet", "result.json"}
+    groups, rng = sampled(Nights(tmp_path / "again"), FILES), random.Random(1)
+    works = list(index_train.divide(rng.sample(groups, len(groups))))
+    clustered: list[Any] = []
+    for turn in range(1 + cells.PASSES):
+        works = list(index_train.again(clustered)) if turn else works
+        for work in works:
+            assert index_train.assign(work) == index_train.assign(work)
+        found = list(index_train.allot(rng.sample(works, len(works))))
+        clustered = [index_train.cluster(work) for work in rng.sample(found, len(found))]
+        assert index_train.cluster(found[0]) in clustered
+        assert len(clustered) > 1
+    (trained,) = {work.trained.sha256 for work in index_train.finish([*clustered, *groups])}
+    assert trained == by_beam["trained"]["sha256"]
+
+
+def test_copies_of_a_row_take_no_lists(tmp_path: Path) -> None:
+    copies = {**FILES, "n": [(f"n{i}", "N/A") for i in range(1500)]}
+    groups = sampled(Nights(tmp_path / "store"), copies)
+    works = list(index_train.divide(groups))
+    found = list(index_train.allot([index_train.assign(work) for work in works]))
+    rows = sum(len(index_train.rows_of_cell(work, 0)[0]) for work in found)
+    assert sum(work.last - work.first for work in found) == 16
+    assert rows < sum(sum(group.parts) for group in groups) / 2
+
+
+def test_rows_with_fewer_texts_than_lists_are_indexed(tmp_path: Path) -> None:
+    nights = Nights(tmp_path / "store")
+    nights.commit({"x": [(f"x{i}", f"text {i % 5}") for i in range(200)]}, REQUEST)
+    (rows,) = nights.search(["a question"], 300, nprobe=16)
+    assert len(rows) == 200
+
+
+def test_a_list_has_its_rows_when_all_of_them_are_needed_to_train(tmp_path: Path) -> None:
+    nights = Nights(tmp_path / "store")
+    nights.commit({"x": FILES["x"][:16]}, REQUEST)
+    assert nights.index["trained"]["rows"] == 16
+
+
+def test_no_element_has_more_than_its_share_of_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Distances of k-means: in proportion to rows and the root of the lists, the largest element's to one cell's."""
+    distances: list[int] = []
+    kmeans = cells.kmeans
+
+    def counted(rows: np.ndarray, lists: int, metric: str) -> np.ndarray:
+        distances.append(len(rows) * lists)
+        return kmeans(rows, lists, metric)
+
+    monkeypatch.setattr(cells, "kmeans", counted)
+    groups = sampled(Nights(tmp_path / "store"), FILES, IndexRequest("IVF64,Flat"))
+    rows = sum(sum(group.parts) for group in groups)
+    train_steps(groups)
+    assert sum(distances) < 2 * rows * 64**0.5
+    assert max(distances) < rows * 64 / 8
+
+
+def test_the_whole_sample_is_held_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells, "ONE_LEVEL", 64)
+    nights, rng = Nights(tmp_path / "store"), np.random.default_rng(1)
+    (group,) = sampled(nights, {"x": FILES["x"][:100]})
+    folder, dim = group.job.folder, group.job.plan.dim
+    index_train.leave_rows(folder, "big", rng.standard_normal((200_000, dim)).astype(np.float32))
+    monkeypatch.setattr(index_train, "known_parts", lambda folder: [index_train.SamplePart("big", 200_000)])
+    monkeypatch.setattr(index_train, "PIECE_BYTES", 1 << 20)
+    tracemalloc.start()
+    index_train.cluster(CellWork(group.job, 0, 0, 4))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.3 * 200_000 * dim * 4
+
+
+def test_the_sample_ends_at_ten_million_rows(tmp_path: Path) -> None:
+    (group,) = sampled(Nights(tmp_path / "store"), {"x": FILES["x"]})
+    assert isinstance(group, SampledGroup)
+    plan = choose_index(10**9, 16, "IVF1048576_HNSW32,SQ8")
+    job = index_build.IndexJob("s", "r", plan, 10**9, REQUEST, "ip", "")
+    assert job.sample_below * 10**9 // 2**64 == pytest.approx(12_000_000, rel=0.01)  # some are held out
+
+
+def test_only_the_steps_that_find_lists_ask_for_an_accelerator(tmp_path: Path) -> None:
+    run, units = Nights(tmp_path / "store").begin(FILES)
+    pipeline = beam.Pipeline("FnApiRunner")
+    given = pipeline | "Settled" >> beam.Create([settled(run, units)])
+    _ = given | "Index" >> BuildIndex(run, REQUEST, hints={"accelerator": "type:nvidia-l4;count:1"})
+    proto = pipeline.to_runner_api()
+    hinted = {
+        t.unique_name
+        for t in proto.components.transforms.values()
+        if t.environment_id
+        and not t.subtransforms
+        and any("accelerator" in urn for urn in proto.components.environments[t.environment_id].resource_hints)
+    }
+    assert {name.split("/")[3] for name in hinted} == {"Divide", *(f"Cluster{turn}" for turn in range(3))}
+    assert {name.split("/")[2] for name in hinted} == {"Lists"}
+
+
+def test_vectors_come_back_as_they_were_left(tmp_path: Path) -> None:
+    nights = Nights(tmp_path / "store")
+    groups = sampled(nights, {"x": FILES["x"][:100]}, IndexRequest("IVF4,Flat"))
+    parts = index_train.parts_of(groups)
+    rows = index_train.read_rows(groups[0].job.folder, [(part.name, 0, part.rows) for part in parts], 16)
+    known = {vector_of(text).tobytes() for _, text in FILES["x"][:100]}
+    assert {row.tobytes() for row in rows} <= known
+    assert len(rows) > 50

@@ -1,0 +1,139 @@
+"""The types of kept columns that a plan decides: one for all files, whoever reads which of them first."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers.corpora import write_bytes, write_jsonl, write_lines, write_parquet
+from helpers.snapshots import SPACE
+
+from transforms.base.errors import OptionError
+from transforms.corpus import Columns, match_inputs
+from transforms.space import Recipe
+from transforms.steps.options.job import EmbedJob
+from transforms.steps.plan.footers import read_footer
+from transforms.steps.plan.kept_types import with_types
+from transforms.store.entries import Options
+from transforms.store.runs.commit import Run
+from transforms.store.runs.plan import PlannedFile, read_plan, write_plan
+from transforms.store.runs.plan_work import read_work
+from transforms.store.runs.result import now
+
+Types = dict[str, str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Files of three rows; the name says which values `n` has."""
+    values: dict[str, list[Any]] = {
+        "ints": [1, 2, None],
+        "floats": [1.5, 2.5, None],
+        "flags": [True, None, False],
+        "words": ["one", None, "two"],
+        "mixed": [1, "two", None],
+        "lists": [[1], [2, 3], None],
+        "nulls": [None, None, None],
+    }
+    for name, column in values.items():
+        rows = [{"text": f"row {place}", "n": value} for place, value in enumerate(column)]
+        write_jsonl(tmp_path / f"{name}.jsonl", rows)
+    write_jsonl(tmp_path / "absent.jsonl", [{"text": "row"}])
+    write_bytes(tmp_path / "a.csv", b"text,n\nrow,1\n")
+    write_parquet(tmp_path / "small.parquet", ["row"], n=pa.array([1], pa.int16()))
+    write_parquet(tmp_path / "int64.parquet", ["row"], n=pa.array([1]))
+    write_parquet(tmp_path / "string.parquet", ["row"], n=pa.array(["1"]))
+    write_lines(tmp_path / "a.txt", ["row"])
+    return tmp_path
+
+
+def job_with(columns: Columns, root: str = "s") -> EmbedJob:
+    run = Run(
+        root=root, id="r1", space=SPACE, partition="file", unit_tokens=100, globs=(), options=Options(),
+        versions={}, started=now(),
+    )  # fmt: skip
+    return EmbedJob(run, columns, Recipe("m"))
+
+
+def decided(folder: Path, names: Sequence[str], types: Types | None = None) -> list[PlannedFile]:
+    job = job_with(Columns(keep=("n",), types=tuple((types or {}).items())))
+    files = [file for name in names for file in match_inputs(str(folder / name))]
+    return with_types([read_footer(PlannedFile(file), job) for file in files], job, None)
+
+
+@pytest.mark.parametrize(
+    ("names", "word"),
+    [
+        (["ints.jsonl"], "int"),
+        (["floats.jsonl"], "float"),
+        (["flags.jsonl"], "bool"),
+        (["words.jsonl"], "str"),
+        (["mixed.jsonl"], "str"),
+        (["lists.jsonl"], "str"),
+        (["nulls.jsonl"], "str"),
+        (["nulls.jsonl", "absent.jsonl", "ints.jsonl"], "int"),
+        (["ints.jsonl", "floats.jsonl"], "float"),
+        (["words.jsonl", "lists.jsonl"], "str"),
+        (["a.csv"], "str"),
+        (["a.csv", "int64.parquet"], "int"),
+        (["ints.jsonl", "int64.parquet"], "int"),
+        (["a.csv", "ints.jsonl"], "int"),
+        (["ints.jsonl", "string.parquet"], "str"),
+    ],
+)
+def test_the_type_of_a_new_column(folder: Path, names: list[str], word: str) -> None:
+    for order in itertools.permutations(names):
+        found = decided(folder, order)
+        assert [item.file.types for item in found] == [(("n", word),)] * len(names)
+        assert all(span.file == item.file for item in found for span in item.spans)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["words.jsonl", "int64.parquet"], ("n:str", "n:int")),
+        (["floats.jsonl", "int64.parquet"], ("n:str", "n:int")),
+        (["ints.jsonl", "words.jsonl"], ("n:str", "n:int")),
+        (["words.jsonl", "floats.jsonl"], ("n:str", "n:float")),
+        (["flags.jsonl", "ints.jsonl"], ("n:str", "n:bool")),
+        (["mixed.jsonl", "ints.jsonl"], ("n:str", "n:int")),
+    ],
+)
+def test_json_files_of_different_types(folder: Path, names: list[str], words: tuple[str, str]) -> None:
+    with pytest.raises(OptionError) as caught:
+        decided(folder, names)
+    line = str(caught.value)
+    for said in (*words, *(str(folder / name) for name in names), "--keep-columns"):
+        assert said in line
+
+
+def test_tables_of_different_types(folder: Path) -> None:
+    with pytest.raises(OptionError, match=r"n int16.*n int64.*n:int"):
+        decided(folder, ["small.parquet", "int64.parquet"])
+    with pytest.raises(OptionError, match=r"n int16.*n int64"):
+        decided(folder, ["small.parquet", "ints.jsonl"])
+
+
+@pytest.mark.parametrize("word", ["int", "str"])
+def test_a_type_that_is_given_holds_for_every_format(folder: Path, word: str) -> None:
+    names = ["ints.jsonl", "words.jsonl", "lists.jsonl", "a.csv", "small.parquet", "string.parquet"]
+    found = decided(folder, names, {"n": word})
+    arrow = {"int": "int64", "str": "string"}[word]
+    assert [item.kept for item in found] == [(("n", arrow),)] * len(names)
+    assert all(item.file.types == () for item in found)
+
+
+def test_a_table_that_cannot_be_read_as_the_type_given(folder: Path) -> None:
+    write_parquet(folder / "list.parquet", ["row"], n=pa.array([[1]]))
+    with pytest.raises(OptionError, match=r"list.parquet: column n is list<.*int64>, which is not read as int"):
+        decided(folder, ["list.parquet"], {"n": "int"})
+
+
+def test_the_types_stand_in_the_plan_on_record(folder: Path, tmp_path: Path) -> None:
+    root = str(tmp_path / "store")
+    write_plan(root, "r1", decided(folder, ["ints.jsonl"]))
+    assert read_plan(root, "r1").types == {"n": "int"}
+    (span,) = read_work(root, "r1").spans
+    assert span.file.types == (("n", "int"),)

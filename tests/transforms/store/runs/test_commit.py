@@ -1,0 +1,341 @@
+"""Ledger and commit: what must add up, and what a reader sees meanwhile."""
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from helpers.settled import finish, stretches
+from helpers.units import make_unit, make_vectors
+
+from transforms import storage
+from transforms.base.errors import DataGateError, SentenceBeamError
+from transforms.corpus import InputFile, Span
+from transforms.space import Space
+from transforms.store import manifest, open_store
+from transforms.store.entries import Options
+from transforms.store.ledger import Ledger
+from transforms.store.records import Problem, UnitRecord, carried
+from transforms.store.runs.commit import Run, settle
+from transforms.store.runs.plan import PlannedFile, read_plan, write_plan
+from transforms.store.runs.result import now, read_result
+from transforms.store.shards.units import UnitCounts, UnitStore
+from transforms.store.verify import faults
+
+FILE = InputFile("/in/a.txt", "a.txt", "text", "", 300, "sum", "v")
+
+
+def record(start: int, stop: int | None, rows: int = 4, name: str | None = None, **values: object) -> UnitRecord:
+    """A unit of bytes [start, stop) with some embedded rows."""
+    made = UnitRecord(
+        path=f"embeddings/{FILE.key}-{start:012d}-{'0' * 16}.parquet", unit=name or f"{FILE.key}-{start:012d}", file="a.txt", range=(start, stop),
+        rows=rows, read=rows, rejected=0, rejects=None, tokens=9, truncated=0, lost=0, bytes=1, sha256="s", embedded=rows,
+    )  # fmt: skip
+    return replace(made, **values)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def run(tmp_path: Path, space: Space) -> Run:
+    """A run over one file of three spans, planned."""
+    root = str(tmp_path / "store")
+    spans = tuple(Span(FILE, start, start, start + 100, tokens=10) for start in (0, 100, 200))
+    write_plan(root, "run1", [PlannedFile(FILE, spans)])
+    return Run(root, "run1", space, "file", 100, ("/in/*.txt",), Options(model="m"), {}, now())
+
+
+GOOD = [record(0, 100), record(100, 200), record(200, 300)]
+
+
+def test_the_plan_reads_back(run: Run) -> None:
+    plan = read_plan(run.root, "run1")
+    assert [(s.name, s.start, s.stop) for s in plan.spans] == [(u.unit, *u.range) for u in GOOD]
+    assert plan.files[0].path == "a.txt"
+    assert plan.tokens == 30
+
+
+def test_all_units_once_settle(run: Run) -> None:
+    made = settle(run, stretches(run, [*GOOD, GOOD[1]]), [])
+    ledger = made.tally.ledger
+    assert [u.range[0] for u in made.units(run.root)] == [0, 100, 200]
+    assert (ledger.read, ledger.written, ledger.embedded) == (12, 12, 12)
+
+
+def test_units_of_a_span_cut_again_must_tile_it(run: Run) -> None:
+    name = GOOD[1].unit
+    parts = [record(100, 130, name=f"{name}.0"), record(130, 200, name=f"{name}.1")]
+    settle(run, stretches(run, [GOOD[0], *parts, GOOD[2]]), [])
+    with pytest.raises(SentenceBeamError, match="not finished"):
+        settle(run, stretches(run, [GOOD[0], parts[0], GOOD[2]]), [])
+    with pytest.raises(SentenceBeamError, match="doubled or out of place"):
+        settle(run, stretches(run, [GOOD[0], parts[0], record(140, 200, name=f"{name}.1"), GOOD[2]]), [])
+
+
+@pytest.mark.parametrize(
+    ("units", "said"),
+    [
+        (GOOD[:2], "not finished"),
+        ([*GOOD, record(300, 400)], "never planned"),
+        ([*GOOD, replace(GOOD[0], sha256="other")], "written twice"),
+        ([GOOD[0], GOOD[1], replace(GOOD[2], read=5)], "rows read are not"),
+        ([GOOD[0], GOOD[1], replace(GOOD[2], embedded=3)], "rows written are not"),
+    ],
+)
+def test_a_ledger_that_does_not_add_up_is_exit_4_and_no_commit(run: Run, units: list[UnitRecord], said: str) -> None:
+    result = finish(run, units, [])
+    assert (result.status, result.exit_code) == ("failed", 4)
+    assert said in result.message
+    assert manifest.read_manifest(run.root) is None
+    assert read_result(run.root, "run1") == result
+
+
+OTHER = InputFile("/in/b.txt", "b.txt", "text", "", 5, "sum", "v")
+UNCOUNTED = "ledger: no unit counts the rows of b.txt (1 such files); nothing committed"
+
+
+@pytest.mark.parametrize(
+    ("other", "options", "said"),
+    [
+        (PlannedFile(OTHER), {}, UNCOUNTED),
+        (PlannedFile(OTHER, in_group="f0-0"), {}, UNCOUNTED),
+        (PlannedFile(OTHER, in_group=GOOD[0].unit), {}, "committed"),
+        (PlannedFile(OTHER, is_rowless=True), {}, "committed"),
+        (PlannedFile(replace(OTHER, size=0)), {}, "committed"),
+        (PlannedFile(OTHER), {"limit": 9}, "committed"),
+    ],
+)
+def test_every_file_with_rows_has_a_unit_that_counts_them(
+    run: Run, other: PlannedFile, options: dict, said: str
+) -> None:
+    spans = tuple(Span(FILE, start, start, start + 100, tokens=10) for start in (0, 100, 200))
+    write_plan(run.root, "run2", [PlannedFile(FILE, spans), other])
+    result = finish(replace(run, id="run2", options=replace(run.options, **options)), GOOD, [])
+    assert (result.message, result.exit_code) == (said, 0 if said == "committed" else 4)
+
+
+def test_parquet_rows_must_all_be_read(tmp_path: Path, run: Run) -> None:
+    write_plan(run.root, "run2", [PlannedFile(FILE, (Span(FILE, 0, 0, 5, (0,), rows=5),))])
+    other = replace(run, id="run2")
+    with pytest.raises(SentenceBeamError, match="4 rows read of 5 planned"):
+        settle(other, stretches(other, [record(0, 5)]), [])
+
+
+def test_too_many_rejects_is_exit_3(run: Run) -> None:
+    bad = [GOOD[0], GOOD[1], replace(GOOD[2], read=14, rejected=10)]
+    with pytest.raises(DataGateError, match="10 of 22 rows rejected.*--max-rejects 0.01"):
+        settle(run, stretches(run, bad), [])
+    assert settle(replace(run, max_rejects=0.5), stretches(run, bad), []).tally.ledger.rejected == 10
+
+
+@pytest.mark.parametrize(
+    ("read", "rejected", "blank", "share", "too_many"),
+    [
+        (1000, 10, 0, 0.01, False),  # as many as are allowed
+        (1000, 11, 0, 0.01, True),
+        (20, 9, 0, 0.01, False),  # the gate begins at ten
+        (20, 10, 0, 0.01, True),
+        (9, 9, 0, 0.01, True),  # no row is left
+        (1000, 1, 0, 0.0, True),  # none is allowed
+        (9, 9, 0, 1.0, False),
+        (200, 100, 100, 0.01, False),  # blank lines do not count
+        (200, 100, 100, 0.0, False),
+        (100, 100, 100, 0.01, False),
+        (200, 110, 100, 0.1, False),  # ten of the hundred lines with text
+        (200, 111, 100, 0.1, True),
+        (0, 0, 0, 0.0, False),
+    ],
+)
+def test_the_gate_of_rejected_rows(read: int, rejected: int, blank: int, share: float, too_many: bool) -> None:
+    ledger = Ledger(read=read, written=read - rejected, rejected=rejected, blank=blank)
+    assert ledger.rejects_too_many(share) == too_many
+
+
+def test_a_problem_comes_before_everything_else(run: Run) -> None:
+    result = finish(run, [], [Problem("z broke", 2), Problem("a broke", 1)])
+    assert (result.exit_code, result.message) == (1, "a broke")
+
+
+def test_carried_units_count_their_rows_and_no_tokens() -> None:
+    ledger = Ledger.of([carried(record(0, 100, real=50, truncated=2)), record(100, 200, real=7)])
+    assert (ledger.carried, ledger.embedded, ledger.real, ledger.truncated_rows) == (4, 4, 7, 0)
+    ledger.check()
+
+
+def commit_one(tmp_path: Path, space: Space, run: str, texts: list[str], previous: manifest.Manifest | None) -> Run:
+    """A run that writes one unit; not yet finished."""
+    root = str(tmp_path / "store")
+    write_plan(root, run, [PlannedFile(replace(FILE, size=100), (Span(FILE, 0, 0, 100),))])
+    return Run(
+        root, run, space, "file", 100, ("/in/*.txt",), Options(model="m"), {}, now(),
+        previous=previous.run if previous else None, version=previous.version if previous else None,
+    )  # fmt: skip
+
+
+def written(root: str, space: Space, texts: list[str]) -> UnitRecord:
+    """A unit of these texts in the store."""
+    unit = make_unit(space, texts, name=f"{FILE.key}-{0:012d}")
+    return UnitStore(root, space).write(unit, make_vectors(len(texts)), [], UnitCounts(len(texts), 0, 0))
+
+
+def test_of_two_runs_that_began_alike_the_second_harms_nothing(tmp_path: Path, space: Space) -> None:
+    root = str(tmp_path / "store")
+    first = commit_one(tmp_path, space, "run1", ["x"], None)
+    assert finish(first, [written(root, space, ["x"])], []).status == "committed"
+    base = manifest.read_manifest(root)
+
+    a, b = (commit_one(tmp_path, space, run, [], base) for run in ("run2", "run3"))
+    assert finish(a, [written(root, space, ["x", "y"])], []).status == "committed"
+    late = finish(b, [written(root, space, ["x", "z"])], [])
+
+    assert (late.exit_code, "run2 committed while this run worked" in late.message) == (1, True)
+    store = open_store(root)
+    assert store.manifest.run == "run2"
+    assert store.manifest.data["previous"] == "run1"
+    assert store.dataset().count_rows() == 2
+    assert list(faults(store.manifest)) == []
+    assert open_store(root, "run1").dataset().count_rows() == 1
+
+
+def test_a_commit_tried_again_finds_itself(tmp_path: Path, space: Space) -> None:
+    root = str(tmp_path / "store")
+    run = commit_one(tmp_path, space, "run1", ["x"], None)
+    units = [written(root, space, ["x"])]
+    assert finish(run, units, []).status == "committed"
+    before = (tmp_path / "store" / "manifest.json").read_bytes()
+    assert finish(run, units, []).status == "committed"
+    assert (tmp_path / "store" / "manifest.json").read_bytes() == before
+
+
+def test_a_graph_executed_twice_with_other_rows_is_one_line(tmp_path: Path, space: Space) -> None:
+    root = str(tmp_path / "store")
+    run = commit_one(tmp_path, space, "run1", ["x"], None)
+    assert finish(run, [written(root, space, ["x"])], []).status == "committed"
+    before = (tmp_path / "store" / "manifest.json").read_bytes()
+    again = finish(run, [written(root, space, ["y"])], [])
+    assert (again.status, again.exit_code) == ("failed", 1)
+    assert "run run1 was executed before, with other rows" in again.message
+    assert (tmp_path / "store" / "manifest.json").read_bytes() == before
+    (tmp_path / "store" / "manifests" / "run1.json").unlink()
+    assert "was executed before" in finish(run, [written(root, space, ["y"])], []).message
+    assert (tmp_path / "store" / "manifest.json").read_bytes() == before
+
+
+def test_a_disk_that_does_not_confirm_the_replacement_is_a_commit_that_says_so(
+    tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, fsync, replaced = str(tmp_path / "store"), os.fsync, os.replace
+    run = commit_one(tmp_path, space, "run1", ["x"], None)
+    units = [written(root, space, ["x"])]
+
+    def replace_and_break(source: str, target: str) -> None:
+        replaced(source, target)
+        monkeypatch.setattr(os, "fsync", lambda fd: _broken() if stat.S_ISDIR(os.fstat(fd).st_mode) else fsync(fd))
+
+    monkeypatch.setattr(os, "replace", replace_and_break)
+    result = finish(run, units, [])
+    assert (result.status, result.exit_code) == ("committed", 0)
+    assert f"the disk did not confirm it ({root}/manifest.json: Input/output error)" in result.message
+    assert manifest.read_manifest(root).run == "run1"  # type: ignore[union-attr]
+    assert read_result(root, "run1") == result
+
+
+def _broken() -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_manifest_has_every_field_and_its_snapshot_is_the_same_file(tmp_path: Path, space: Space) -> None:
+    root = str(tmp_path / "store")
+    finish(commit_one(tmp_path, space, "run1", ["x"], None), [written(root, space, ["x"])], [])
+    data = json.loads((tmp_path / "store" / "manifest.json").read_bytes())
+    assert {
+        "format", "run", "space", "partition", "unit_tokens", "rows", "work", "tokens", "shards", "index",
+        "calibration", "input", "options", "versions", "started", "finished", "previous",
+    } <= set(data)  # fmt: skip
+    assert set(data["shards"][0]) == {
+        "path", "unit", "file", "range", "rows", "read", "rejected", "rejects", "tokens", "truncated", "lost",
+        "bytes", "sha256",
+    }  # fmt: skip
+    assert (tmp_path / "store" / "manifests" / "run1.json").read_bytes() == (
+        tmp_path / "store" / "manifest.json"
+    ).read_bytes()
+
+
+def test_very_many_units_go_into_parts(tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
+    monkeypatch.setattr(manifest, "UNITS_IN_A_PART", 2)
+    root = str(tmp_path / "store")
+    run = Run(root, "run1", space, "file", 100, (), Options(), {}, now())
+    write_plan(root, "run1", [PlannedFile(FILE, tuple(Span(FILE, s, s, s + 100) for s in (0, 100, 200)))])
+    assert finish(run, GOOD, []).status == "committed"
+    found = manifest.read_manifest(root)
+    assert found is not None
+    assert found.data["shards"] == []
+    assert [part["units"] for part in found.data["parts"]] == [1, 2]
+    assert [u.to_manifest() for u in found.units] == [u.to_manifest() for u in GOOD]
+    assert [f.path for f in found.files] == ["a.txt"]
+    part = tmp_path / "store" / found.data["parts"][1]["path"]
+    part.write_bytes(part.read_bytes() + b" ")
+    with pytest.raises(SentenceBeamError, match="not the part that the manifest names"):
+        _ = manifest.read_manifest(root).units  # type: ignore[union-attr]
+    assert finish(run, GOOD).status == "committed"  # tried again
+    assert hashlib.sha256(part.read_bytes()).hexdigest() == found.data["parts"][1]["sha256"]
+
+
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"format": 1}', b'{"format": 2}', b"\xff"])
+def test_a_corrupt_manifest_is_one_line(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "manifest.json").write_bytes(data)
+    with pytest.raises(SentenceBeamError, match="manifest.json"):
+        open_store(str(tmp_path))
+
+
+@pytest.fixture
+def sound(tmp_path: Path, space: Space) -> manifest.Manifest:
+    """A committed store of one unit with three rows and a reject."""
+    root = str(tmp_path / "store")
+    unit = make_unit(space, ["x", "y", "z"], rejects=1, name=f"{FILE.key}-{0:012d}")
+    made = UnitStore(root, space).write(unit, make_vectors(3), [], UnitCounts(3, 0, 0))
+    run = replace(commit_one(tmp_path, space, "run1", [], None), max_rejects=0.5)
+    assert finish(run, [made], []).status == "committed"
+    return open_store(root).manifest
+
+
+def _flip(path: str) -> None:
+    data = bytearray(Path(path).read_bytes())
+    data[len(data) // 2] ^= 1
+    Path(path).write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda m: _flip(m.shard_paths[0]), "sha256 differs"),
+        (lambda m: Path(m.shard_paths[0]).unlink(), "shard is missing"),
+        (lambda m: Path(storage.join(m.root, m.units[0].rejects)).unlink(), "reject file"),
+        (lambda m: Path(storage.join(m.root, "manifests/run1.json")).unlink(), "snapshot's own manifest"),
+        (lambda m: m.data["rows"].update(read=9), "the manifest says 9"),
+        (lambda m: m.data["work"].update(embedded=1), "rows written are not"),
+        (lambda m: m.data["shards"][0].update(rows=2), "the manifest says 2"),
+    ],
+)
+def test_verify_says_what_is_wrong_where(
+    sound: manifest.Manifest, damage: Callable[[manifest.Manifest], None], said: str
+) -> None:
+    assert list(faults(sound)) == []
+    damage(sound)
+    found = list(faults(manifest.Manifest.of(sound.root, sound.data)))
+    assert any(said in fault for fault in found), found
+    assert all("\n" not in fault for fault in found)
+
+
+def test_the_share_of_unknown_tokens_is_of_what_a_run_embedded() -> None:
+    units = [record(0, 100, known=60, unknown=40), record(100, 200, carried=4, embedded=0, known=0, unknown=500)]
+    ledger = Ledger.of(units)
+    assert (ledger.known, ledger.unknown) == (60, 40)
+    assert ledger.has_too_many_unknown(0.3, 10)
+    assert not ledger.has_too_many_unknown(0.4, 10)
+    assert not ledger.has_too_many_unknown(0.3, 41)
+    assert not Ledger().has_too_many_unknown(0, 1)

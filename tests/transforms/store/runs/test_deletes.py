@@ -1,0 +1,97 @@
+"""Which rows `--max-deletes` counts as deleted, over files whose vectors are made up."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from helpers.corpora import sentences, write_lines, write_parquet
+from helpers.plans import job_of, night
+
+from transforms import storage
+from transforms.corpus import InputFile
+from transforms.store.entries import InputEntry, Options
+from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.runs.deletes import RowKeys, renamed, row_keys
+
+NO_IDS: dict[str, Any] = {"id_column": None, "keep_text": True}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """Four files of five rows each, which share a unit."""
+    return [write_lines(tmp_path / "in" / f"{name}.txt", sentences(5, 5 * i)) for i, name in enumerate("abcd")]
+
+
+def manifest(store: Path) -> Manifest:
+    found = read_manifest(str(store))
+    assert found is not None
+    return found
+
+
+def test_rows_of_files_that_left_are_refused_before_anything_is_read(store: Path, files: list[Path]) -> None:
+    folder = files[0].parent
+    night(store, folder / "*", **NO_IDS)
+    for path in files:
+        path.unlink()
+    write_lines(folder / "e.txt", sentences(20, 50))
+    refused = night(store, folder / "*", number=1, max_deletes=0.5, **NO_IDS)
+    assert refused.exit_code == 3
+    assert "20 of the 20 rows" in refused.message
+    assert "say --append to keep them" in refused.message
+    assert f"`sentence-beam rollback -1 --store {store}`" in refused.message
+    assert night(store, folder / "*", number=2, max_deletes=1.0, **NO_IDS).exit_code == 0
+
+
+def test_renamed_moved_and_rewritten_files_have_not_left(store: Path, files: list[Path], tmp_path: Path) -> None:
+    night(store, files[0].parent / "*", **NO_IDS)
+    files[0].rename(files[0].with_stem("renamed"))
+    write_lines(files[1], sentences(5, 70))
+    other = tmp_path / "other"
+    files[0].parent.rename(other)
+    assert night(store, other / "*", number=1, max_deletes=0.0, **NO_IDS).exit_code == 0
+    assert night(store, other.parent / "oth*" / "*", number=2, max_deletes=0.0, **NO_IDS).exit_code == 0
+    write_lines(other / "c.txt", sentences(5, 90))  # by its full path it is the same
+    assert night(store, other / "*", number=3, max_deletes=0.0, **NO_IDS).exit_code == 0
+
+
+def entry(path: str, content: str, source: str = "") -> InputEntry:
+    return InputEntry(path, source or f"/in/{path}", "csv", content, "v", 9)
+
+
+def file(path: str, content: str, source: str = "") -> InputFile:
+    return InputFile(source or f"/in/{path}", path, "csv", "", 9, content, "v")
+
+
+def test_one_file_takes_the_place_of_one_that_left() -> None:
+    before = [entry("a", "1"), entry("b", "1"), entry("c", "2"), entry("d", "3", "/in/x/d"), entry("e", "4")]
+    now = [file("b", "1"), file("new", "1"), file("x/d", "other", "/in/x/d"), file("copy", "4"), file("e", "4")]
+    assert renamed(before, now) == {"a": "new", "d": "x/d"}
+
+
+def keys(store: Path, *paths: str, **options: Any) -> RowKeys | None:
+    given = [file(path.rpartition("/")[2], "1", path) for path in paths]
+    return row_keys(Options(**{**NO_IDS, **options}), manifest(store), given)
+
+
+def test_what_rows_are_known_by(store: Path, files: list[Path]) -> None:
+    night(store, files[0], **NO_IDS)
+    by_text = RowKeys(by_text=True)
+    assert keys(store, str(files[0])) == RowKeys(by_file=True)
+    assert keys(store, storage.ROWS + "rows.parquet") == by_text
+    assert keys(store, "/tmp/x/stdin.jsonl") == by_text
+    assert keys(store, "/tmp/x/stdin.jsonl", text_column="body") == RowKeys(by_file=True)
+    assert keys(store, str(files[0]), id_column="id") == by_text
+    assert keys(store, str(files[0]), id_column="id", chunks="sentences") is None
+
+
+def test_ids_from_a_column_are_compared_whatever_files_they_are_in(store: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    write_parquet(folder / "a.parquet", sentences(4), id=pa.array(list("abcd")))
+    night(store, folder / "*")
+    assert row_keys(job_of(store, "x").run.options, manifest(store), []) == RowKeys()

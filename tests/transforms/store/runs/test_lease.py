@@ -1,0 +1,352 @@
+"""The lease: who may write, when it may be taken over, and what a writer does that lost it."""
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from helpers.snapshots import run_name
+
+from transforms.base.errors import SentenceBeamError
+from transforms.storage.local import LocalStorage
+from transforms.store.runs import lease, process
+from transforms.store.runs.result import Result, record_result
+
+OLD_FIELDS = ("run", "host", "pid", "runner", "job", "renewed")
+
+
+def holder(**values: object) -> lease.Lease:
+    """A lease of this very process."""
+    return replace(lease.Lease.of_this_process("run1", "FnApiRunner", "job1", True), **values)  # type: ignore[arg-type]
+
+
+def silent_for(folder: Path, seconds: float) -> None:
+    """Make the lease's file so old."""
+    written = time.time() - seconds
+    os.utime(folder / "lease.json", (written, written))
+
+
+@pytest.fixture
+def dead_pid() -> int:
+    """The id of a process that has ended."""
+    child = subprocess.Popen(["true"])
+    child.wait()
+    return child.pid
+
+
+@pytest.fixture
+def other_process() -> Iterator[int]:
+    """The id of another process that lives."""
+    with subprocess.Popen(["sleep", "600"]) as child:
+        yield child.pid
+        child.kill()
+
+
+def test_a_second_writer_is_told_run_and_job(tmp_path: Path) -> None:
+    lease.acquire(str(tmp_path), holder())
+    with pytest.raises(SentenceBeamError, match="run run1 .job job1"):
+        lease.acquire(str(tmp_path), holder(run="run2"))
+    lease.release(str(tmp_path), "run2")
+    with pytest.raises(SentenceBeamError, match="run1"):
+        lease.acquire(str(tmp_path), holder(run="run2"))
+    lease.release(str(tmp_path), "run1")
+    lease.acquire(str(tmp_path), holder(run="run2"))
+
+
+def test_a_lease_that_could_not_be_given_back_closes_the_store_to_nobody_in_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other_process: int
+) -> None:
+    def full(*_: object) -> bool:
+        raise OSError(28, "No space left on device")
+
+    root = str(tmp_path)
+    lease.acquire(root, holder())
+    monkeypatch.setattr(LocalStorage, "delete_if", full)
+    with pytest.raises(OSError, match="No space left"):
+        lease.release(root, "run1")
+    monkeypatch.undo()
+    lease.acquire(root, holder(run="run2"))
+    with pytest.raises(SentenceBeamError, match="run2"):
+        lease.acquire(root, holder(run="run3"))
+    lease.release(root, "run2")
+    lease.acquire(root, holder(run="run2", pid=other_process, process_start=process.start_of(other_process)))
+    with pytest.raises(SentenceBeamError, match="run2"):
+        lease.acquire(root, holder(run="run3"))
+
+
+def test_a_dead_writers_lease_is_taken_over(tmp_path: Path, dead_pid: int) -> None:
+    lease.acquire(str(tmp_path), holder(pid=dead_pid, process_start=1))
+    lease.acquire(str(tmp_path), holder(run="run2"))
+    assert json.loads((tmp_path / "lease.json").read_bytes())["run"] == "run2"
+
+
+def test_a_process_that_nobody_has_counted_yet_is_dead(tmp_path: Path) -> None:
+    child = subprocess.Popen(["sleep", "600"])
+    lease.acquire(str(tmp_path), holder(pid=child.pid, process_start=process.start_of(child.pid)))
+    with pytest.raises(SentenceBeamError, match="run1"):
+        lease.check(str(tmp_path))
+    child.kill()
+    while process.start_of(child.pid) is not None:
+        time.sleep(0.001)
+    lease.check(str(tmp_path))
+    child.wait()
+
+
+def test_a_later_process_of_the_same_id_is_not_the_writer(tmp_path: Path, other_process: int) -> None:
+    start = process.start_of(other_process)
+    assert start
+    lease.acquire(str(tmp_path), holder(pid=other_process, process_start=start))
+    with pytest.raises(SentenceBeamError, match="is being written by run run1"):
+        lease.acquire(str(tmp_path), holder(run="run2"))
+    lease.release(str(tmp_path), "run1")
+    lease.acquire(str(tmp_path), holder(pid=other_process, process_start=start - 1))
+    lease.acquire(str(tmp_path), holder(run="run2"))
+
+
+ELSEWHERE = {
+    "a container of this machine": {"pid_namespace": "pid:[1]"},
+    "a container of another machine, or this one before it was started again": {"boot": "0-0"},
+    "another host": {"host": "elsewhere", "boot": "0-0"},
+    "a system that hides what it is": {"boot": "", "pid_namespace": ""},
+}
+
+
+@pytest.mark.parametrize("where", ELSEWHERE)
+def test_a_writer_elsewhere_is_trusted_for_ten_minutes(tmp_path: Path, dead_pid: int, where: str) -> None:
+    lease.acquire(str(tmp_path), replace(holder(pid=dead_pid, process_start=1), **ELSEWHERE[where]))
+    silent_for(tmp_path, 590)
+    with pytest.raises(SentenceBeamError, match="is being written by run run1"):
+        lease.acquire(str(tmp_path), holder(run="run2"))
+    silent_for(tmp_path, 610)
+    lease.acquire(str(tmp_path), holder(run="run2"))
+    assert [path.name for path in tmp_path.iterdir() if ".tmp-" in path.name] == []
+
+
+@pytest.mark.parametrize("ahead", [-3600, 3600])
+def test_clocks_of_two_hosts_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
+    lease.acquire(str(tmp_path), holder(host="elsewhere", boot="0-0"))
+    clock = time.time
+    monkeypatch.setattr(time, "time", lambda: clock() + ahead)
+    with pytest.raises(SentenceBeamError, match="is being written by run run1"):
+        lease.acquire(str(tmp_path), holder(run="run2"))
+    monkeypatch.undo()
+    lease.release(str(tmp_path), "run1")
+    lease.acquire(str(tmp_path), holder(host="elsewhere", boot="0-0", renewed=clock() + ahead))
+    silent_for(tmp_path, 610)
+    lease.acquire(str(tmp_path), holder(run="run2"))
+
+
+def test_the_lease_of_an_earlier_version_is_read(tmp_path: Path, dead_pid: int) -> None:
+    def write(**values: object) -> None:
+        old = {name: value for name, value in asdict(holder(**values)).items() if name in OLD_FIELDS}
+        (tmp_path / "lease.json").write_text(json.dumps(old))
+
+    write()
+    with pytest.raises(SentenceBeamError, match="run run1 .job job1"):
+        lease.check(str(tmp_path))
+    lease.renew(str(tmp_path), "run1")
+    assert lease.holds(str(tmp_path), "run1")
+    write(pid=dead_pid)
+    lease.check(str(tmp_path))
+    write(host="elsewhere")
+    silent_for(tmp_path, 610)
+    lease.check(str(tmp_path))
+
+
+def test_the_lease_of_a_later_version_is_read(tmp_path: Path) -> None:
+    (tmp_path / "lease.json").write_text(json.dumps({**asdict(holder()), "more": 1}))
+    with pytest.raises(SentenceBeamError, match="run run1"):
+        lease.check(str(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b'{"run": "ru', b"[]", b"3", b'{"run": "r"}', b""])
+def test_a_lease_cut_short_is_nobodys(tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "WRITING_SECONDS", 0)
+    (tmp_path / "lease.json").write_bytes(content)
+    lease.acquire(str(tmp_path), holder(run="run2"))
+
+
+def test_renewal_keeps_a_lease_alive_and_never_takes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
+    lease.acquire(str(tmp_path), holder(host="x", boot="0-0"))
+    silent_for(tmp_path, 610)
+    lease.Renewal(str(tmp_path), "other", leased=False)()
+    assert not lease.is_alive(str(tmp_path), "run1")
+    lease.Renewal(str(tmp_path), "run1", leased=True)()
+    assert lease.is_alive(str(tmp_path), "run1")
+    with pytest.raises(SentenceBeamError, match="run1"):
+        lease.check(str(tmp_path))
+
+
+def test_a_writer_that_lost_its_lease_is_told_at_the_next_renewal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
+    lease.acquire(str(tmp_path), holder(run=run_name(1)))
+    renewal = lease.Renewal(str(tmp_path), "run1", leased=True)
+    with pytest.raises(SentenceBeamError, match="the lease was taken from this run"):
+        renewal()
+    lease.release(str(tmp_path), run_name(1))
+    with pytest.raises(SentenceBeamError, match="the lease was taken from this run"):
+        renewal()
+    lease.Renewal(str(tmp_path), "run1", leased=False)()
+
+
+def test_a_job_that_is_done_again_after_its_commit_has_lost_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
+    record_result(str(tmp_path), Result("run1", "committed", 0, "", "", 0.0))
+    lease.Renewal(str(tmp_path), "run1", leased=True)()
+    record_result(str(tmp_path), Result("run2", "failed", 3, "", "", 0.0))
+    with pytest.raises(SentenceBeamError, match="the lease was taken from this run"):
+        lease.Renewal(str(tmp_path), "run2", leased=True)()
+
+
+def test_a_lease_that_is_read_while_it_is_written_in_place_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, times = LocalStorage.read_versioned, iter(range(9))
+    half = lambda self, path: (b"", "1") if next(times) % 3 == 0 else read(self, path)  # noqa: E731
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
+    monkeypatch.setattr(lease, "WRITING_SECONDS", 0)
+    lease.acquire(str(tmp_path), holder(pid=None))
+    monkeypatch.setattr(LocalStorage, "read_versioned", half)
+    lease.Renewal(str(tmp_path), "run1", leased=True)()
+    times = iter(range(9))
+    assert lease.holds(str(tmp_path), "run1")
+
+
+STATES = {  # seconds of silence after which a job's lease is free, and those after which it is not yet
+    lease.JobState.ENDED: (0, None),
+    lease.JobState.UNLISTED: (610, 590),
+    lease.JobState.UNKNOWN: (6 * 3600 + 10, 6 * 3600 - 10),
+    lease.JobState.RUNNING: (None, 48 * 3600),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_job_on_an_engine_holds_its_lease_as_long_as_the_engine_has_it(tmp_path: Path, state: lease.JobState) -> None:
+    free, held = STATES[state]
+    lease.acquire(str(tmp_path), holder(pid=None))
+    if held is not None:
+        silent_for(tmp_path, held)
+        with pytest.raises(SentenceBeamError, match="until the engine says that it ended"):
+            lease.acquire(str(tmp_path), holder(run="run2"), lambda _: state)
+    if free is not None:
+        silent_for(tmp_path, free)
+        lease.acquire(str(tmp_path), holder(run="run2"), lambda _: state)
+
+
+class Clock:
+    """Both clocks of a process, turned by hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.now = 1_000_000.0
+        monkeypatch.setattr(time, "time", lambda: self.now)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+
+def test_two_hundred_processes_ask_for_the_lease_once_a_second_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[str] = []
+    for name in ("read_versioned", "replace_if"):
+        call = getattr(LocalStorage, name)
+        counted = lambda self, *args, name=name, call=call: (requests.append(name), call(self, *args))[1]  # noqa: E731
+        monkeypatch.setattr(LocalStorage, name, counted)
+    clock = Clock(monkeypatch)
+    lease.acquire(str(tmp_path), holder(pid=None))
+    processes = [lease.Looks(str(tmp_path), "run1") for _ in range(200)]
+    silent = []
+    for second in range(480 + 960):
+        clock.now += 1
+        if second == 480:  # by now each has found out that it is not alone
+            requests.clear()
+        for looks in processes:
+            looks.look_if_due()
+        silent.append(clock.now - json.loads((tmp_path / "lease.json").read_bytes())["renewed"])
+    assert max(silent) < lease.STALE_SECONDS / 5
+    assert len(requests) / 960 <= 1
+    assert requests.count("replace_if") <= 960 / 30
+
+
+@pytest.mark.parametrize("ahead", [-20, 20])
+def test_what_a_host_with_another_clock_renewed_just_now_is_not_written_again(tmp_path: Path, ahead: float) -> None:
+    lease.acquire(str(tmp_path), holder(pid=None, renewed=time.time() + ahead))
+    before = (tmp_path / "lease.json").read_bytes()
+    assert lease.renew(str(tmp_path), "run1") is lease.Renewed.BY_OTHERS
+    assert (tmp_path / "lease.json").read_bytes() == before
+
+
+def test_many_short_steps_of_a_process_keep_the_lease_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    lease.acquire(str(tmp_path), holder(pid=None))
+    silent = []
+    for _ in range(100):
+        with lease.kept_alive(str(tmp_path), "run1"):
+            clock.now += 20
+        silent.append(clock.now - json.loads((tmp_path / "lease.json").read_bytes())["renewed"])
+    assert max(silent) <= 2 * lease.RENEW_SECONDS
+
+
+def test_one_long_step_keeps_the_lease_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = threading.Event()
+    replace_if = LocalStorage.replace_if
+    lease.acquire(str(tmp_path), holder(pid=None))
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(LocalStorage, "replace_if", lambda self, *given: (replace_if(self, *given), written.set())[0])
+    with lease.kept_alive(str(tmp_path), "run1"):
+        for _ in range(3):
+            written.clear()
+            assert written.wait(60)
+
+
+def test_steps_side_by_side_in_a_process_look_at_the_lease_as_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, looked = Clock(monkeypatch), []
+    read = LocalStorage.read_versioned
+    lease.acquire(str(tmp_path), holder(pid=None))
+    monkeypatch.setattr(LocalStorage, "read_versioned", lambda self, path: (looked.append(path), read(self, path))[1])
+    steps = [lease.Renewal(str(tmp_path), "run1", leased=True) for _ in range(8)]
+    for _ in range(600):
+        clock.now += 1
+        for step in steps:
+            step()
+        with lease.kept_alive(str(tmp_path), "run1"):
+            pass
+    assert len(looked) <= 2 * (1 + 600 / lease.RENEW_SECONDS)  # a look reads it, and so does the writing
+
+
+def test_work_goes_on_where_the_storage_refuses_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> bool:
+        raise OSError("429 rate limit exceeded")
+
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
+    lease.acquire(str(tmp_path), holder(pid=None))
+    renewal = lease.Renewal(str(tmp_path), "run1", leased=True)
+    monkeypatch.setattr(LocalStorage, "replace_if", refused)
+    renewal()
+    monkeypatch.undo()
+    renewal()
+    assert lease.is_alive(str(tmp_path), "run1")
+
+
+def test_work_does_not_wait_for_a_storage_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()
+    read = LocalStorage.read_versioned
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
+    monkeypatch.setattr(lease, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(LocalStorage, "read_versioned", lambda self, path: (answer.wait(60), read(self, path))[1])
+    renewal = lease.Renewal(str(tmp_path), "run1", leased=True)
+    renewal()
+    answer.set()
+    monkeypatch.setattr(lease, "ANSWER_SECONDS", 60)
+    with pytest.raises(SentenceBeamError, match="the lease was taken from this run"):
+        renewal()

@@ -1,0 +1,57 @@
+"""Errors as Python programs get them: messages name parameters, where those of commands name flags."""
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+from transforms.base.errors import SentenceBeamError
+
+Parameters = Mapping[str, bool]  # names of parameters; whether each is a switch
+# A command line, which stays; or a flag.
+_FLAG = re.compile(
+    r"`[^`]*`|sentence-beam [a-z]+[^;,)]*|\bargument -(?P<letter>[a-z])(?=:)|"
+    r"(?P<label>\bargument )?(?<![\w/.-])--(?P<flag>[a-z][a-z0-9-]*)"
+)
+
+
+@contextlib.contextmanager
+def python_names(parameters: Parameters) -> Iterator[None]:
+    """Name parameters in the errors that the body raises, in place of flags; what a command prints keeps its flags."""
+    try:
+        yield
+    except SentenceBeamError as error:
+        error.line = error.line or str(error)
+        error.args = (named_in_python(str(error), parameters),)
+        raise
+
+
+def named_in_python(text: str, parameters: Parameters) -> str:
+    """The message with these parameters in place of their flags; other flags, those of Beam for one, stay.
+
+    >>> named_in_python("argument --max-tokens: 0 is not above zero", {"max_tokens": False})
+    'max_tokens: 0 is not above zero'
+    >>> named_in_python("name all files, without --append; see `sentence-beam plan --append`", {"append": True})
+    'name all files, without append=True; see `sentence-beam plan --append`'
+    """
+    return _FLAG.sub(partial(_renamed, parameters=parameters), text)
+
+
+def parameters_of(*options: type[Any]) -> Parameters:
+    """The parameters of a function that takes the fields of these classes of options."""
+    return {field.name: field.type in (bool, bool | None) for kind in options for field in fields(kind)}
+
+
+def _renamed(match: re.Match[str], parameters: Parameters) -> str:
+    given = match["flag"] or match["letter"]
+    if given is None:
+        return match[0]
+    for flag, value in ((given, True), (given.removeprefix("no-"), False)):
+        found = flag.replace("-", "_")
+        for name in (found, f"{found}s"):  # a flag that is repeated is a list
+            if name in parameters:
+                is_subject = match.string[match.end() :].startswith(":")
+                return name if is_subject or not parameters[name] else f"{name}={value}"
+    return match[0]

@@ -1,0 +1,283 @@
+"""The values of options as people write them, and what is said of one that cannot be."""
+
+import contextlib
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields
+from types import UnionType
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin
+
+from transforms.base.errors import OptionError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Kind = Callable[[str], Any]
+StrPath: TypeAlias = str | os.PathLike[str]
+_URL = re.compile(r"^(gs|s3|azfs|hdfs):/(?!/)")
+# What other programs call the same thing.
+MEANT = {
+    "fp16": "float16", "half": "float16", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "f32": "float32",
+    "single": "float32", "gpu": "cuda", "dot": "ip", "inner": "ip", "euclidean": "l2", "cos": "cosine",
+    "jsonlines": "jsonl", "ndjson": "jsonl", "txt": "text", "pq": "parquet",
+    "md": "file", "markdown": "file",
+}  # fmt: skip
+FOLDS = ("best", "none")  # what a search makes of several pieces of a document
+# Words that are near each other and mean the contrary.
+OPPOSITES = {frozenset(pair) for pair in (("min", "max"), ("new", "old"))}
+LEAST_DIGITS = 6  # of an id that is given by its beginning
+SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
+
+
+def read(options: "DataclassInstance", kinds: Mapping[str, Kind]) -> None:
+    """Bring the values that a program gave into the types of the fields of `options`.
+
+    A path becomes text, a text a tuple of one if several are allowed, None the default, and a number or a text what the
+    field's kind makes of it: `"256k"` is 256000. Raises `OptionError` for a value that does not fit.
+    """
+    for field in fields(options):
+        given = getattr(options, field.name)
+        try:
+            value = _read(given, field.type, kinds.get(field.name))
+        except OptionError as error:
+            raise OptionError(f"argument --{field.name.replace('_', '-')}: {error}") from None
+        if value is None and field.default is not MISSING:
+            value = field.default
+        object.__setattr__(options, field.name, value)
+
+
+def _read(value: Any, wanted: Any, kind: Kind | None) -> Any:
+    if value is None:
+        return None
+    types = get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
+    if any(get_origin(each) is tuple for each in types):
+        return _read_several(value)
+    return read_one(value, kind, types)
+
+
+def read_one(value: Any, kind: Kind | None, types: tuple[Any, ...]) -> Any:
+    """Read the value of an option that has one, of these types. Raises OptionError for a value that does not fit."""
+    value = as_text(value) if isinstance(value, os.PathLike) else value
+    if kind is not None:
+        found = kind(str(value))
+        return found if isinstance(found, int | float | str) else str(value)
+    if bool in types and not isinstance(value, bool):
+        raise OptionError(f"{value!r} is not True or False")
+    if str in types and not isinstance(value, str):
+        raise OptionError(f"{value!r} is not text")
+    return value
+
+
+def _read_several(given: Any) -> tuple[Any, ...]:
+    if isinstance(given, str | os.PathLike):
+        return (as_text(given),)
+    if not isinstance(given, Iterable):
+        raise OptionError(f"{given!r} is no list")
+    return tuple(as_text(item) if isinstance(item, os.PathLike) else item for item in given)
+
+
+def as_text(path: StrPath) -> str:
+    """The text of a path, with the slash of a URL that `pathlib` drops.
+
+    >>> from pathlib import Path
+    >>> as_text(Path("gs://bucket/store")), as_text(Path("/data/a.csv"))
+    ('gs://bucket/store', '/data/a.csv')
+    """
+    text = os.fspath(path)
+    return text if isinstance(path, str) else _URL.sub(r"\1://", text)
+
+
+def size(text: str) -> int:
+    """A count with an optional k, M or G: 256k, 1M."""
+    match = re.fullmatch(r"(\d+)([kmgKMG]?)", text)
+    if match is None or int(match[1]) == 0:
+        raise OptionError(f"{text} is not a positive count (as in 50000, 256k or 1M)")
+    return int(match[1]) * SIZES.get(match[2].lower(), 1)
+
+
+def filled(text: str) -> str:
+    """A value that is not blank, as that of an unset shell variable is."""
+    if not text.strip():
+        raise OptionError("is empty")
+    return text
+
+
+def duration(text: str) -> float:
+    """A span of time in seconds: 7d, 12h, 30m, 45s."""
+    match = re.fullmatch(r"(\d+)([dhms])", text)
+    if match is None:
+        raise OptionError(f"{text} is not a span of time (as in 7d, 12h or 30m)")
+    return int(match[1]) * SECONDS[match[2]]
+
+
+def positive(text: str) -> int:
+    """A whole number above zero."""
+    if not text.isdecimal() or int(text) == 0:
+        raise OptionError(f"{text} is not a whole number above zero")
+    return int(text)
+
+
+def whole(text: str) -> int:
+    """A whole number, zero or more."""
+    if not text.isdecimal():
+        raise OptionError(f"{text} is not a whole number, zero or more")
+    return int(text)
+
+
+def port(text: str) -> int:
+    """A port of this machine, 0 for any that is free."""
+    if not (text.isdecimal() and len(text) < 6 and int(text) < 65_536):
+        raise OptionError(f"{text} is not a port, a whole number from 0 to 65535")
+    return int(text)
+
+
+def fraction(text: str) -> float:
+    """A number from 0 to 1."""
+    return _number(text, 1, "a number from 0 to 1")
+
+
+def few(text: str) -> float:
+    """A whole number of things, or the part of all of them, below 1."""
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        if 0 <= number < 1 or (number >= 1 and number.is_integer()):
+            return number
+    raise OptionError(f"{text} is neither a whole number nor a part of all, as 0.01")
+
+
+def distance(text: str) -> float:
+    """A cosine distance: a number from 0 to 2."""
+    return _number(text, 2, "a cosine distance, a number from 0 to 2")
+
+
+def cosine(text: str) -> float:
+    """A cosine: a number from -1 to 1."""
+    return _number(text, 1, "a cosine, a number from -1 to 1", least=-1)
+
+
+def score(text: str) -> float:
+    """A score: any number."""
+    return _number(text, math.inf, "a number", least=-math.inf)
+
+
+def price(text: str) -> float:
+    """An amount of money, zero or more."""
+    return _number(text, math.inf, "an amount of money (as in 1.20)")
+
+
+def memory(text: str) -> str:
+    """An amount of memory as Beam's resource hints take it, such as 16GB."""
+    if re.fullmatch(r"\d+(\.\d+)?([KMGTP]i?)?B", text.replace(" ", "")) is None:
+        raise OptionError(f"{text} is not an amount of memory (as in 16GB)")
+    return text
+
+
+def milliseconds(text: str) -> float:
+    """A span of time above zero, in milliseconds."""
+    value = _number(text, math.inf, "a number of milliseconds above zero")
+    if value == 0:
+        raise OptionError(f"{text} is not a number of milliseconds above zero")
+    return value
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The names in a comma-separated list; none for an empty text."""
+    found = tuple(name for name in text.split(",") if name)
+    if len(set(found)) != len(found):
+        raise OptionError(f"{text} names a column twice")
+    return found
+
+
+def digest(text: str) -> str:
+    """The id of a space, or its first digits, as `info` shows them."""
+    if re.fullmatch(rf"[0-9a-fA-F]{{{LEAST_DIGITS},64}}", text) is None:
+        raise OptionError(f"{text} is not an id of a space, nor its first {LEAST_DIGITS} or more hex digits")
+    return text.lower()
+
+
+def delimiter(text: str) -> str:
+    """One character between values; `tab` or `\\t` is a tab."""
+    found = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    if len(found) != 1 or found in '"\r\n':
+        raise OptionError(f"{text!a} is not one character to stand between values (as in ';' or tab)")
+    return found
+
+
+def device(text: str) -> str:
+    """`auto`, `cpu`, `cuda`, or one GPU: `cuda:1`."""
+    if re.fullmatch(r"auto|cpu|cuda(:\d+)?", text) is None:
+        raise OptionError(
+            f"invalid choice: {text!r} (choose from 'auto', 'cpu', 'cuda', 'cuda:N'){_device_meant(text)}"
+        )
+    return text
+
+
+def _device_meant(text: str) -> str:
+    number = re.fullmatch(r"(?:gpu|cuda)[:.]?(\d*)|(\d+)", text.lower())
+    if number is not None:
+        which = number[1] or number[2]
+        return f"; did you mean {f'cuda:{which}' if which else 'cuda'}?"
+    if text.lower() in ("mps", "metal", "xpu", "tpu", "npu"):
+        return "; of accelerators those of CUDA alone are used, else cpu"
+    near = nearest(text.lower(), ("auto", "cpu", "cuda"))
+    return f"; did you mean {near}?" if near else ""
+
+
+def one_of(*choices: str) -> Kind:
+    """The kind whose values are these words."""
+
+    def chosen(text: str) -> str:
+        if text not in choices:
+            meant = MEANT.get(text.lower(), text.lower())
+            near = meant if meant in choices else nearest(meant, choices)
+            hint = f"; did you mean {near}?" if near else ""
+            raise OptionError(f"invalid choice: {text!r} (choose from {', '.join(map(repr, choices))}){hint}")
+        return text
+
+    return chosen
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that a slip of the hand makes into `word`, None where there is none; never one of other meaning.
+
+    A slip is a letter too many, too few, wrong or swapped with its neighbour; two of them from six letters on.
+
+    >>> nearest("embedd", ["embed", "index"]), nearest("--min-tokens", ["--max-tokens"])
+    ('embed', None)
+    """
+    scored = sorted((_slips(word, other), other) for other in set(known))
+    most = 2 if len(word.lstrip("-")) >= 6 else 1
+    return next((other for slips, other in scored if slips <= most and not OPPOSITES & {_pair(word, other)}), None)
+
+
+def _slips(a: str, b: str) -> int:
+    """The number of slips between two words (optimal string alignment)."""
+    before: list[int] = []
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        earlier, before, row = before, row, [i]
+        for j, y in enumerate(b, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                cost = min(cost, earlier[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
+
+
+def _pair(a: str, b: str) -> frozenset[str]:
+    """The words in which two names differ."""
+    parts, others = set(re.split("[-_]", a)), set(re.split("[-_]", b))
+    return frozenset(parts ^ others)
+
+
+def _number(text: str, most: float, what: str, least: float = 0) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most or math.isinf(value):
+        raise OptionError(f"{text} is not {what}")
+    return value

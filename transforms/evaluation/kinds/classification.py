@@ -1,0 +1,168 @@
+"""Classification of single texts and of pairs by their vectors alone, as SentEval does it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from transforms.base.errors import OptionError
+from transforms.base.numbers import counted
+from transforms.calibration.quality import unit
+from transforms.evaluation import classifier as classifiers
+from transforms.evaluation import tables
+from transforms.evaluation.evidence import Evidence, Means
+from transforms.evaluation.pair_features import pair_features
+from transforms.evaluation.pair_files import LabelledPairs, read_labelled, read_splits
+from transforms.evaluation.task import Predictions, TaskVectors, numbered, overlap
+
+PARTS = ("tr", "va", "te")
+WORD_CONTENT = "word-content"
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Texts with a label each."""
+
+    labels: list[str]
+    texts: list[str]
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Labelled texts in one, two (training, test) or three (training, dev, test) parts; the score is the accuracy.
+
+    A classifier sees vectors of length 1. One part: ten-fold cross-validation, nested; two:
+    regularised by ten folds of the training rows; three: by the dev rows.
+    """
+
+    name: str
+    parts: tuple[LabelledTexts, ...]
+    classifier: str = classifiers.LOGISTIC
+    kind: str = "classification"
+    queries: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, name: str, paths: Sequence[str], classifier: str) -> "Classification":
+        """The task of one to three files with the columns label and text."""
+        classifiers.check_installed()
+        if len(paths) > 3:
+            raise OptionError(f"--task classification:{name}: say PATH, or TRAIN,TEST, or TRAIN,DEV,TEST")
+        parts = tuple(_read(path) for path in paths)
+        check_labels(f"classification:{name}", [part.labels for part in parts])
+        return cls(name, parts, classifier)
+
+    @classmethod
+    def read_probing(cls, name: str, paths: Sequence[str], classifier: str) -> "Classification":
+        """The probing task of a file of SentEval's: tr, va or te, label and text, tab-separated, without a header."""
+        classifiers.check_installed()
+        if len(paths) != 1:
+            raise OptionError(
+                f"--task probing:{name}: say one PATH, with tr, va or te, a label and a text in each line"
+            )
+        found: dict[str, LabelledTexts] = {part: LabelledTexts([], []) for part in PARTS}
+        for line, text in enumerate(tables.read_lines(paths[0]), 1):
+            row = text.split("\t")
+            if len(row) < 3 or row[0] not in PARTS:
+                raise tables.bad_line(paths[0], line, "not tr, va or te, a label and a text, tab-separated")
+            found[row[0]].labels.append(tables.label(paths[0], line, row[1]))
+            found[row[0]].texts.append(row[2])
+        if not all(part.labels for part in found.values()):
+            raise OptionError(f"--task {paths[0]} lacks lines of tr, va or te; check the file")
+        check_labels(f"probing:{name}", [part.labels for part in found.values()])
+        return cls(name, tuple(found.values()), of_probe(tables.stem(paths[0]), classifier), "probing")
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for part in self.parts for text in part.texts]
+
+    @cached_property
+    def notes(self) -> list[str]:
+        return overlap(self.parts[0].texts, self.parts[-1].texts) if len(self.parts) > 1 else []
+
+    def predict(self, vectors: TaskVectors) -> Predictions:
+        labels = labels_as_numbers([part.labels for part in self.parts])
+        features = [unit(vectors.of(part.texts)).astype(np.float32) for part in self.parts]
+        return judged(features, labels, self.classifier)
+
+    def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
+        return {"accuracy": Means(classifiers.stacked(predictions))}
+
+
+@dataclass(frozen=True)
+class Inference:
+    """Labelled pairs in training, dev and test parts, told apart by |u-v| and u*v; the score is the accuracy."""
+
+    name: str
+    parts: tuple[LabelledPairs, ...]
+    classifier: str = classifiers.LOGISTIC
+    kind: str = "nli"
+    queries: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def read(cls, name: str, paths: Sequence[str], classifier: str) -> "Inference":
+        """The task of three files with the columns label, sentence1, sentence2, or of one SICK.txt."""
+        classifiers.check_installed()
+        parts = tuple(read_splits(paths, read_labelled))
+        if len(parts) != 3:
+            raise OptionError(f"--task nli:{name}: say TRAIN,DEV,TEST, or one SICK.txt that has all three")
+        check_labels(f"nli:{name}", [part.labels for part in parts])
+        return cls(name, parts, classifier)
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for part in self.parts for text in (*part.first, *part.second)]
+
+    @cached_property
+    def notes(self) -> list[str]:
+        train, _, test = self.parts
+        both = overlap([*train.first, *train.second], [*test.first, *test.second])
+        unlabelled = sum(part.unlabelled for part in self.parts)
+        if not unlabelled:
+            return both
+        return [f"{counted(unlabelled, 'pair')} without consensus (label - or -1) left out", *both]
+
+    def predict(self, vectors: TaskVectors) -> Predictions:
+        labels = labels_as_numbers([part.labels for part in self.parts])
+        features = [pair_features(vectors.of(part.first), vectors.of(part.second)) for part in self.parts]
+        return judged(features, labels, self.classifier)
+
+    def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
+        return {"accuracy": Means(classifiers.stacked(predictions))}
+
+
+def of_probe(probe: str, classifier: str) -> str:
+    """What judges a probing task: SentEval judges word content without a hidden layer, whatever is asked for."""
+    return classifiers.LOGISTIC if probe.replace("_", "-") == WORD_CONTENT else classifier
+
+
+def judged(features: Sequence[np.ndarray], labels: Sequence[np.ndarray], classifier: str) -> Predictions:
+    """Which test rows a classifier gets right, of features and labels in one to three parts."""
+    if len(features) == 1:
+        return classifiers.correct(classifiers.cross_validated(features[0], labels[0], classifier), labels[0])
+    dev = (features[1], labels[1]) if len(features) == 3 else None
+    predicted = classifiers.held_out((features[0], labels[0]), dev, features[-1], classifier)
+    return classifiers.correct(predicted, labels[-1])
+
+
+def labels_as_numbers(parts: Sequence[list[str]]) -> list[np.ndarray]:
+    """The labels of each part as numbers, the same for a label in all of them."""
+    numbers, _ = numbered([label for part in parts for label in part], "")
+    return np.split(numbers, np.cumsum([len(part) for part in parts])[:-1])
+
+
+def check_labels(task: str, parts: Sequence[list[str]]) -> None:
+    """Raise OptionError where a classifier has nothing to tell apart, or never saw a label it is asked for."""
+    numbered(parts[0], task)
+    unknown = sorted(set(parts[-1]) - set(parts[0]))
+    if unknown:
+        raise OptionError(f"--task {task}: test label {unknown[0]!r} is none of the training labels; check the files")
+
+
+def _read(path: str) -> LabelledTexts:
+    rows = [
+        (tables.label(path, line, label), text) for line, (label, text) in tables.read_table(path, ("label", "text"))
+    ]
+    if not rows:
+        raise OptionError(f"--task {path} holds no labelled text; check the file")
+    return LabelledTexts(*map(list, zip(*rows, strict=True)))

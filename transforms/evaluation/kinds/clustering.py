@@ -1,0 +1,54 @@
+"""Clustering: how well k-means finds the labels of texts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from transforms.base.errors import OptionError
+from transforms.calibration.quality import unit
+from transforms.evaluation import classifier, tables
+from transforms.evaluation.clusterings import Clusterings
+from transforms.evaluation.evidence import Evidence
+from transforms.evaluation.task import Predictions, TaskVectors, numbered
+
+SEEDS = 10
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """Labelled texts; the score is the mean v-measure of k-means from 10 seeds, as many clusters as there are labels.
+
+    The vectors are scaled to length 1.
+    """
+
+    name: str
+    labels: np.ndarray
+    texts: list[str]
+    kind: str = "clustering"
+    queries: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, name: str, paths: Sequence[str]) -> "Clustering":
+        """The task of files with the columns label and text."""
+        classifier.check_installed()
+        rows = [
+            (tables.label(path, line, label), text)
+            for path in paths
+            for line, (label, text) in tables.read_table(path, ("label", "text"))
+        ]
+        if not rows:
+            raise OptionError(f"--task clustering:{name} holds no labelled text; check the file")
+        labels, _ = numbered([label for label, _ in rows], f"clustering:{name}")
+        return cls(name, labels, [text for _, text in rows])
+
+    def predict(self, vectors: TaskVectors) -> Predictions:
+        from sklearn.cluster import KMeans
+
+        rows, number = unit(vectors.of(self.texts)).astype(np.float32), int(self.labels.max()) + 1
+        found = [KMeans(number, n_init=1, random_state=seed).fit_predict(rows) for seed in range(SEEDS)]
+        return {"clusters": np.stack(found).astype(np.int32)}
+
+    def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
+        return {"v_measure": Clusterings(np.stack([found["clusters"] for found in predictions]), self.labels)}

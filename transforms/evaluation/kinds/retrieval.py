@@ -1,0 +1,76 @@
+"""Retrieval: documents of a folder in BEIR's layout, found by the vectors of queries, compared with every document."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from transforms import storage
+from transforms.base.errors import OptionError
+from transforms.evaluation import tables
+from transforms.evaluation.evidence import Evidence
+from transforms.evaluation.kinds.judgements import DEPTH, DROP, Judgements, check_finite, evidence_of, read_judgements
+from transforms.evaluation.task import Predictions, TaskVectors
+from transforms.index.exact import exact_search
+from transforms.index.vectors import prepared
+
+BLOCK_ROWS = 50_000
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """Judged queries and documents; the nearest 100 documents by cosine, equal scores in the order of their ids."""
+
+    name: str
+    judgements: Judgements
+    ids: list[str]
+    documents: list[str]
+    kind: str = "retrieval"
+
+    @classmethod
+    def read(cls, name: str, folder: str, same_ids: str = DROP) -> "Retrieval":
+        """The task of a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv."""
+        corpus = storage.join(folder, "corpus.jsonl")
+        queries, qrels = storage.join(folder, "queries.jsonl"), storage.join(folder, "qrels", "test.tsv")
+        judged = read_judgements(queries, qrels, same_ids)
+        documents: dict[str, str] = {}
+        for line, row in tables.read_json_lines(corpus):
+            key, text, title = row.get("_id"), row.get("text"), row.get("title") or ""
+            if key is None or not isinstance(text, str) or str(key) in documents:
+                raise tables.bad_line(corpus, line, "no text, or no _id of its own")
+            documents[str(key)] = f"{title} {text}".strip()
+        if not documents:
+            raise OptionError(f"--task {corpus} holds no document; check the file")
+        ids = sorted(documents)
+        return cls(name, judged, ids, [documents[key] for key in ids])
+
+    @property
+    def texts(self) -> list[str]:
+        return self.documents
+
+    @property
+    def queries(self) -> list[str]:
+        return self.judgements.texts
+
+    @cached_property
+    def notes(self) -> list[str]:
+        return self.judgements.notes(set(self.ids))
+
+    def predict(self, vectors: TaskVectors) -> Predictions:
+        queries = _unit(vectors.of_queries(self.queries))
+        blocks = (
+            (_unit(vectors.of(self.documents[start : start + BLOCK_ROWS])), start)
+            for start in range(0, len(self.documents), BLOCK_ROWS)
+        )
+        scores, found = exact_search(blocks, queries, DEPTH + 1, "ip")
+        check_finite(scores, self.name)
+        return self.judgements.measured([[self.ids[at] for at in row if at >= 0] for row in found.tolist()])
+
+    def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
+        return evidence_of(predictions)
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    """The vectors float32 at length 1, those without a direction as they are."""
+    return prepared(np.ascontiguousarray(vectors, np.float32), "cosine")

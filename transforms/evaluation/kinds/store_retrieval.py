@@ -1,0 +1,110 @@
+"""Retrieval from a store: what its index, its precision and its truncation cost, beside its own exact search."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from transforms.base.arrow import as_matrix
+from transforms.evaluation.evidence import ALL, Evidence
+from transforms.evaluation.kinds.judgements import DEPTH, DROP, Judgements, check_finite, evidence_of, read_judgements
+from transforms.evaluation.task import Predictions
+from transforms.index.exact import exact_search
+from transforms.index.vectors import prepared, scored_by
+from transforms.search import Searcher
+from transforms.space.recipe import Recipe
+from transforms.space.st_modules import QUERY
+from transforms.store import Store, open_store
+
+POOLED, EXACT, INDEX = "pooled", "exact", "index"
+
+
+@dataclass(frozen=True)
+class StoreRetrieval:
+    """Judged queries whose documents are the rows of a store, by their ids; the nearest 100 rows by its own metric.
+
+    A store is searched by up to three methods: `pooled` compares with every row as the pooler gave it, where a
+    calibration, a truncation or a precision made it another; `exact` with every row as it is stored; `index` asks the
+    index. A document whose pieces are several rows is found by its best piece.
+    """
+
+    name: str
+    store: Store
+    judgements: Judgements
+    kind: str = "retrieval"
+
+    @classmethod
+    def read(cls, name: str, store: str, queries: str, qrels: str, same_ids: str = DROP) -> "StoreRetrieval":
+        """The task of a store, a file of queries and a file of judgements."""
+        return cls(name, open_store(store), read_judgements(queries, qrels, same_ids))
+
+    @cached_property
+    def notes(self) -> list[str]:
+        ids = self.store.dataset().to_table(columns=["id"]).column("id").to_pylist()
+        return self.judgements.notes({str(key) for key in ids})
+
+    @property
+    def methods(self) -> list[str]:
+        """The names of the methods that this store has."""
+        has = {POOLED: "pooled" in self.store.dataset().schema.names, EXACT: True}
+        has[INDEX] = self.store.manifest.index is not None
+        return [method for method, there in has.items() if there]
+
+    def predict(self, method: str) -> Predictions:
+        """The measures of each query by one method, and its queries per second."""
+        started = time.monotonic()
+        found = self._pooled() if method == POOLED else self._searched(method == EXACT)
+        took = max(time.monotonic() - started, 1e-9)
+        return {**self.judgements.measured(found), f"{ALL}/queries_s": np.array(len(found) / took)}
+
+    def evidence(self, predictions: list[Predictions]) -> dict[str, Evidence]:
+        """The measures of all methods."""
+        return evidence_of(predictions)
+
+    def dim(self, method: str) -> int:
+        """The width of the vectors that are compared."""
+        space, schema = self.store.space, self.store.dataset().schema
+        return int(schema.field("pooled").type.list_size) if method == POOLED else space.dim
+
+    def bytes_row(self, method: str) -> float:
+        """The bytes of a row's vector: in the shards, or in the index."""
+        index = self.store.manifest.index
+        if method == INDEX and index is not None:
+            return sum(s.bytes for s in index.segments) / max(1, sum(s.rows for s in index.segments))
+        width = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "uint8": 1.0}.get(self.store.space.precision, 1 / 8)
+        return self.dim(method) * (4.0 if method == POOLED else width)
+
+    def _searched(self, exact: bool) -> list[list[str]]:
+        searcher, found = Searcher(self.store.manifest), []
+        for hits in searcher.search(self.judgements.texts, 2 * DEPTH, exact=exact, width=0):
+            check_finite(np.array([[hit["score"] for hit in hits]]), self.name)
+            found.append(_distinct(sorted(hits, key=lambda hit: hit["rank"])))
+        return found
+
+    def _pooled(self) -> list[list[str]]:
+        recipe = Recipe.of(self.store.manifest.options.to_json())
+        prompt = Searcher(self.store.manifest).queries.prompt or ""
+        plain = replace(recipe, prompt=prompt, prompt_name=None, calibration="", truncate_dim=None, precision="float32")
+        from transforms.encoder import Encoder  # torch, which reading tasks needs not
+
+        encoder = Encoder.of(replace(plain, normalize=False))
+        metric = self.store.manifest.metric
+        queries = prepared(encoder.encode(self.judgements.texts, route=QUERY), metric)
+        ids: list[str] = []
+
+        def blocks() -> Iterator[tuple[np.ndarray, int]]:
+            for batch in self.store.dataset().to_batches(columns=["id", "pooled"]):
+                start = len(ids)
+                ids.extend(map(str, batch.column("id").to_pylist()))
+                yield prepared(as_matrix(batch.column("pooled")), metric), start
+
+        scores, rows = exact_search(blocks(), queries, 2 * DEPTH, scored_by(metric))
+        check_finite(scores, self.name)
+        return [_distinct([{"id": ids[at]} for at in row if at >= 0]) for row in rows.tolist()]
+
+
+def _distinct(hits: list[dict]) -> list[str]:
+    """The ids of the documents among rows, best first."""
+    return list(dict.fromkeys(str(hit["id"]) for hit in hits))

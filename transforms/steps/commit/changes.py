@@ -1,0 +1,234 @@
+"""Rows added, changed and deleted since the last snapshot, also as the gate counts them, and ids that occur twice.
+
+All are counted by buckets of hashes.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from transforms import storage
+from transforms.base.errors import SentenceBeamError
+from transforms.store.manifest import Manifest
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs.changes import (
+    Changes,
+    ShardSide,
+    buckets_for,
+    count_changes,
+    differing,
+    read_side,
+    repeated,
+)
+from transforms.store.runs.commit import Run, last_snapshot
+from transforms.store.runs.deletes import KeyedRows, RowKeys, row_keys, rows_gone
+from transforms.store.runs.plan import file_of, shared_plan
+from transforms.store.runs.result import read_result
+from transforms.store.runs.settled import Settled
+from transforms.store.shards.id_hashes import id_hashes
+
+KNOWN, CHANGES, DELETES, IDS = "known", "changes", "deletes", "ids"
+
+
+@dataclass(frozen=True)
+class UnknownChanges:
+    """Changes that cannot be counted, since an old shard is damaged or gone."""
+
+
+@dataclass(frozen=True)
+class ChangedShard:
+    """A shard to read, of `size` bytes, and into how many buckets of ids its rows go."""
+
+    path: str
+    size: int
+    is_new: bool
+    buckets: int
+
+
+@dataclass(frozen=True)
+class IdShard:
+    """A shard by its path in the store, and into how many buckets its ids go."""
+
+    root: str
+    path: str
+    buckets: int
+
+
+@dataclass(frozen=True)
+class ShardOfGate:
+    """A changed shard to read for the gate of deleted rows, and what its rows are known by."""
+
+    shard: ChangedShard
+    keys: RowKeys
+
+
+@dataclass(frozen=True)
+class Deletes:
+    """The number of rows of the last snapshot that the coming one lacks, as the gate counts them."""
+
+    rows: int
+
+
+@dataclass(frozen=True)
+class DuplicateIds:
+    """The number of rows whose id an earlier row of the snapshot has."""
+
+    rows: int
+
+
+Known = Settled | Problem | Changes | UnknownChanges | Deletes | DuplicateIds
+ToRead = ChangedShard | ShardOfGate | IdShard
+Hashes = ShardSide | UnknownChanges | KeyedRows | bytes
+CountKey = tuple[str, int]  # what is known, or a bucket of what is counted, and its number
+
+
+def rows_to_count(settled: Settled | Problem, run: Run, ids: bool) -> Iterator[Known | ToRead]:
+    """What is given, and the shards to read for changes, for the gate and, if these are to be counted, for ids.
+
+    Where the run is to fail, none.
+    """
+    yield settled
+    if isinstance(settled, Settled):
+        differ = differing_units(settled, run)
+        yield from shards_of_changes(settled, run, differ)
+        yield from shards_of_gate(run, differ)
+        if ids:
+            yield from shards_of_ids(settled, run, differ)
+
+
+@dataclass(frozen=True)
+class Differing:
+    """The units with rows of which only the last snapshot (`old`) or only the one to come (`new`) has a copy."""
+
+    old: list[UnitRecord]
+    new: list[UnitRecord]
+
+
+def differing_units(settled: Settled, run: Run) -> Differing | None:
+    """The units that differ from the last snapshot, None where there is none that can be read.
+
+    Parts that both manifests have are not read.
+    """
+    previous = _previous(run) if run.previous else None
+    if previous is None:
+        return None
+    both = set(previous.parts) & set(settled.parts)
+    before, units = previous.units_but(both), list(settled.units(run.root, both))
+    return Differing(differing(before, units), differing(units, before))
+
+
+def shards_of_changes(
+    settled: Settled, run: Run, differ: Differing | None
+) -> Iterator[ChangedShard | Changes | UnknownChanges]:
+    """The shards that only one of two snapshots has; Changes, or that they are unknown, where none is to be read."""
+    if run.previous is None:
+        yield Changes(added=settled.tally.stored)
+        return
+    yield Changes()
+    if differ is None:
+        yield UnknownChanges()
+        return
+    yield from changed_shards(run.root, differ)
+
+
+def shards_of_gate(run: Run, differ: Differing | None) -> Iterator[ShardOfGate]:
+    """The changed shards, if they have rows enough for the gate to refuse the run."""
+    if differ is None or not run.has_delete_gate:
+        return
+    if sum(unit.written for unit in differ.old) <= run.max_deletes * run.previous_rows:
+        return
+    last = last_snapshot(run)
+    files = [file_of(entry) for entry in shared_plan(run.root, run.id).files]
+    keys = row_keys(run.options, last, files) if last is not None else None
+    if keys is not None:
+        yield from (ShardOfGate(shard, keys) for shard in changed_shards(run.root, differ))
+
+
+def changed_shards(root: str, differ: Differing) -> Iterator[ChangedShard]:
+    """The shards that only one of two snapshots has."""
+    buckets = buckets_for(sum(unit.rows for unit in (*differ.old, *differ.new)))
+    for shards, is_new in ((differ.old, False), (differ.new, True)):
+        for unit in shards:
+            yield ChangedShard(storage.join(root, unit.path or ""), unit.bytes, is_new, buckets)
+
+
+def hashes_of(shard: Known | ToRead) -> Iterator[tuple[CountKey, Known | Hashes]]:
+    """The hashes of a shard's rows, or of its ids, by bucket; what is known already by a key of its own."""
+    if isinstance(shard, ShardOfGate):
+        yield from _of_gate(shard)
+        return
+    if not isinstance(shard, ChangedShard | IdShard):
+        yield (KNOWN, 0), shard
+        return
+    if isinstance(shard, IdShard):
+        try:
+            for number, ids in id_hashes(shard.root, shard.path, shard.buckets):
+                yield (IDS, number), ids
+        except SentenceBeamError as error:  # nothing may be committed that names a shard which cannot be read
+            yield (KNOWN, 0), Problem.of(error)
+        return
+    try:
+        for number, side in read_side(shard.path, shard.is_new, shard.buckets, shard.size):
+            yield (CHANGES, number), side
+    except SentenceBeamError:
+        yield (CHANGES, 0), UnknownChanges()
+
+
+def _of_gate(item: ShardOfGate) -> Iterator[tuple[CountKey, KeyedRows | Problem]]:
+    """The keys of a shard's rows by bucket. Rows of an old shard that is damaged count as rows that stay."""
+    shard = item.shard
+    try:
+        for number, rows in item.keys.read(shard.path, shard.size, shard.is_new, shard.buckets):
+            yield (DELETES, number), rows
+    except SentenceBeamError as error:
+        if shard.is_new:
+            yield (KNOWN, 0), Problem.of(error)
+
+
+def count_bucket(bucket: tuple[CountKey, Iterable[Any]]) -> list[Known]:
+    """The changes, or the ids that occur twice, among the rows of one bucket; or what was known."""
+    (what, _), found = bucket
+    parts = list(found)
+    if what == KNOWN:
+        return parts
+    if what == IDS:
+        return [DuplicateIds(repeated(parts))]
+    if what == DELETES:
+        return [Deletes(rows_gone(parts))]
+    known = [part for part in parts if isinstance(part, ShardSide)]
+    return [count_changes(known) if len(known) == len(parts) else UnknownChanges()]
+
+
+def total(found: Iterable[Any]) -> Changes | None:
+    """The sum of all changes of a run; None where they are not known."""
+    counted = [item for item in found if isinstance(item, (Changes, UnknownChanges))]
+    known = [item for item in counted if isinstance(item, Changes)]
+    return sum(known, Changes()) if known and len(known) == len(counted) else None
+
+
+def shards_of_ids(settled: Settled, run: Run, differ: Differing | None) -> Iterator[IdShard | DuplicateIds]:
+    """The shards whose ids are to be counted; DuplicateIds where nothing has to be read."""
+    unchanged = differ is not None and not differ.old and not differ.new
+    known = previous_duplicate_ids(run) if unchanged else None
+    if known is not None:
+        yield DuplicateIds(known)
+        return
+    yield DuplicateIds(0)
+    buckets = buckets_for(settled.tally.stored)
+    yield from (IdShard(run.root, unit.path, buckets) for unit in settled.units(run.root) if unit.path)
+
+
+def previous_duplicate_ids(run: Run) -> int | None:
+    """The duplicate ids that the last run counted, None if its result is missing or damaged."""
+    if run.previous is None:
+        return 0
+    last = read_result(run.root, run.previous)
+    return last.duplicate_ids if last else None
+
+
+def _previous(run: Run) -> Manifest | None:
+    """The last snapshot, if it can be read."""
+    try:
+        return last_snapshot(run)
+    except SentenceBeamError:
+        return None

@@ -1,0 +1,92 @@
+"""A check of a snapshot by the workers of a pipeline: its parts, what each comes to, and the file with the lines."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from transforms import storage
+from transforms.base.entries import dataclass_of
+from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.store import verify
+from transforms.store.manifest import Manifest, read_shared
+from transforms.store.verify import Check, Extent, Finding
+
+
+@dataclass(frozen=True)
+class VerifyJob:
+    """The check of the snapshot of `run`: the part `sample` of its shards, and all that that of `since` lacks.
+
+    `digest` and `since_digest` are the snapshots'. The lines go to the file `output`.
+    """
+
+    root: str
+    run: str
+    digest: str
+    output: str
+    sample: float = 1.0
+    since: str | None = None
+    since_digest: str | None = None
+
+
+class Verification:
+    """A job as a worker does it, with the snapshots read once."""
+
+    def __init__(self, job: VerifyJob):
+        self._job = job
+
+    @cached_property
+    def _manifest(self) -> Manifest:
+        manifest = read_shared(self._job.root, self._job.run, self._job.digest)
+        assert manifest is not None, "a run that is named is read or raises"
+        return manifest
+
+    @cached_property
+    def _extent(self) -> Extent:
+        return Extent(self._job.sample, read_shared(self._job.root, self._job.since, self._job.since_digest))
+
+    def checks(self) -> Iterator[Check | Finding]:
+        """The parts, or the finding that the snapshot cannot be read."""
+        try:
+            yield from verify.checks(self._manifest, self._extent)
+        except SentenceBeamError as error:
+            yield Finding(0, (str(error),))
+
+    def finding(self, check: Check | Finding) -> Finding:
+        """What comes of a part."""
+        if isinstance(check, Finding):
+            return check
+        try:
+            return verify.finding(self._manifest, self._extent, check)
+        except SentenceBeamError as error:
+            return Finding(check.place, (str(error),), rows=None)
+
+    def conclude(self, findings: Iterable[Finding]) -> None:
+        """Write the lines of all parts."""
+        found = list(findings)
+        try:
+            lines = list(verify.conclude(self._manifest, self._extent, found))
+        except SentenceBeamError:
+            lines = [line for one in found for line in one.faults]
+        storage.overwrite(self._job.output, json.dumps(lines).encode())
+
+
+def read_lines(output: str) -> list[str] | None:
+    """The lines that a check wrote, None if it wrote none; the file is removed.
+
+    Raises SentenceBeamError if the file is damaged.
+    """
+    place = storage.storage_of(output)
+    found = place.read_versioned(output)
+    place.delete(output)
+    if found is None:
+        return None
+    with refuse_damage(f"{output} is not what the job wrote", "run verify again"):
+        return list(dataclass_of(_Lines, {"lines": json.loads(found[0])}).lines)
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """The content of the file with the lines."""
+
+    lines: tuple[str, ...]

@@ -1,0 +1,77 @@
+"""A guard around work that may kill its process: it is repeated in a process of its own, so that nothing else dies.
+
+An engine tries work again when a worker dies, and again, and gives up without saying what killed them. So a worker that
+begins an element leaves a mark, and one that finds the marks of two attempts before begins with this guard. One mark
+says little: where machines are taken away, a loss leaves one on every element that was in flight.
+"""
+
+import multiprocessing
+import signal
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from transforms import storage
+from transforms.base.errors import SentenceBeamError
+from transforms.storage.beam_options import filesystem_options_as_dict, set_filesystem_options
+from transforms.store import layout
+
+# Spawned, not forked: the worker has threads and perhaps a GPU.
+PROCESSES = multiprocessing.get_context("spawn")
+Tell = Callable[[str], None]
+Work = Callable[[Tell], None]
+
+
+@dataclass(frozen=True)
+class Death:
+    """The step that a process died in, and the signal that ended it."""
+
+    at: str
+    signal: str
+
+
+@contextmanager
+def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
+    """Do the body's work under a mark that stays where this process dies; from the third attempt on, `work` runs alone
+    first.
+
+    Raises SentenceBeamError where that dies too. The mark stays as well where the body fails.
+    """
+    paths = [storage.join(root, layout.scratch(run, f"begun-{name}{again}")) for again in ("", ".again")]
+    place = storage.storage_of(root)
+    nonce = uuid.uuid4().bytes  # some storage takes an equal mark for this process's own
+    own = next((at for at, path in enumerate(paths) if place.put_if_absent(path, nonce)), None)
+    if own is None:
+        death = died_of(work)
+        if death is not None:
+            raise SentenceBeamError(
+                f"{death.at}: the worker died of it ({death.signal}), also in a process that did nothing else; leave "
+                "its text out, or mend the library that it crashes (SIGKILL: give workers more memory)"
+            )
+    yield
+    place.delete(*(paths if own is None else paths[: own + 1]))
+
+
+def died_of(work: Work) -> Death | None:
+    """Do the work in a process of its own, which tells what it is at; None where it came to an end by itself."""
+    here, there = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=_do, args=(work, there, filesystem_options_as_dict()))
+    process.start()
+    there.close()
+    last = "its first step"
+    while True:
+        try:
+            last = here.recv()
+        except EOFError:
+            break
+    process.join()
+    code = process.exitcode or 0
+    return Death(last, signal.Signals(-code).name) if code < 0 else None
+
+
+def _do(work: Work, there: Connection, options: dict[str, Any]) -> None:
+    set_filesystem_options(options)
+    work(there.send)

@@ -1,0 +1,110 @@
+"""The documents of a run cut into pieces, by the model's tokenizer, without the model."""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from transforms.corpus import UnitRows, read_span
+from transforms.corpus.groups import AnySpan, GroupSpan, read_group
+from transforms.corpus.pieces import as_pieces, cut_texts, numbered, prefix_of, split
+from transforms.space import Recipe, Space
+from transforms.space.chunks import ChunksSpec
+from transforms.steps.embed.inputs import Parts
+from transforms.steps.options.job import EmbedJob
+
+if TYPE_CHECKING:
+    from transforms.corpus.chunks.cut import Cutter, Pieces
+    from transforms.encoder.tokenize import TextTokenizer
+
+
+def read_units(spans: list[AnySpan], job: EmbedJob) -> Iterator[UnitRows]:
+    """The units of the spans, in order; their rows are pieces where the run cuts documents."""
+    for span in spans:
+        units = _read(span, job)
+        yield from units if job.chunks == "none" else numbered(_cut(units, job), span.name)
+
+
+def _read(span: AnySpan, job: EmbedJob) -> Iterator[UnitRows]:
+    if isinstance(span, GroupSpan):
+        return read_group(span, job.columns, job.run.unit_tokens)
+    return read_span(span, job.columns, job.run.unit_tokens)
+
+
+def _cut(units: Iterator[UnitRows], job: EmbedJob) -> Iterator[UnitRows]:
+    for rows in units:
+        cut = pieces_of(rows, job)
+        yield from split(cut, job.run.unit_tokens) if cut.parts is None and cut.windows is None else (cut,)
+
+
+def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:
+    """The rows, or their pieces, or the rows with what goes into the model for them.
+
+    Raises OptionError naming a document whose prefix leaves no room for a piece.
+    """
+    chunks = ChunksSpec.parse(job.chunks)
+    if not chunks.cuts:
+        return rows
+    found = cut_texts(rows, cutter_of(job))
+    text_column = job.columns.text if job.columns.of_text is None else None
+    return with_inputs(rows, found, chunks, tokenizer_with(job.recipe, job.run.space), text_column)
+
+
+def with_inputs(
+    rows: UnitRows,
+    found: "list[Pieces]",
+    chunks: ChunksSpec,
+    tokenizer: "TextTokenizer",
+    text_column: str | None = None,
+) -> UnitRows:
+    """The pieces that were found of the rows, or the rows with what goes into the model for them.
+
+    A kept column of that name gets each piece's text.
+    """
+    if chunks.combine == "mean":
+        return replace(rows, parts=_parts(rows, found))
+    cut = as_pieces(rows, found, text_column)
+    if chunks.kind != "late" or not rows.ids:
+        return cut
+    from transforms.encoder.late import make_windows
+
+    spans = [pieces.spans for pieces in found]
+    return replace(cut, windows=make_windows(tokenizer, rows.texts, spans, chunks.window, chunks.overlap))
+
+
+def _parts(rows: UnitRows, found: "list[Pieces]") -> Parts:
+    texts = [
+        [prefix_of(rows, n, above) + rows.texts[n][s:e] for (s, e), above in zip(one.spans, one.headings, strict=True)]
+        for n, one in enumerate(found)
+    ]
+    return Parts(texts, [one.tokens for one in found])
+
+
+def cutter_of(job: EmbedJob) -> "Cutter":
+    """What cuts the documents of a run."""
+    return cutter_with(job.recipe, job.run.space, job.chunks)
+
+
+@functools.lru_cache(2)
+def cutter_with(recipe: Recipe, space: Space, chunks: str) -> "Cutter":
+    """What cuts documents as a SPEC says, by the tokenizer of a recipe's model."""
+    from transforms.corpus.chunks.cut import Cutter
+
+    tokenizer = tokenizer_with(recipe, space)
+    return Cutter(ChunksSpec.parse(chunks), tokenizer.whole, tokenizer.room, space.prompt)
+
+
+@functools.lru_cache(2)
+def tokenizer_with(recipe: Recipe, space: Space) -> "TextTokenizer":
+    """The tokenizer of a recipe's model, without the model."""
+    from transforms.encoder.tokenize import TextTokenizer
+
+    return TextTokenizer(recipe.files(), space.prompt, space.max_tokens, space.pooler["parts"][0])
+
+
+def texts_of_pieces(texts: list[str], job: EmbedJob) -> list[str]:
+    """The texts, or their pieces without anything before them."""
+    if job.chunks == "none":
+        return texts
+    cut = cutter_of(job).cut(texts)
+    return [text[start:end] for text, pieces in zip(texts, cut, strict=True) for start, end in pieces.spans]

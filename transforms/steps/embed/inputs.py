@@ -1,0 +1,128 @@
+"""What goes into the model for the rows of a unit: their texts, the pieces of documents, or documents in windows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from transforms.corpus import UnitRows
+from transforms.space import pieces_hashes, row_hashes
+from transforms.store.shards.shards import Vectors
+
+if TYPE_CHECKING:
+    from transforms.encoder import Embedded, Encoder, PiecesUnit, Tokenized, UnitBatches, Windows
+
+Progress = Callable[[int, int], None]
+Finish = Callable[[], "Embedded"]  # waits until the model is through, and makes the final vectors
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Rows whose whole text goes into the model."""
+
+    tokenized: "Tokenized"
+    batches: "UnitBatches"
+
+    def start(self, encoder: "Encoder", progress: Progress) -> Finish:
+        """Hand the texts to the model, without waiting for it; they have a vector each."""
+        return partial(encoder.finish, encoder.start(self.batches, progress))
+
+    def vectors(self, embedded: "Embedded") -> Vectors:
+        """The vectors as shards hold them."""
+        return encoded(self.tokenized, embedded)
+
+
+@dataclass(frozen=True)
+class PieceMeans:
+    """Documents whose vectors are means: document `d` has texts `bounds[d]` to `bounds[d + 1]`, of `tokens` each."""
+
+    tokenized: "Tokenized"
+    batches: "UnitBatches"
+    bounds: np.ndarray
+    tokens: np.ndarray
+
+    def start(self, encoder: "Encoder", progress: Progress) -> Finish:
+        """Hand each document's texts to the model, without waiting for it; their vectors are averaged."""
+        return partial(encoder.finish_means, encoder.start(self.batches, progress), self.bounds, self.tokens)
+
+    def vectors(self, embedded: "Embedded") -> Vectors:
+        """The vectors as shards hold them, with the counts of all pieces of a document."""
+        used, starts = np.diff(self.tokenized.offsets), self.bounds[:-1]
+        counts = np.asarray(self.tokenized.counts, np.int64)
+        tokens, lost = (np.add.reduceat(n, starts).astype(np.int32) for n in (counts, np.maximum(counts - used, 0)))
+        return Vectors(embedded.vectors, embedded.norms, tokens, lost > 0, lost, embedded.pooled)
+
+
+@dataclass(frozen=True)
+class Late:
+    """Pieces of documents in windows: those at the places `wanted`."""
+
+    windows: "Windows"
+    wanted: np.ndarray
+    planned: "PiecesUnit"
+
+    @property
+    def tokenized(self) -> "Tokenized":
+        """The windows that the pieces are in."""
+        return self.windows.tokenized.take(
+            np.unique([part.window for place in self.wanted for part in self.windows.pieces[place]])
+        )
+
+    def start(self, encoder: "Encoder", progress: Progress) -> Finish:
+        """Hand the windows to the model, without waiting for it; each piece has a vector."""
+        return partial(encoder.finish, encoder.start_pieces(self.planned))
+
+    def vectors(self, embedded: "Embedded") -> Vectors:
+        """The vectors as shards hold them; nothing is cut off, since windows follow each other."""
+        tokens = self.windows.tokens[self.wanted].astype(np.int32)
+        none = np.zeros(len(tokens), np.int32)
+        return Vectors(embedded.vectors, embedded.norms, tokens, none.astype(bool), none, embedded.pooled)
+
+
+Inputs = Texts | PieceMeans | Late
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The pieces of each row of a unit, as they go into the model, and their own tokens."""
+
+    texts: list[list[str]]
+    tokens: list[list[int]]
+
+
+def hashes_of(rows: UnitRows) -> list[bytes]:
+    """The hash of what goes into the model for each row: rows of equal hashes have equal vectors."""
+    if rows.parts is not None:
+        parts = zip(rows.parts.texts, rows.parts.tokens, strict=True)
+        return pieces_hashes(zip(texts, tokens, strict=True) for texts, tokens in parts)
+    return rows.windows.keys if rows.windows is not None else row_hashes(rows.texts)
+
+
+def inputs_of(rows: UnitRows, places: list[int], encoder: "Encoder") -> Inputs:
+    """What goes into the model for the rows at these places, which ascend."""
+    if rows.windows is not None:
+        wanted = np.array(places, np.int64)
+        return Late(rows.windows, wanted, encoder.plan_pieces(rows.windows, wanted))
+    if rows.parts is None:
+        tokenized = encoder.tokenize([rows.texts[i] for i in places])
+        return Texts(tokenized, encoder.plan(tokenized))
+    texts, tokens = ([each[i] for i in places] for each in (rows.parts.texts, rows.parts.tokens))
+    bounds = np.concatenate([[0], np.cumsum([len(one) for one in texts])])
+    tokenized = encoder.tokenize(list(chain(*texts)))
+    return PieceMeans(tokenized, encoder.plan(tokenized), bounds, np.array(list(chain(*tokens)), np.int64))
+
+
+def encoded(tokenized: "Tokenized", embedded: "Embedded") -> Vectors:
+    """The vectors of tokenized texts as shards hold them."""
+    used = np.diff(tokenized.offsets)
+    return Vectors(
+        embedding=embedded.vectors,
+        norm=embedded.norms,
+        tokens=np.asarray(tokenized.counts, np.int32),
+        truncated=np.asarray(tokenized.truncated, bool),
+        lost=np.maximum(np.asarray(tokenized.counts) - used, 0).astype(np.int32),
+        pooled=embedded.pooled,
+    )

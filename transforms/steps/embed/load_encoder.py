@@ -1,0 +1,69 @@
+"""The encoder of a run as a worker loads it: checked against the run's space and the store's canary."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from transforms.base import progress
+from transforms.base.errors import DataGateError
+from transforms.calibration import Calibration
+from transforms.space import Machine, Recipe, Space
+from transforms.space.chunks import ChunksSpec
+from transforms.steps.embed.inputs import encoded
+from transforms.steps.embed.units import calibration_of
+from transforms.steps.options.job import EmbedJob
+from transforms.store.runs.canary import TEXTS, Canary
+from transforms.store.shards.precision import of_floats
+from transforms.store.shards.shards import pooled_of
+
+if TYPE_CHECKING:
+    from transforms.encoder import Encoder
+
+
+def load_checked_encoder(job: EmbedJob) -> "Encoder":
+    """The run's encoder, whose vectors of the store's canary are those that the store has."""
+    with progress.stage(progress.LOADING):
+        encoder = load_encoder(job)
+        check_canary(job, encoder)
+    return encoder
+
+
+def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
+    """Embed the store's canary; raises DataGateError where its vectors moved by more than the run allows.
+
+    The first worker of a store's first run keeps what it finds.
+    """
+    file = job.run.canary_file
+    kept = file.read()
+    texts = kept.texts if kept else TEXTS
+    tokenized = encoder.tokenize(texts)
+    pooled = pooled_of(encoded(tokenized, encoder.embed(tokenized)), job.run.space.normalize)
+    drift = (kept or file.keep(Canary(texts, pooled))).drift(pooled)
+    if drift > job.max_drift:
+        raise DataGateError(
+            f"the model's vectors of {file.full_path} moved by a cosine distance of {drift:.2g}, more than "
+            f"--max-drift {job.max_drift:g} allows: a library, type or processor changed since the store was begun; "
+            "go back to it, or embed everything anew with --reembed"
+        )
+
+
+def load_encoder(job: EmbedJob) -> "Encoder":
+    """The run's encoder. Raises SpaceMismatchError where the files here make another space than the run's."""
+    encoder = encoder_of(job.recipe, job.machine, calibration_of(job), of_floats(job.run.space))
+    check_chunks(encoder, ChunksSpec.parse(job.chunks))
+    return encoder
+
+
+def encoder_of(recipe: Recipe, machine: Machine, calibration: Calibration | None, space: Space) -> "Encoder":
+    """A recipe's encoder, with this calibration. Raises SpaceMismatchError where its space is not the one given."""
+    from transforms.encoder import Encoder
+
+    encoder = Encoder.of(replace(recipe, calibration=""), machine, calibration)
+    what = f"{recipe.model} on this worker makes another space than the run's"
+    space.check(encoder.space, what, "install the same files")
+    return encoder
+
+
+def check_chunks(encoder: "Encoder", chunks: ChunksSpec) -> None:
+    """Raise OptionError for a model that late chunking does not go with, where that is asked for."""
+    if chunks.kind == "late":
+        encoder.windows(["a"], [[(0, 1)]], chunks.window, chunks.overlap)

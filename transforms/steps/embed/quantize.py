@@ -1,0 +1,74 @@
+"""Units of floats written again in whole numbers, between bounds fitted on all of them.
+
+Ranges travel, vectors do not: every shard is read once for its ranges, and once more to be written again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from transforms import storage
+from transforms.base.arrow import as_matrix
+from transforms.base.errors import SentenceBeamError
+from transforms.store.entries import RangesEntry
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs.commit import Run
+from transforms.store.runs.reuse import stored_vectors
+from transforms.store.shards.precision import Ranges, keep_ranges
+from transforms.store.shards.shards import read_shard
+from transforms.store.shards.units import UnitCounts, UnitStore, read_written
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Ranges of some shards (None: of no row), or why they are not known."""
+
+    ranges: Ranges | None = None
+    problem: Problem | None = None
+
+    def merge(self, other: "Measured") -> "Measured":
+        """The ranges of both together, or a problem that one of them has."""
+        if self.ranges is None or other.ranges is None:
+            ranges = self.ranges or other.ranges
+        else:
+            ranges = self.ranges.merge(other.ranges)
+        return Measured(ranges, self.problem or other.problem)
+
+
+@dataclass(frozen=True)
+class RangesRecord:
+    """The manifest's `ranges` entry, on its way to the commit."""
+
+    entry: RangesEntry
+
+
+def measure(unit: UnitRecord, root: str) -> Measured:
+    """The ranges of a unit's vectors."""
+    try:
+        return Measured(_ranges(storage.join(root, unit.path)) if unit.path else None)
+    except SentenceBeamError as error:
+        return Measured(problem=Problem.of(error))
+
+
+def _ranges(path: str) -> Ranges:
+    return reduce(Ranges.merge, (Ranges.of(as_matrix(batch.column(0))) for batch in read_shard(path, ["embedding"])))
+
+
+def keep(measured: Measured, run: Run) -> Iterator[RangesRecord | Problem]:
+    """Write the ranges into the store; what the manifest is to say of them, or the problem."""
+    if measured.problem is not None:
+        yield measured.problem
+    elif measured.ranges is not None:
+        yield RangesRecord(keep_ranges(run.root, measured.ranges, run.space))
+
+
+def quantize_unit(unit: UnitRecord, run: Run, ranges: Ranges | None) -> UnitRecord:
+    """Write a unit of floats between the ranges; its record keeps the counts of how its rows were made."""
+    store = UnitStore(run.root, run.space, ranges, run.id, run.form)
+    prepared, rows = read_written(run.root, unit, store, run.generation)
+    counts = UnitCounts.of(unit)
+    made = store.finished(prepared)
+    if made is None:
+        floats = stored_vectors(rows, replace(store.space, precision="float32"), final=True)
+        made = store.write(prepared, floats, [], counts)
+    return replace(made, **vars(counts), run=unit.run, measures=unit.measures)

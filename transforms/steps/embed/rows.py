@@ -1,0 +1,342 @@
+"""Rows of other people's pipelines to rows with vectors: many elements' texts at once, no files, no store."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from transforms.base.errors import OptionError
+from transforms.base.measures import Stopwatch, tokens_a_second
+from transforms.base.python_names import parameters_of, python_names
+from transforms.corpus import UnitRows
+from transforms.corpus.column_values import NOT_UTF8
+from transforms.corpus.pieces import cut_where_possible, own_texts, taken
+from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
+from transforms.corpus.spans import UNIT_TOKENS
+from transforms.corpus.template import Template, parse
+from transforms.space import Machine, Recipe, Space, resolve_dtype
+from transforms.space.chunks import ChunksSpec
+from transforms.steps.embed.cutting import cutter_with, tokenizer_with, with_inputs
+from transforms.steps.embed.inputs import Finish, Inputs, hashes_of, inputs_of
+from transforms.steps.embed.load_encoder import check_chunks, encoder_of
+from transforms.steps.embed.row_shapes import (
+    OF_PIECES,
+    OF_VECTORS,
+    REASON,
+    AddedColumns,
+    Before,
+    Element,
+    MakeRow,
+    NoField,
+    check_prefix,
+    elements_of,
+    text_tokens,
+)
+from transforms.steps.embed.units import collapse, fallbacks, reasons_of
+from transforms.store.calibrations import read_calibration
+from transforms.store.shards.shards import Vectors
+
+if TYPE_CHECKING:
+    from transforms.encoder import BatchStats, Encoder
+
+WINDOWS_AHEAD = 2  # that are embedded while the results of one before them are given away
+
+
+@dataclass(frozen=True)
+class RowsJob:
+    """What is to be made of rows: `text` names the field, `recipe` says how their vectors are made, `space` which.
+
+    `prefix` is the template of what stands before every piece of a document, "" for nothing.
+    """
+
+    recipe: Recipe
+    machine: Machine
+    text: str
+    space: Space
+    prefix: str = ""
+
+    @classmethod
+    @python_names({**parameters_of(Recipe, Machine), "chunk_prefix": False})
+    def of(cls, recipe: Recipe, machine: Machine, text: str, prefix: str = "") -> "RowsJob":
+        """The job of a recipe, whose model has to be here too. Raises OptionError for what does not work."""
+        ChunksSpec.parse(recipe.chunks).check_prefix(prefix)
+        parse(prefix)
+        folder = os.path.isdir(recipe.model)
+        recipe = replace(recipe, model=os.path.abspath(recipe.model) if folder else recipe.model)
+        files = recipe.files()
+        said = recipe.as_exported(files)
+        said = replace(said, dtype=resolve_dtype(said.dtype, machine.device, files.family))
+        fitted = read_calibration(said.calibration) if said.calibration else None
+        space = said.space(files, *((fitted.digest, fitted.dim) if fitted else ()))
+        return cls(said, machine, text, space, prefix)
+
+    @property
+    def chunks(self) -> ChunksSpec:
+        """How documents are cut."""
+        return ChunksSpec.parse(self.recipe.chunks)
+
+    @property
+    def before_pieces(self) -> Template | None:
+        """The template of what stands before every piece, None where nothing does."""
+        return parse(self.prefix) if self.prefix else None
+
+    @property
+    def adds_pieces(self) -> bool:
+        """Whether rows become rows of their pieces."""
+        return self.chunks.cuts and self.chunks.combine == "none"
+
+    @property
+    def added(self) -> frozenset[str]:
+        """The names of the fields that rows get."""
+        return frozenset((*OF_VECTORS, *(OF_PIECES if self.adds_pieces else ()), REASON))
+
+    def load(self) -> "Encoder":
+        """The encoder. Raises SpaceMismatchError where this machine's files make another space than the job's."""
+        calibration = read_calibration(self.recipe.calibration) if self.recipe.calibration else None
+        encoder = encoder_of(self.recipe, self.machine, calibration, self.space)
+        check_chunks(encoder, self.chunks)
+        return encoder
+
+    def check_prefix(self, fields: list[str]) -> None:
+        """Raise OptionError where what stands before pieces names none of the fields."""
+        if self.before_pieces is not None:
+            check_prefix(self.before_pieces, fields)
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raise OptionError for a field that has the name of one that is added."""
+        taken = next((name for name in names if name in self.added), None)
+        if taken is not None:
+            raise OptionError(f"rows have a field {taken!r} already, which EmbedRows would replace; rename it before")
+
+
+@dataclass(frozen=True)
+class EmbeddedElement:
+    """What came of (a part of) an element that was given with `place`: `value`, embedded or rejected."""
+
+    place: Any
+    value: Any
+    rejected: bool = False
+
+
+@dataclass(frozen=True)
+class Window:
+    """Elements that are embedded together: `elements` with their places and the bounds of their rows among all.
+
+    `reasons` by row against those that are not embedded. Of the others, `owners` [n] have the row of each text or
+    piece, `inverse` [n] where it is among the distinct ones, of which `inputs` is what goes into the model (None where
+    there is none); `others` [n each] what rows get beside vectors.
+    """
+
+    elements: list[tuple[Element, Any]]
+    bounds: list[int]
+    reasons: dict[int, str]
+    owners: np.ndarray
+    inverse: np.ndarray
+    inputs: Inputs | None
+    others: dict[str, list[Any]]
+    watch: Stopwatch
+
+
+@dataclass(frozen=True)
+class EmbeddedWindow:
+    """What came of a window: `columns` of those that are embedded, the row of each of these, and reasons by row.
+
+    `counts` and `figures` are what was measured of it.
+    """
+
+    window: Window
+    columns: AddedColumns
+    owners: np.ndarray
+    reasons: dict[int, str]
+    counts: dict[str, int]
+    figures: Mapping[str, float]
+
+
+@dataclass
+class RowEmbedder:
+    """Embeds the elements of one bundle, which it holds until they have the tokens of a unit, or all are there.
+
+    So batches have texts of about one length, whatever the bundle's order is. A window of elements is prepared and
+    handed to the model by a thread of its own while those before are computed; another puts vectors into order.
+    Results come in the order of elements. `encoder` loads the model when it is first needed, `make` makes a named row
+    of fields; `measured` is given the counts and figures of each window, by the thread that takes the results.
+    """
+
+    job: RowsJob
+    encoder: Callable[[], "Encoder"]
+    make: MakeRow
+    measured: Callable[[Mapping[str, int], Mapping[str, float]], None]
+    window_tokens: int = UNIT_TOKENS
+    _held: list[tuple[Element, Any, list[Any]]] = field(default_factory=list)
+    _tokens: int = 0
+    _ahead: "deque[Future[EmbeddedWindow]]" = field(default_factory=deque)
+    _preparer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    _finisher: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+
+    def add(self, given: Any, place: Any) -> Iterator[EmbeddedElement]:
+        """Take an element; the results of earlier ones, where enough are held now."""
+        for element, texts in elements_of(given, self.job.text, self.window_tokens, self.make):
+            self.job.check_names(element.names())
+            self._held.append((element, place, texts))
+            self._tokens += sum(map(text_tokens, texts))
+            if self._tokens >= self.window_tokens:
+                yield from self._turn()
+
+    def finish(self) -> Iterator[EmbeddedElement]:
+        """The results of all elements that are still held."""
+        yield from self._turn()
+        while self._ahead:
+            yield from self._embedded(self._ahead.popleft().result())
+        self._preparer.shutdown()
+        self._finisher.shutdown()
+
+    def _turn(self) -> Iterator[EmbeddedElement]:
+        """Begin to embed what is held; the results of windows that are through, or that have too many behind them."""
+        held, self._held, self._tokens = self._held, [], 0
+        if held:
+            started = self._preparer.submit(self._started, held)
+            self._ahead.append(self._finisher.submit(self._finished, started))
+        while self._ahead and (self._ahead[0].done() or len(self._ahead) > WINDOWS_AHEAD):
+            yield from self._embedded(self._ahead.popleft().result())
+
+    def _started(self, held: list[tuple[Element, Any, list[Any]]]) -> tuple[Window, Finish | None]:
+        """The window of what is held, handed to the model behind those before it; and what waits for its vectors."""
+        window = self._prepared(held)
+        return window, None if window.inputs is None else window.inputs.start(self.encoder(), _nothing)
+
+    def _prepared(self, held: list[tuple[Element, Any, list[Any]]]) -> Window:
+        watch = Stopwatch()
+        bounds = [0, *accumulate(len(texts) for _, _, texts in held)]
+        rows, reasons = self._good_rows(held)
+        with watch.time("tokenise_ms"):
+            rows, others, not_cut = self._cut(rows)
+        reasons |= not_cut
+        with watch.time("reuse_ms"):
+            first, inverse = collapse(hashes_of(rows))
+        inputs = None
+        if first:
+            with watch.time("load_ms"):
+                encoder = self.encoder()
+            with watch.time("tokenise_ms"):
+                inputs = inputs_of(rows, first, encoder)
+        elements = [(element, place) for element, place, _ in held]
+        return Window(elements, bounds, reasons, np.array(rows.positions, np.int64), inverse, inputs, others, watch)
+
+    def _good_rows(self, held: list[tuple[Element, Any, list[Any]]]) -> tuple[UnitRows, dict[int, str]]:
+        """The rows that have a text, each with its place among all, and reasons against the others by place."""
+        texts = list(chain.from_iterable(texts for _, _, texts in held))
+        reasons = faults(texts, self.job.text)
+        before: list[Before] = []
+        if self.job.before_pieces is not None:
+            before = [each for element, _, _ in held for each in element.before(self.job.before_pieces)]
+            reasons = {place: NOT_UTF8 for place, each in enumerate(before) if each is None} | reasons
+        good = [place for place in range(len(texts)) if place not in reasons]
+        prefixes = [each for place in good if (each := before[place]) is not None] if before else None
+        own, none = [texts[place] for place in good], [""] * len(good)
+        return UnitRows("", None, 0, None, none, own, good, None, [], prefixes=prefixes), reasons
+
+    def _cut(self, rows: UnitRows) -> tuple[UnitRows, dict[str, list[Any]], dict[int, str]]:
+        """What goes into the model for the rows, the places of pieces in them, and reasons against what is not cut."""
+        job, chunks = self.job, self.job.chunks
+        if not chunks.cuts:
+            return rows, {}, {}
+        tried = cut_where_possible(rows, cutter_with(job.recipe, job.space, job.recipe.chunks))
+        not_cut = {rows.positions[n]: str(one) for n, one in enumerate(tried) if isinstance(one, OptionError)}
+        if not_cut:
+            rows = taken(rows, np.flatnonzero([place not in not_cut for place in rows.positions]))
+        found = [one for one in tried if not isinstance(one, OptionError)]
+        cut = with_inputs(rows, found, chunks, tokenizer_with(job.recipe, job.space))
+        if cut.pieces is None:
+            return cut, {}, not_cut
+        places = {name: cut.pieces.column(name).to_pylist() for name in OF_PIECES if name != "headings"}
+        headings = list(chain.from_iterable(pieces.headings for pieces in found))
+        return cut, {job.text: own_texts(cut), **places, "headings": headings}, not_cut
+
+    def _embedded(self, made: EmbeddedWindow) -> Iterator[EmbeddedElement]:
+        """The results of a window's elements, in order."""
+        window = made.window
+        self.measured(made.counts, made.figures)
+        firsts = np.searchsorted(made.owners, window.bounds).tolist()
+        rows = zip(pairwise(window.bounds), pairwise(firsts), strict=True)
+        for (element, place), ((start, stop), (first, end)) in zip(window.elements, rows, strict=True):
+            own = (made.owners[first:end] - start).tolist()
+            for value in element.embedded(own, made.columns, first):
+                yield EmbeddedElement(place, value)
+            against = {row - start: made.reasons[row] for row in range(start, stop) if row in made.reasons}
+            if against:
+                yield EmbeddedElement(place, element.rejected(against), rejected=True)
+
+    def _finished(self, started: "Future[tuple[Window, Finish | None]]") -> EmbeddedWindow:
+        """What came of a window, once the model is through with it."""
+        window, through = started.result()
+        if window.inputs is None or through is None:
+            none, counts = np.empty((0, self.job.space.dim), np.float32), {"rejected": len(window.reasons)}
+            columns = AddedColumns(none, {})
+            return EmbeddedWindow(window, columns, window.owners, window.reasons, counts, window.watch.figures)
+        embedded = through()
+        window.watch.set("forward_ms", 1000 * embedded.seconds)
+        vectors, status = window.inputs.vectors(embedded).take(window.inverse), embedded.status[window.inverse]
+        # A document of which one piece has no vector has none: half of it would be lost without a word.
+        bad = {int(window.owners[place]): reason for place, reason in reasons_of(status).items()}
+        kept = np.flatnonzero(~np.isin(window.owners, list(bad)))
+        vectors, reasons = vectors.take(kept), {**window.reasons, **bad}
+        measured = _measured(window, vectors, status, embedded.stats, len(reasons))
+        others = {name: [column[place] for place in kept] for name, column in window.others.items()}
+        others |= {name: getattr(vectors, name).tolist() for name in ("norm", "tokens", "truncated")}
+        text = self.job.text if window.others else None
+        columns = AddedColumns(vectors.embedding, others, text)
+        return EmbeddedWindow(window, columns, window.owners[kept], reasons, *measured)
+
+
+def _measured(
+    window: Window, vectors: Vectors, status: np.ndarray, stats: "BatchStats", rejected: int
+) -> tuple[dict[str, int], Mapping[str, float]]:
+    """The counts and figures of a window; `vectors` of what is kept, `status` of all."""
+    distinct = int(window.inverse.max(initial=-1)) + 1
+    counts = {
+        "rows": len(vectors.norm),
+        "rejected": rejected,
+        "tokens": int(vectors.tokens.sum()),
+        "truncated": int(vectors.truncated.sum()),
+        "lost": int(vectors.lost.sum()),
+        "embedded": distinct,
+        "duplicates": len(window.inverse) - distinct,
+        "real": stats.real,
+        "padded": stats.padded,
+        "fallbacks": fallbacks(status),
+        "oom_splits": stats.oom_splits,
+    }
+    figures = {**window.watch.figures, "unit_rows": counts["rows"], "unit_tokens": stats.real}
+    return counts, {**figures, **tokens_a_second(figures)}
+
+
+def faults(texts: list[Any], name: str) -> dict[int, str]:
+    """What is wrong with texts that cannot be embedded, by place, ascending; `name` is that of their field."""
+    found = {}
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            missing = f"no field {name!r}" if text is NoField else TEXT_NOT_STRING
+            found[place] = NULL_TEXT if text is None else missing
+        elif not text or text.isspace():
+            found[place] = EMPTY_TEXT
+        elif not text.isascii() and not _is_unicode(text):
+            found[place] = NOT_UTF8
+    return found
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether no character is half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _nothing(rows: int, tokens: int) -> None:
+    """What is done after a batch."""

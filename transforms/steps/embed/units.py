@@ -1,0 +1,318 @@
+"""Units through read | tokenise | forward | write: stages that overlap and hold few units at a time."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, repeat, starmap
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from transforms.base.errors import DataGateError
+from transforms.base.measures import Stopwatch, with_waits
+from transforms.calibration import Calibration
+from transforms.corpus import Rejected, UnitRows
+from transforms.corpus.column_values import EXCERPT
+from transforms.corpus.pieces import taken as taken_rows
+from transforms.steps.embed.finish import Finisher
+from transforms.steps.embed.inputs import Inputs, hashes_of, inputs_of
+from transforms.steps.options.job import EmbedJob
+from transforms.store.calibrations import read_calibration
+from transforms.store.forms import run_form
+from transforms.store.records import UnitRecord, reused
+from transforms.store.runs.reuse import Found, LastSnapshot
+from transforms.store.shards.precision import kept_ranges
+from transforms.store.shards.shards import Vectors, unit_digest, with_text
+from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
+
+if TYPE_CHECKING:
+    from transforms.encoder import Embedded, Encoder
+
+UNITS_BEING_WRITTEN = 2
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class UnitWork:
+    """A unit ready for the forward pass.
+
+    `inverse` says where every row's text is among the distinct ones; `found` has the vectors of some of these, `inputs`
+    is what goes into the model for the others (None where there are none), of whose tokens so many are `known` and
+    `unknown`; `watch` has measured the stages so far.
+    """
+
+    unit: PreparedUnit
+    inverse: np.ndarray
+    found: Found
+    inputs: Inputs | None
+    watch: Stopwatch
+    known: int = 0
+    unknown: int = 0
+
+
+@dataclass(frozen=True)
+class UnitEmbedder:
+    """Writes units with their vectors; the stages of several units overlap.
+
+    `encoder` loads the model on first use, so that a run with nothing to embed loads none. `on_batch` is called with
+    the rows and tokens of each batch. `last` is the snapshot whose vectors are reused, `finisher` makes final vectors
+    of those that are pooled only. `keep_text` says that shards have the texts too.
+    """
+
+    generation: int
+    store: UnitStore
+    encoder: Callable[[], "Encoder"]
+    on_batch: Callable[[int, int], None]
+    last: LastSnapshot
+    finisher: Finisher
+    keep_text: bool = False
+
+    @classmethod
+    def of_job(
+        cls, job: EmbedJob, encoder: Callable[[], "Encoder"], on_batch: Callable[[int, int], None]
+    ) -> "UnitEmbedder":
+        """The embedder of a run."""
+        run, space = job.run, job.run.first_space
+        ranges = kept_ranges(job.root, run.ranges) if run.ranges else None
+        store = UnitStore(job.root, space, ranges, run.id, run_form(space, run.generation, run.options))
+        last = LastSnapshot(job.root, run.previous if job.reuse else None, space, run.previous_digest)
+        finisher = Finisher(space, partial(calibration_of, job))
+        return cls(run.generation, store, encoder, on_batch, last, finisher, job.keep_text)
+
+    def embed(self, units: Iterator[UnitRows], read_ms: float = 0.0) -> Iterator[UnitRecord]:
+        """The record of every unit, each as soon as it is written, in order.
+
+        `read_ms` is the time in which their rows were read before; the first unit is given it. Only the thread that
+        writes waits for the model: a unit is handed to it while those before are computed.
+        """
+        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as preparer, ThreadPoolExecutor(1) as writer:
+            writing: deque[Future[UnitRecord]] = deque()
+            first = True
+            prepared = ahead(preparer, starmap(self._prepare, ahead(reader, with_watch(units, read_ms))))
+            for item, waited in with_waits(prepared):
+                if isinstance(item, UnitWork):
+                    item.watch.set("wait_ms", waited)
+                    item.watch.set("queue", sum(not unit.done() for unit in writing))
+                    writing.append(writer.submit(self._write, item, self._started(item), first))
+                    first = False
+                else:
+                    writing.append(_done(item))
+                while writing and (writing[0].done() or len(writing) > UNITS_BEING_WRITTEN):
+                    yield writing.popleft().result()
+            while writing:
+                yield writing.popleft().result()
+
+    def _prepare(self, rows: UnitRows, watch: Stopwatch) -> UnitRecord | UnitWork:
+        rows = with_text(rows) if self.keep_text else rows
+        with watch.time("reuse_ms"):
+            hashes = hashes_of(rows)
+            digest = unit_digest(self.store.space, rows, hashes, self.generation, self.store.ranges)
+            unit = PreparedUnit(rows, hashes, digest)
+            record = self.store.finished(unit)
+        if record is not None:
+            return replace(reused(record), measures=watch.figures) if self.last.had(record) else record
+        if not rows.ids:
+            return self.store.write(unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0), watch)
+        with watch.time("reuse_ms"):
+            first, inverse = collapse(hashes)
+            found = self._found(rows, taken(hashes, first))
+        new = np.delete(np.arange(len(first)), found.places)
+        inputs = self._inputs(rows, taken(first, new.tolist()), watch) if len(new) else None
+        unit = replace(unit, rows=replace(rows, parts=None, windows=None))
+        if inputs is None:
+            return UnitWork(unit, inverse, found, None, watch)
+        words = self.encoder().words(inputs.tokenized)
+        return UnitWork(unit, inverse, found, inputs, watch, int(words.known.sum()), int(words.unknown.sum()))
+
+    def _inputs(self, rows: UnitRows, places: list[int], watch: Stopwatch) -> Inputs:
+        with watch.time("load_ms"):
+            encoder = self.encoder()
+        with watch.time("tokenise_ms"):
+            return inputs_of(rows, places, encoder)
+
+    def _found(self, rows: UnitRows, hashes: list[bytes]) -> Found:
+        """What the last snapshot has of these texts; one that loses its vector on the way counts as not found."""
+        found = self.last.of_unit(rows).find(hashes)
+        if found.vectors is None or self.last.is_final:
+            return found
+        good, vectors = self.finisher.finish(found.vectors)
+        return replace(found, places=found.places[good], vectors=vectors)
+
+    def _started(self, item: UnitWork) -> "Callable[[], Embedded | None]":
+        """Hand the unit to the model, behind those before it; what is returned waits until it is through."""
+        return _no_vectors if item.inputs is None else item.inputs.start(self.encoder(), self.on_batch)
+
+    def _write(self, item: UnitWork, through: "Callable[[], Embedded | None]", first: bool) -> UnitRecord:
+        embedded = through()
+        if embedded is not None:
+            item.watch.set("forward_ms", 1000 * embedded.seconds)
+        if embedded is not None and not first:  # the model may have been busy with the unit before
+            item.watch.set("wait_ms", min(item.watch.figures["wait_ms"], 1000 * embedded.idle))
+        with item.watch.time("write_ms"):
+            record = self._written(item, embedded)
+        return replace(record, measures=item.watch.figures)
+
+    def _written(self, item: UnitWork, embedded: "Embedded | None") -> UnitRecord:
+        vectors, status = merge_found_and_embedded(item, embedded)
+        unit, inverse = item.unit, item.inverse
+        good, late = split_by_status(unit.rows, status)
+        if late:
+            unit = replace(unit, rows=taken_rows(unit.rows, good), hashes=[unit.hashes[i] for i in good])
+            vectors, inverse = vectors.take(good), inverse[good]
+        counts = count(inverse, item.found, status, embedded)
+        counts = replace(counts, known=item.known, unknown=item.unknown, moved=self.finisher.moved(vectors))
+        return self.store.write(unit, vectors, late, counts, item.watch)
+
+
+def _no_vectors() -> None:
+    """What the model makes of a unit whose vectors are all found."""
+
+
+def calibration_of(job: EmbedJob) -> Calibration | None:
+    """The calibration that a run applies."""
+    return read_calibration(job.calibration) if job.calibration else None
+
+
+def with_watch(units: Iterator[UnitRows], read_ms: float) -> Iterator[tuple[UnitRows, Stopwatch]]:
+    """The units, each with a stopwatch that has measured how it was read, the first one with `read_ms` beside."""
+    for before in chain([read_ms], repeat(0.0)):
+        watch = Stopwatch()
+        watch.set("read_ms", before)
+        with watch.time("read_ms"):
+            rows = next(units, None)
+        if rows is None:
+            return
+        yield rows, watch
+
+
+def ahead(executor: Executor, items: Iterator[Item]) -> Iterator[Item]:
+    """The items, the next one always being made in the executor while the last one is used."""
+    end = object()
+    future = executor.submit(next, items, end)
+    while (item := future.result()) is not end:
+        future = executor.submit(next, items, end)
+        yield item  # type: ignore[misc]
+
+
+def _done(record: UnitRecord) -> "Future[UnitRecord]":
+    """A future that has the record already."""
+    future: Future[UnitRecord] = Future()
+    future.set_result(record)
+    return future
+
+
+def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
+    """Rows that hold each distinct text first, in order, and for every row the position of its text among them."""
+    if len(set(hashes)) == len(hashes):
+        return list(range(len(hashes))), np.arange(len(hashes))
+    position: dict[bytes, int] = {}
+    first: list[int] = []
+    inverse = np.empty(len(hashes), np.int64)
+    for row, row_hash in enumerate(hashes):
+        if row_hash not in position:
+            position[row_hash] = len(first)
+            first.append(row)
+        inverse[row] = position[row_hash]
+    return first, inverse
+
+
+def taken(items: list[Item], places: list[int]) -> list[Item]:
+    """The items at these places, each there once and in order."""
+    return items if len(places) == len(items) else [items[i] for i in places]
+
+
+def merge_found_and_embedded(item: UnitWork, embedded: "Embedded | None") -> tuple[Vectors, np.ndarray]:
+    """Vectors and statuses of every row, from those of the distinct texts, found and embedded."""
+    from transforms.pooling import Status
+
+    parts, statuses, new = [], [], np.empty(0, np.int64)
+    if item.found.vectors is not None:
+        parts.append(item.found.vectors)
+        statuses.append(np.full(len(item.found.places), int(Status.OK), np.uint8))
+    if item.inputs is not None and embedded is not None:
+        new = np.delete(np.arange(item.inverse.max() + 1), item.found.places)
+        parts.append(item.inputs.vectors(embedded))
+        statuses.append(embedded.status)
+    order = np.argsort(np.concatenate([item.found.places, new]))[item.inverse]
+    return Vectors.concat(parts).take(order), np.concatenate(statuses)[order]
+
+
+def count(inverse: np.ndarray, found: Found, status: np.ndarray, embedded: "Embedded | None") -> UnitCounts:
+    """How the rows came by their vectors; `inverse` of the rows written, `status` of all."""
+    new = np.zeros(1 + max(inverse.max(initial=-1), found.places.max(initial=-1)), bool)
+    new[inverse] = True
+    new[found.places] = False
+    distinct, reused_rows = int(new.sum()), len(inverse) - int(new[inverse].sum())
+    return UnitCounts(
+        embedded=distinct,
+        reused=reused_rows,
+        duplicates=len(inverse) - reused_rows - distinct,
+        real=embedded.stats.real if embedded else 0,
+        padded=embedded.stats.padded if embedded else 0,
+        fallbacks=fallbacks(status),
+        oom_splits=embedded.stats.oom_splits if embedded else 0,
+        damaged=found.damaged,
+    )
+
+
+def no_vectors(dim: int) -> Vectors:
+    """The vectors of no rows."""
+    none = np.empty(0)
+    return Vectors(
+        np.empty((0, dim), np.float32), none, none.astype(np.int32), none.astype(bool), none.astype(np.int32)
+    )
+
+
+def reasons_of(status: np.ndarray) -> dict[int, str]:
+    """The places of vectors that are no use, ascending, and what is wrong with each."""
+    from transforms.pooling import Status
+
+    names = {int(Status.ZERO): "zero vector", int(Status.NONFINITE): "non-finite vector"}
+    return {int(place): names[int(status[place])] for place in np.flatnonzero(np.isin(status, list(names)))}
+
+
+def split_by_status(rows: UnitRows, status: np.ndarray) -> tuple[np.ndarray, list[Rejected]]:
+    """Positions of the rows whose vectors can be stored, and the others as rejected rows."""
+    reasons = reasons_of(status)
+    first = np.array(list(reasons), np.int64)
+    bad = np.isin(np.arange(len(status)), first)
+    if rows.pieces is not None:
+        first, bad = _of_whole_documents(rows, bad)
+    late = [
+        Rejected(rows.ids[i], rows.positions[i], reasons[i], rows.texts[i][:EXCERPT], rows.file_of(i))
+        for i in first.tolist()
+    ]
+    return np.flatnonzero(~bad), late
+
+
+def _of_whole_documents(rows: UnitRows, bad: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first bad piece of each document that has one, and for every row whether its document has one.
+
+    Raises DataGateError for a document of which other units have pieces too, since it can only be rejected whole.
+    """
+    columns = rows.pieces.select(["piece", "pieces", "doc_hash"]).to_pydict()  # type: ignore[union-attr]
+    documents: dict[tuple[str, int, bytes, str], list[int]] = {}
+    for row, (row_id, place, doc) in enumerate(zip(rows.ids, rows.positions, columns["doc_hash"], strict=True)):
+        documents.setdefault((row_id, place, doc, rows.file_of(row)), []).append(row)
+    first, all_of = [], np.zeros(len(bad), bool)
+    for (row_id, _, _, file), places in documents.items():
+        found = [row for row in places if bad[row]]
+        if found and len(places) != columns["pieces"][places[0]]:
+            raise DataGateError(
+                f"document {row_id} of {file}: piece {columns['piece'][found[0]]} has no usable vector (zero, or not "
+                "finite), and other units have pieces of it; leave the document out"
+                + ("" if rows.file else ", or say --partition file, which rejects it")
+            )
+        all_of[places] |= bool(found)
+        first += found[:1]
+    return np.array(first, np.int64), all_of
+
+
+def fallbacks(status: np.ndarray) -> int:
+    """Rows for which the pooler had to fall back."""
+    from transforms.pooling import Status
+
+    return int(np.count_nonzero(status == int(Status.FALLBACK)))

@@ -1,0 +1,82 @@
+"""A calibration fitted on what was gathered of a store."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from transforms import storage
+from transforms.base import progress
+from transforms.base.errors import SentenceBeamError
+from transforms.calibration import parse_calibration
+from transforms.calibration.fit import Outcome, fit_calibration
+from transforms.steps.fit.fit_result import FitResult, write_result
+from transforms.steps.fit.gather import Gathered, GatherJob, take_sample
+from transforms.store.records import Problem
+
+PARTS = 64
+
+
+@dataclass(frozen=True)
+class FitJob:
+    """What to fit (a SPEC), on what, where to write it.
+
+    `narrow`: rows passed through 16-bit numbers. `fitted_on` is what the calibration remembers.
+    """
+
+    run: str
+    method: str
+    output: str
+    gather: GatherJob
+    narrow: bool
+    fitted_on: dict[str, Any]
+
+
+def parts_of(shards: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
+    """Shards in at most 64 numbered parts of even length: enough to spread, few enough accumulators."""
+    count = min(PARTS, len(shards))
+    bounds = [len(shards) * number // count for number in range(count + 1)] if count else [0]
+    return [(number, tuple(shards[bounds[number] : bounds[number + 1]])) for number in range(count)]
+
+
+def fit(gathered: Gathered, job: FitJob) -> FitResult:
+    """Fit, write the calibration, the file that makes it whole last, and how the run ended."""
+    try:
+        if gathered.problem is not None:
+            raise gathered.problem.error()
+        outcome = _fitted(gathered, job)
+    except SentenceBeamError as error:
+        problem = Problem.of(error)
+        result = FitResult(job.run, problem.exit_code, problem.message)
+    else:
+        result = FitResult(job.run, 0, "", _figures(outcome))
+        for name, data in outcome.calibration.to_files().items():
+            storage.overwrite(storage.join(job.output, name), data)
+    write_result(job.output, result)
+    return result
+
+
+def _fitted(gathered: Gathered, job: FitJob) -> Outcome:
+    spec, rows = parse_calibration(job.method), take_sample(gathered, job.gather.want)
+    with progress.stage(f"fitting {job.method}"):
+        return fit_calibration(spec, gathered.moments, rows, job.fitted_on, narrow=job.narrow, progress=_tell)
+
+
+def _tell(step: int, steps: int, loss: float) -> None:
+    text = f"step {step:,} of {steps:,}, held-out loss {loss:.4f} bits a component"
+    progress.tell(text)
+    logging.getLogger(__name__).info(text)
+
+
+def _figures(outcome: Outcome) -> dict[str, Any]:
+    info = outcome.calibration.info
+    return {
+        "method": info["method"],
+        "digest": info["digest"],
+        "n": info["fitted_on"]["n"],
+        "input_dim": info["input_dim"],
+        "dim": info["dim"],
+        **info["summary"],
+        "shape_before": asdict(outcome.before),
+        "shape_after": asdict(outcome.after),
+    }

@@ -1,0 +1,50 @@
+"""How a fit ended: a file beside what it made, read by whoever submitted it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from transforms import storage
+from transforms.base.errors import OptionError, refuse_damage
+from transforms.calibration.calibration import INFO
+from transforms.space.token_table import TABLE
+
+RESULT = "fit.json"
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """Exit status and message, 0 and empty where the fit is done; then its figures."""
+
+    run: str
+    exit_code: int
+    message: str
+    figures: Mapping[str, Any] = field(default_factory=dict)
+
+
+def check_output(folder: str) -> None:
+    """Raise OptionError for a folder that holds something and was not made by a fit."""
+    place = storage.storage_of(folder)
+    if storage.is_local(folder) and place.stat(folder) is not None:
+        raise OptionError(f"--output {folder} is a file; name a folder")
+    there = storage.names_below(folder)
+    if there and not {RESULT, INFO, TABLE} & set(there):
+        raise OptionError(f"--output {folder} holds {there[0]} and was not made by fit; name a new folder")
+
+
+def write_result(output: str, result: FitResult) -> None:
+    """Put how a fit goes beside what it makes."""
+    said = {"run": result.run, "exit_code": result.exit_code, "message": result.message, **result.figures}
+    storage.overwrite(storage.join(output, RESULT), (json.dumps(said, indent=1) + "\n").encode())
+
+
+def read_result(output: str) -> FitResult | None:
+    """How the last fit into a folder ended; None if there was none. Raises SentenceBeamError if its file is damaged."""
+    path = storage.join(output, RESULT)
+    found = storage.storage_of(output).read_versioned(path)
+    if found is None:
+        return None
+    with refuse_damage(f"{path} is not what the fit wrote", "fit again"):
+        said = json.loads(found[0])
+        return FitResult(said.pop("run"), said.pop("exit_code"), said.pop("message"), said)

@@ -1,0 +1,69 @@
+"""Written units under another calibration, from their pooled vectors alone: no transformer runs."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from transforms import storage
+from transforms.base import progress
+from transforms.base.errors import DataGateError
+from transforms.space import Space
+from transforms.steps.embed.finish import Finisher
+from transforms.store.calibrations import kept_calibration
+from transforms.store.forms import run_form
+from transforms.store.records import UnitRecord, carried, reused
+from transforms.store.runs.commit import Run
+from transforms.store.runs.reuse import stored_vectors
+from transforms.store.shards.precision import kept_ranges
+from transforms.store.shards.shards import Vectors
+from transforms.store.shards.units import UnitCounts, UnitStore, read_written
+
+
+@dataclass(frozen=True)
+class RecalibrateJob:
+    """One run of `recalibrate`, and the space of the snapshot before it, which has so many units."""
+
+    run: Run
+    old: Space
+    units: int
+
+
+class Recalibration:
+    """The units of one run, each written again from its pooled vectors."""
+
+    def __init__(self, job: RecalibrateJob):
+        self._run, self._old, self._units = job.run, job.old, job.units
+        space = job.run.first_space
+        ranges = kept_ranges(job.run.root, job.run.ranges) if job.run.ranges else None
+        form = run_form(space, job.run.generation, job.run.options)
+        self._store = UnitStore(job.run.root, space, ranges, job.run.id, form)
+        digest = space.calibration
+        self._finisher = Finisher(space, lambda: kept_calibration(job.run.root, digest) if digest else None)
+
+    def recalibrate(self, unit: UnitRecord) -> UnitRecord:
+        """Write a unit under the new calibration. Raises DataGateError for a row that gets no vector."""
+        with progress.stage("recalibrating", self._units, "units"):
+            made = self._recalibrated(unit)
+            progress.step()
+        return made
+
+    def _recalibrated(self, unit: UnitRecord) -> UnitRecord:
+        if not unit.path:
+            return carried(unit)
+        prepared, rows = read_written(self._run.root, unit, self._store, self._run.generation)
+        finished = self._store.finished(prepared)
+        if finished is not None:
+            return reused(finished)
+        vectors = self._final(storage.join(self._run.root, unit.path), rows)
+        counts = UnitCounts(embedded=0, reused=unit.rows, duplicates=0, moved=self._finisher.moved(vectors))
+        return self._store.write(prepared, vectors, [], counts)
+
+    def _final(self, path: str, rows: pa.RecordBatch) -> Vectors:
+        good, vectors = self._finisher.finish(stored_vectors(rows, self._old, final=False))
+        if len(good) < rows.num_rows:
+            lost = next(row for row in range(rows.num_rows) if row not in set(good.tolist()))
+            raise DataGateError(
+                f"{path}: the calibration makes a zero or non-finite vector of row {rows.column('id')[lost]}; "
+                "embed --calibration sets such rows aside"
+            )
+        return vectors

@@ -1,0 +1,266 @@
+"""An index trained and built over a store's shards: sample, train, build each segment, measure recall."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from transforms.base import progress
+from transforms.base.arrow import as_keys
+from transforms.index import (
+    Candidates,
+    ExactNeighbours,
+    IndexPlan,
+    nprobe_grid,
+    sample_threshold,
+)
+from transforms.index.budgets import MOST_LISTS
+from transforms.index.choose import depth_for
+from transforms.index.recall import tuned
+from transforms.index.refine import RefineWriter
+from transforms.index.sample import MOST_SAMPLED
+from transforms.index.segment import SegmentWriter
+from transforms.index.upkeep import imbalance
+from transforms.index.vectors import scored_by
+from transforms.steps.index import choice as index_choice
+from transforms.steps.index import held_out
+from transforms.steps.index.files import (
+    DEEP,
+    RECALL_FILES,
+    Folder,
+    IndexRecord,
+    K,
+    closeness_of,
+    leave_recall,
+    lines_of,
+    locate,
+    most_rows,
+    packed,
+    take_recall,
+)
+from transforms.steps.index.update import IndexUpdateJob, ShardRows
+from transforms.steps.index.update import scratch_files as scratch_of_update
+from transforms.store.entries import (
+    ChangeEntry,
+    ChoiceEntry,
+    IndexEntry,
+    IndexFileEntry,
+    IndexRequest,
+    SegmentEntry,
+    TrainedEntry,
+    TunedRecallEntry,
+)  # fmt: skip
+from transforms.store.index_files import files as index_files
+from transforms.store.index_files import locators
+from transforms.store.records import Problem
+
+PREFIX = "index"
+LEFT = "training.txt"  # names of the files that the training left behind
+
+
+@dataclass(frozen=True)
+class IndexJob:
+    """One index build: where, what, why, and the thresholds under which a row is sampled or held out.
+
+    `times` counts the trainings up to this one, so that an index that is made again equals none before it. `update` is
+    given where an update of the last index was tried before, whose files nobody needs any more. `required`: the run
+    fails where the recall that was asked for is not reached. `choice` and the `most_lists` that a search may look into
+    are known when kinds were compared; `unit` says that all rows are of length 1.
+    """
+
+    root: str
+    run: str
+    plan: IndexPlan
+    rows: int
+    request: IndexRequest
+    metric: str
+    why: str
+    times: int = 1
+    update: IndexUpdateJob | None = None
+    unit: bool = True
+    required: bool = False
+    choice: ChoiceEntry | None = None
+    most_lists: int = MOST_LISTS
+
+    @property
+    def folder(self) -> Folder:
+        """The files that the steps read and write."""
+        return Folder(self.root, self.run, PREFIX, self.metric)
+
+    @property
+    def held_out_below(self) -> int:
+        """The threshold on `held_out_keys` under which a text is held out."""
+        return held_out.held_out_below(self.rows)
+
+    def refine_writer(self) -> RefineWriter | None:
+        """The writer of a segment's vectors; None where candidates are not scored again."""
+        return RefineWriter(self.plan.dim) if self.plan.rerank else None
+
+    @property
+    def sample_below(self) -> int:
+        """The threshold on `sample_keys` under which a row is sampled: some more, as held-out rows are left out."""
+        wanted = min(self.plan.train_rows, MOST_SAMPLED)
+        return sample_threshold(wanted + wanted // 5 + 1, self.rows) if wanted else 0
+
+
+@dataclass(frozen=True)
+class ShardGroup:
+    """Shards that make one segment: their paths relative to the store, and the sha256 of each."""
+
+    number: int
+    shards: tuple[str, ...]
+    sha256s: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class TrainingGroup:
+    """One group of a build, to be sampled."""
+
+    job: IndexJob
+    group: ShardGroup
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The trained quantizer and the held-out segment (None where nothing is held out)."""
+
+    path: str
+    sha256: str
+    rows: int
+    held_out: SegmentEntry | None
+
+
+@dataclass(frozen=True)
+class BuildWork:
+    """One group of a build whose quantizer is trained, to be made a segment."""
+
+    job: IndexJob
+    trained: Trained
+    group: ShardGroup
+
+
+def begin(
+    job: IndexUpdateJob,
+    shards: list[ShardRows],
+    request: IndexRequest,
+    last: IndexEntry | None,
+    why: str,
+    *,
+    unit: bool,
+    after: bool,
+    required: bool = False,
+) -> list[TrainingGroup]:
+    """The groups of a build: shards in their order, cut into segments of even size.
+
+    `why` says in one line why the `last` index is not updated, where there is one, `unit` that all rows are of length
+    1, `after` that an update was tried first, `required` that the run fails where a recall that was asked for is not
+    reached.
+    """
+    rows = sum(n for _, n, _ in shards)
+    plan = index_choice.plan_of(request, rows, job.dim, scored_by(job.metric), unit)
+    times = 1 + last.trained.times if last else 1
+    before = job if after else None
+    found = IndexJob(job.root, job.run, plan, rows, request, job.metric, why, times, before, unit, required)
+    cut = packed(shards, lambda shard: shard[1], most_rows(plan, rows, request.merge))
+    groups = [
+        ShardGroup(number, tuple(path for path, _, _ in part), tuple(sha256 for _, _, sha256 in part))
+        for number, part in enumerate(cut)
+    ]
+    return [TrainingGroup(found, group) for group in groups]
+
+
+def build(work: BuildWork) -> tuple[BuildWork, SegmentEntry | None]:
+    """Build and write the segment of a group; None where all of its rows are held out."""
+    return work, build_group(work.job, work.trained, work.group)
+
+
+def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEntry | None:
+    """Build and write the group's segment, and leave what it says of the queries; None if no row is left."""
+    folder, base = job.folder, group.number << 32
+    exact = ExactNeighbours(folder.take("queries.npy"), DEEP, job.plan.metric)
+    texts, locator = as_keys(folder.take("texts.npy")), locators.LocatorBuilder()
+    writer = SegmentWriter(index_files.read(folder.stored(trained.path), trained.sha256))
+    refine = job.refine_writer()
+    with progress.stage("index: adding rows", job.rows, "rows"):
+        for block in folder.blocks(group.shards):
+            rows = np.flatnonzero(~np.isin(as_keys(block.hashes), texts))
+            vectors = np.ascontiguousarray(block.vectors[rows])
+            exact.add(vectors, base + writer.rows)
+            locate(locator, block, rows)
+            writer.add(vectors)
+            if refine:
+                refine.add(vectors)
+            progress.step(len(block.vectors))
+    if not writer.rows:
+        return None
+    segment = folder.segment(group.number, "base", writer.finish(), locator.table(), refine)
+    grid = nprobe_grid(job.plan.nlist, job.most_lists)
+    leave_recall(folder, segment, writer.trained, exact, None, depth_for(DEEP, job.plan.rerank), grid)
+    return segment
+
+
+def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> IndexRecord | Problem:
+    """The index of all segments, with recall measured over all of them; a Problem where it is not what was asked."""
+    first, groups = built[0][0], [work.group for work, _ in built]
+    segments = [segment for _, segment in built if segment is not None]
+    scratch = scratch_files(first.job, groups)
+    with progress.stage("index: measuring recall"):
+        entry = index_entry(first.job, first.trained, segments)
+    missed = index_choice.missed(first.job.request, entry) if first.job.required else None
+    return Problem.of(missed) if missed else IndexRecord(entry, tuple(scratch))
+
+
+def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> IndexEntry:
+    """The manifest's entry of the index, with recall measured over all segments."""
+    segments, folder = sorted(built, key=lambda segment: segment.number), job.folder
+    texts = folder.take("texts.npy")
+    exact, found, sizes = take_recall(folder, folder.take("queries.npy"), job.plan.metric, segments)
+    target, half = job.request.target, held_out.tuning_half(texts)
+    recall, deep = (
+        tuned_recall(exact.at(k), found, job.plan.rerank, target, half) if found else None for k in (K, DEEP)
+    )
+    reported = held_out.reporting_half(texts)
+    gains, positions, bound = (array[reported] for array in exact.lists())
+    known = held_out.KnownQueries(texts[reported], gains, positions, bound, folder.take("crowded.npy"))
+    listed = [*segments, *([trained.held_out] if trained.held_out else [])]
+    entry = IndexEntry(
+        request=job.request,
+        factory=job.plan.factory,
+        metric=job.metric,
+        nprobe=recall.nprobe if recall else job.plan.nprobe,
+        rerank=recall.rerank if recall else job.plan.rerank,
+        rows=sum(segment.rows for segment in listed),
+        segments=tuple(listed),
+        trained=TrainedEntry(
+            path=trained.path,
+            sha256=trained.sha256,
+            times=job.times,
+            rows=trained.rows,
+            corpus=job.rows,
+            held_out_below=f"{job.held_out_below:x}",
+            recall=recall.value if recall else None,
+            imbalance=imbalance(sizes),
+            closeness=closeness_of(segments),
+        ),
+        queries=IndexFileEntry(*folder.write(known.to_bytes(), "parquet")),
+        recall=recall,
+        recall_100=deep,
+        change=ChangeEntry("trained", job.why, added=job.rows, deleted=0, moved=0),
+    )
+    return replace(entry, choice=index_choice.settled(job.choice, job.plan, entry)) if job.choice else entry
+
+
+def tuned_recall(
+    exact: ExactNeighbours, found: Candidates, rerank: int, target: float, tuning: np.ndarray
+) -> TunedRecallEntry | None:
+    """The entry of recall at one k, with the nprobe that is tuned for it on some of the queries."""
+    measured = tuned(exact, found, rerank, target, tuning)
+    return TunedRecallEntry(**measured) if measured else None
+
+
+def scratch_files(job: IndexJob, found: list[ShardGroup]) -> list[str]:
+    """The files that the steps left for each other, to be removed when none of them can be tried again."""
+    names = ["queries.npy", "texts.npy", "crowded.npy", *job.folder.parsed(LEFT, lines_of)]
+    for group in found:
+        names += [f"{stem}-{group.number}" for stem in RECALL_FILES]
+    earlier = scratch_of_update(job.update) if job.update else []
+    return [*earlier, *(job.folder.scratch(name) for name in names)]

@@ -1,0 +1,100 @@
+"""The kind of an index chosen by budgets: which kinds are compared, on what, and what is said of the choice."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from transforms.base.errors import DataGateError
+from transforms.index import IndexPlan, choose_index
+from transforms.index.budgets import SAMPLE, Budgets, Tried, base_plan, best, held_bytes, kinds, query_bytes, try_kinds
+from transforms.store.entries import ChoiceEntry, IndexEntry, IndexRequest, TriedEntry
+
+
+def budgets_of(request: IndexRequest) -> Budgets:
+    """The budgets that an index was asked for with."""
+    return Budgets(request.target, request.max_bytes_per_row, request.max_latency_ms)
+
+
+def plan_of(request: IndexRequest, rows: int, dim: int, metric: str, unit: bool) -> IndexPlan:
+    """The plan that is trained; where kinds are to be compared, the lists of all of them.
+
+    Raises OptionError where no index that is allowed can be built of so many rows, or is small enough.
+    """
+    budgets = budgets_of(request)
+    if not budgets.choose:
+        return choose_index(rows, dim, request.index, metric=metric, unit=unit)
+    if request.index != "auto":
+        choose_index(rows, dim, request.index, metric=metric, unit=unit)
+    return base_plan(kinds(request.index, rows, dim, metric, unit, budgets), rows)
+
+
+def largest(request: IndexRequest, rows: int, dim: int) -> IndexPlan:
+    """The plan that a request comes to; where kinds are to be compared, that of them which holds most."""
+    budgets = budgets_of(request)
+    if request.index == "auto" and not budgets.choose:
+        return choose_index(rows, dim)
+    return kinds(request.index, rows, dim, "ip", True, budgets)[0]
+
+
+def as_asked(request: IndexRequest, plan: IndexPlan, rows: int) -> ChoiceEntry:
+    """The choice where nothing was compared."""
+    named = request.index not in ("auto", "compact")
+    why = "asked for by name" if named else f"{request.index}, for {rows:,} rows"
+    return ChoiceEntry(why, held_bytes(plan))
+
+
+def compared(
+    request: IndexRequest,
+    base: IndexPlan,
+    trained: bytes,
+    rows: int,
+    unit: bool,
+    sample: np.ndarray,
+    queries: np.ndarray,
+    tuning: np.ndarray,
+    required: bool,
+) -> tuple[Tried, ChoiceEntry]:
+    """The kind that serves the budgets, as it did on a part of the sample, float32 [m, dim], and what was compared.
+
+    `trained` is the index of `base`, which `plan_of` gave. Raises DataGateError where no kind does, if that is
+    `required`.
+    """
+    budgets = budgets_of(request)
+    plans = kinds(request.index, rows, base.dim, base.metric, unit, budgets)
+    few = np.ascontiguousarray(sample[:: max(1, -(-len(sample) // SAMPLE))])
+    tried = try_kinds(plans, trained, few, queries, tuning, rows, budgets)
+    kind, reached = best(tried, budgets)
+    does = f"finds {kind.recall or 0:.3f} of the 10 nearest among a sample of {len(few):,} rows"
+    costs = f"{kind.row_bytes:,} bytes a row, {kind.query_bytes:,} a query"
+    if required and not reached:
+        raise DataGateError(
+            f"--target-recall {budgets.target:g}: no index reaches {budgets}; the best, {kind.plan.factory} ({costs}), "
+            f"{does}; ask for less, or allow more"
+        )
+    kinds_told = "the only kind" if len(tried) == 1 else f"of {len(tried)} kinds"
+    why = f"{kinds_told} for {budgets}{'' if len(tried) == 1 else ', the one that finds most'}"
+    if kind.plan.factory == "Flat":
+        why = f"exact, for {budgets}"
+    if not reached:
+        why = f"{kinds_told} within its bytes, none reaching {budgets}; it {does}"
+    return kind, ChoiceEntry(why, kind.row_bytes, kind.query_bytes, tuple(map(_entry, tried)))
+
+
+def _entry(kind: Tried) -> TriedEntry:
+    return TriedEntry(kind.plan.factory, kind.row_bytes, kind.query_bytes, kind.nprobe, kind.recall, kind.recall_100)
+
+
+def settled(choice: ChoiceEntry, plan: IndexPlan, entry: IndexEntry) -> ChoiceEntry:
+    """The choice with the bytes that a query reads as the index was tuned over all rows."""
+    uneven = entry.trained.imbalance or 1.0
+    return replace(choice, query_bytes=round(query_bytes(plan, entry.rows, entry.nprobe, entry.rerank, uneven)))
+
+
+def missed(request: IndexRequest, entry: IndexEntry) -> DataGateError | None:
+    """What is said where a built index does not reach the recall it was asked for, by more than chance."""
+    found, budgets = entry.recall, budgets_of(request)
+    if found is None or found.high >= budgets.target:
+        return None
+    lists = f" in {entry.nprobe} lists" if entry.nprobe else ""
+    reached = f"{entry.factory} reaches recall@{found.k} {found.value:.4f} ({found.low:.4f} to {found.high:.4f}){lists}"
+    return DataGateError(f"--target-recall {budgets.target:g}: {reached}; ask for less, or for another --index")

@@ -1,0 +1,279 @@
+"""The files that the index steps read and write: segments, blocks of rows, arrays for each other.
+
+Steps leave arrays for each other in the run's folder; only descriptors travel between them.
+"""
+
+import functools
+import hashlib
+import io
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from transforms import storage
+from transforms.base.arrow import as_hashes, as_matrix
+from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.base.measures import Summary
+from transforms.index import (
+    Candidates,
+    ExactNeighbours,
+    IndexPlan,
+    SegmentedIndex,
+    SegmentFile,
+    TrainedIndex,
+    WrittenSegment,
+)
+from transforms.index.refine import RefineWriter
+from transforms.index.segment import list_sizes
+from transforms.index.vectors import prepared
+from transforms.steps.index import matching
+from transforms.store import layout
+from transforms.store.entries import IndexEntry, IndexFileEntry, SegmentEntry
+from transforms.store.index_files import files as index_files
+from transforms.store.index_files import locators
+from transforms.store.shards.shards import read_shard
+
+K = 10
+DEEP = 100  # the other k that a search is tuned for
+SEGMENT_ROWS = 250_000
+SEGMENTS = 64
+RECALL_FILES = ("exact", "found", "lists")  # what every segment leaves for the measurement, by its number
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class IndexRecord:
+    """The manifest's entry of the index, on its way to the commit; `scratch` are files nobody needs from then on.
+
+    `measures` say what the steps took that made it (`measures.STAGES`).
+    """
+
+    entry: IndexEntry
+    scratch: tuple[str, ...] = ()
+    measures: dict[str, Summary] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Rows of one shard: vectors float32 [n, d], hashes uint8 [n, 16], and the columns as Arrow has them."""
+
+    shard: str
+    start: int
+    vectors: np.ndarray
+    hashes: np.ndarray
+    ids: pa.Array
+    hash_column: pa.Array
+
+
+def array_of(data: bytes) -> np.ndarray:
+    """The array of a .npy file's bytes."""
+    array: np.ndarray = np.load(io.BytesIO(data), allow_pickle=False)
+    return array
+
+
+def lines_of(data: bytes) -> list[str]:
+    """The lines of a text file's bytes."""
+    return data.decode().splitlines()
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The store and the run's folder in it, where files of one purpose share a prefix; `metric` is the index's."""
+
+    root: str
+    run: str
+    prefix: str
+    metric: str
+
+    def scratch(self, name: str) -> str:
+        """Path of a file that one step leaves for another."""
+        return storage.join(self.root, layout.scratch(self.run, f"{self.prefix}-{name}"))
+
+    def leave(self, name: str, array: np.ndarray) -> None:
+        """Leave an array in the run's folder for a later step."""
+        sink = io.BytesIO()
+        np.save(sink, array, allow_pickle=False)
+        self.put(name, sink.getvalue())
+
+    def put(self, name: str, data: bytes) -> None:
+        """Leave bytes in the run's folder for a later step."""
+        path = self.scratch(name)
+        storage.storage_of(path).put_if_absent(path, data)
+
+    def take(self, name: str) -> np.ndarray:
+        """The array that an earlier step left under a name."""
+        return self.parsed(name, array_of)
+
+    def parsed(self, name: str, parse: Callable[[bytes], Item]) -> Item:
+        """What `parse` makes of the bytes that an earlier step left under a name.
+
+        Raises SentenceBeamError if it can make nothing of them.
+        """
+        data = storage.read_bytes(self.scratch(name))
+        with self._refuse_damage(name):
+            return parse(data)
+
+    def _refuse_damage(self, name: str) -> AbstractContextManager[None]:
+        return refuse_damage(f"{self.scratch(name)} is not what the run wrote", "run again")
+
+    def part(self, name: str, start: int, stop: int) -> bytes:
+        """The bytes from `start` up to `stop` of what an earlier step left under a name.
+
+        Raises SentenceBeamError if it is shorter.
+        """
+        data = storage.read_range(self.scratch(name), start, stop)
+        with self._refuse_damage(name):
+            if len(data) != stop - start:
+                raise EOFError("it is cut short")
+        return data
+
+    def tables(self, name: str, schema: pa.Schema, first: int, count: int = 1) -> list[pa.Table]:
+        """Some consecutive tables of those that an earlier step left under a name, and nothing of the others."""
+        return matching.read(functools.partial(self.part, name), schema, first, count)
+
+    def stored(self, path: str) -> str:
+        """Full path of a file of the store."""
+        return storage.join(self.root, path)
+
+    def write(self, data: bytes, suffix: str) -> tuple[str, str]:
+        """Write a file of the index, named by its bytes; path relative to the store, and sha256."""
+        sha256 = hashlib.sha256(data).hexdigest()
+        path = layout.index_file(sha256, suffix)
+        storage.ensure(self.stored(path), data)
+        return path, sha256
+
+    def segment(
+        self, number: int, kind: str, made: WrittenSegment, locator: pa.Table, refine: RefineWriter | None
+    ) -> SegmentEntry:
+        """Write a segment, its locator, and where candidates are scored again its rows' vectors."""
+        path, sha256 = self.write(made.data, "faiss")
+        empty = SegmentEntry(
+            number, kind, len(locator), 0, path, sha256, len(made.data), "", "", made.closeness, self._checksum(path),
+            refine=IndexFileEntry(*self.write(refine.to_bytes(), "refine")) if refine else None,
+        )  # fmt: skip
+        return self.located(empty, locators.with_checks(locator, made.checks.to_text()))
+
+    def located(self, segment: SegmentEntry, locator: pa.Table) -> SegmentEntry:
+        """The segment with another locator, which is written."""
+        data = locators.to_bytes(locator)
+        path, sha256 = self.write(data, "parquet")
+        return replace(
+            segment,
+            deleted=locator.column("shard").null_count,
+            locator=path,
+            locator_sha256=sha256,
+            locator_checksum=self._checksum(path),
+            locator_bytes=len(data),
+            locator_footer=hashlib.sha256(locators.footer(data)).hexdigest(),
+        )
+
+    def _checksum(self, path: str) -> str:
+        """What the storage says of a file's content; "" where it says nothing."""
+        entry = storage.storage_of(self.root).stat(self.stored(path))
+        return entry.checksum if entry else ""
+
+    def on_disk(self, segment: SegmentEntry) -> AbstractContextManager[str]:
+        """A local file with the bytes of a segment, checked. Raises DamagedIndexError."""
+        return index_files.on_disk(self.stored(segment.path), segment.sha256)
+
+    def locator(self, segment: SegmentEntry) -> bytes:
+        """The bytes of a segment's locator, checked. Raises DamagedIndexError."""
+        return index_files.read(self.stored(segment.locator), segment.locator_sha256)
+
+    def relative(self, error: SentenceBeamError) -> str:
+        """The line of an error, with paths relative to the store."""
+        return str(error).replace(self.stored(""), "")
+
+    def check(self, segment: SegmentEntry) -> None:
+        """Raise DamagedIndexError where a file of a segment is not what was written."""
+        index_files.check(self.stored(segment.path), segment.sha256, segment.checksum)
+        index_files.check(self.stored(segment.locator), segment.locator_sha256, segment.locator_checksum)
+        if segment.refine:
+            index_files.check(self.stored(segment.refine.path), segment.refine.sha256)
+
+    def vectors(self, column: pa.FixedSizeListArray) -> np.ndarray:
+        """The vectors of a shard's column as the index holds them, float32 [n, d]."""
+        return prepared(as_matrix(column), self.metric)
+
+    def blocks(self, shards: Iterable[str]) -> Iterator[RowBlock]:
+        """The rows of some shards (paths relative to the store), block by block."""
+        for shard in shards:
+            start = 0
+            for batch in read_shard(self.stored(shard), ["id", "row_hash", "embedding"]):
+                ids, hashes, vectors = batch.columns
+                yield RowBlock(shard, start, self.vectors(vectors), as_hashes(hashes), ids, hashes)
+                start += batch.num_rows
+
+
+def locate(locator: locators.LocatorBuilder, block: RowBlock, rows: np.ndarray) -> None:
+    """Add these rows of a block, int64, to a locator."""
+    if len(rows):
+        locator.add(block.shard, block.start + rows, block.ids.take(rows), block.hash_column.take(rows))
+
+
+def stack(arrays: list[np.ndarray], dim: int) -> np.ndarray:
+    """All rows float32 [n, dim] of some blocks."""
+    return np.concatenate(arrays) if arrays else np.empty((0, dim), np.float32)
+
+
+def most_rows(plan: IndexPlan, rows: int, merge: bool) -> int:
+    """Rows in one segment, at most: enough segments to build in parallel, few enough to search."""
+    return rows if merge else min(plan.segment_rows, max(SEGMENT_ROWS, -(-rows // SEGMENTS)))
+
+
+def packed(items: Iterable[Item], size: Callable[[Item], int], most: int) -> list[list[Item]]:
+    """The items in order, in lists whose sizes sum to at most `most` where no item alone is larger."""
+    found: list[list[Item]] = []
+    room = 0
+    for item in items:
+        if not found or size(item) > room:
+            found.append([])
+            room = most
+        found[-1].append(item)
+        room -= size(item)
+    return found
+
+
+def leave_recall(
+    folder: Folder,
+    segment: SegmentEntry,
+    trained: TrainedIndex,
+    exact: ExactNeighbours,
+    keep: np.ndarray | None,
+    depth: int,
+    nprobes: list[int],
+) -> None:
+    """Leave what a segment alone says of the queries: true neighbours, and the `depth` it returns at each nprobe."""
+    with folder.on_disk(segment) as path:
+        index = SegmentedIndex.open([SegmentFile(path, keep)], trained)
+        found = Candidates.search(index, exact.queries, depth, nprobes, segment=segment.number)
+        folder.leave(f"lists-{segment.number}", list_sizes(path))
+    folder.put(f"exact-{segment.number}", exact.to_bytes())
+    folder.put(f"found-{segment.number}", found.to_bytes())
+
+
+def take_recall(
+    folder: Folder, queries: np.ndarray, metric: str, segments: list[SegmentEntry]
+) -> tuple[ExactNeighbours, Candidates | None, np.ndarray]:
+    """What all segments say of the queries, and the length of each list over all of them."""
+    exact, found, sizes = ExactNeighbours(queries, DEEP, metric), None, np.zeros(0, np.int64)
+    for segment in segments:
+        exact_of = functools.partial(ExactNeighbours.from_bytes, queries=queries)
+        exact = exact.merge(folder.parsed(f"exact-{segment.number}", exact_of))
+        part = folder.parsed(f"found-{segment.number}", Candidates.from_bytes)
+        found = part if found is None else found.merge(part)
+        length = folder.take(f"lists-{segment.number}")
+        sizes = length if not len(sizes) else sizes + length
+    return exact, found, sizes
+
+
+def closeness_of(segments: Iterable[SegmentEntry]) -> float | None:
+    """Mean score of all live rows with their nearest centroid; None where no segment has lists."""
+    known = [(segment.closeness, segment.live) for segment in segments if segment.closeness is not None]
+    rows = sum(live for _, live in known)
+    return sum(score * live for score, live in known) / rows if rows else None

@@ -1,0 +1,107 @@
+"""Which rows of rewritten shards are rows that the index has: matched by text, by id first.
+
+Rows are cut into buckets by their hash, so that every bucket can be matched apart. A row that is matched keeps its
+place in the index, whatever shard it is in now; its vector is that of the same text in the same space.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.base.arrow import as_hashes, hash_prefixes
+from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.corpus.buckets import in_buckets
+
+BUCKET_ROWS = 2_000_000
+ADDED = pa.schema([("row_hash", pa.binary(16)), ("id", pa.string()), ("shard", pa.int32()), ("row", pa.int64())])
+REMOVED = pa.schema([("row_hash", pa.binary(16)), ("id", pa.string()), ("local", pa.int64())])
+MOVED = pa.schema([("local", pa.int64()), ("shard", pa.int32()), ("row", pa.int64()), ("id", pa.string())])
+NEW = pa.schema([("shard", pa.int32()), ("row", pa.int64())])
+HELD = pa.schema([("row_hash", pa.binary(16)), ("local", pa.int64())])
+_OFFSET = 8  # bytes
+
+
+def by_bucket(table: pa.Table, buckets: int) -> list[pa.Table]:
+    """The table's rows by the first bits of their hash, each bucket in the table's order."""
+    if buckets == 1:
+        return [table]
+    first = hash_prefixes(as_hashes(table.column("row_hash"))) >> np.uint64(32)
+    rows = dict(in_buckets(first * np.uint64(buckets) >> np.uint64(32), buckets))
+    return [table.take(pa.array(rows.get(bucket, []), pa.int64())) for bucket in range(buckets)]
+
+
+def to_bytes(tables: Sequence[pa.Table]) -> bytes:
+    """Tables of one schema as a file from which `read` takes some: int64 [n + 1] of where they begin, and they."""
+    parts = [_batch(table) for table in tables]
+    ends = np.cumsum([_OFFSET * (len(parts) + 1), *map(len, parts)])
+    return b"".join([ends.astype("<i8").tobytes(), *parts])
+
+
+def _batch(table: pa.Table) -> bytes:
+    """The rows of a table without their schema; nothing for none."""
+    if not len(table):
+        return b""
+    arrays = [_one_array(column) for column in table.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=table.schema).serialize().to_pybytes()
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def read(fetch: Callable[[int, int], bytes], schema: pa.Schema, first: int, count: int = 1) -> list[pa.Table]:
+    """Some consecutive tables of a file that `to_bytes` gave, of which `fetch(start, stop)` gives bytes.
+
+    Raises SentenceBeamError for bytes that it did not give.
+    """
+    damaged = "what a step of the run left for another is not what it wrote"
+    ends = np.frombuffer(fetch(_OFFSET * first, _OFFSET * (first + count + 1)), "<i8")
+    if ends[0] < 0 or (np.diff(ends) < 0).any():
+        raise SentenceBeamError(f"{damaged}; run again")
+    data = fetch(int(ends[0]), int(ends[-1])) if ends[-1] > ends[0] else b""
+    parts = [data[start:stop] for start, stop in pairwise((ends - ends[0]).tolist())]
+    with refuse_damage(damaged, "run again"):
+        return [_table(part, schema) for part in parts]
+
+
+def _table(part: bytes, schema: pa.Schema) -> pa.Table:
+    if not part:
+        return schema.empty_table()
+    return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(part), schema)])
+
+
+def matched(removed: pa.Table, added: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of rows of the same text, each row in one pair at most: row numbers in `removed` and in `added`.
+
+    As many pairs as there can be; rows that also have the same id are paired first.
+    """
+    texts = _codes(removed.column("row_hash"), added.column("row_hash"))
+    ids = _codes(removed.column("id"), added.column("id"))
+    both = [text << 32 | row_id for text, row_id in zip(texts, ids, strict=True)]
+    first = _pairs(*both)
+    left = [np.delete(np.arange(len(codes)), done) for codes, done in zip(texts, first, strict=True)]
+    second = _pairs(texts[0][left[0]], texts[1][left[1]])
+    a, b = (np.concatenate([one, rest[two]]) for one, rest, two in zip(first, left, second, strict=True))
+    return a, b
+
+
+def _codes(a: pa.ChunkedArray, b: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+    """The values of two columns as small integers, equal where they are."""
+    together = pa.chunked_array([*a.chunks, *b.chunks], a.type)
+    codes = pc.dictionary_encode(together).unify_dictionaries().combine_chunks()
+    numbers = codes.indices.to_numpy().astype(np.int64)
+    return numbers[: len(a)], numbers[len(a) :]
+
+
+def _pairs(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places of equal integers in two arrays, the first in one with the first in the other, and so on."""
+    order_a, order_b = np.argsort(a, kind="stable"), np.argsort(b, kind="stable")
+    a, b = a[order_a], b[order_b]
+    occurrence = np.arange(len(a)) - np.searchsorted(a, a, "left")
+    place = np.searchsorted(b, a, "left") + occurrence
+    there = place < len(b)
+    there[there] = b[place[there]] == a[there]
+    return order_a[there], order_b[place[there]]

@@ -1,0 +1,442 @@
+"""The training of an index: its sample, the lists, the codec.
+
+1. `sample`: each group of shards leaves its rows of the sample, in parts of so many bytes.
+2. `divide`: few lists are one cell; where they are many, coarse cells are found.
+3. `assign`: each part's rows are sorted by their cells.
+4. `allot`: each cell gets lists in proportion to its rows.
+5. `cluster`: the lists of a cell are found by its rows alone.
+6. Passes over all rows, where there are several cells: `again`, `assign` by the nearest list, `allot`, `cluster`.
+7. `finish`: all lists and the codec make the trained index, the held-out rows a Flat segment.
+
+No step but `sample` reads shards, and none holds more than the sample once: where there are several cells, a part or a
+cell of it. Rows and lists are in an order that depends on the groups alone.
+"""
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.base import progress
+from transforms.base.arrow import as_hashes, as_keys
+from transforms.base.errors import SentenceBeamError
+from transforms.index import SegmentChecks, WrittenSegment, cells, flat_segment, held_out_keys, sample_keys, select
+from transforms.index.budgets import SAMPLE
+from transforms.index.choose import lack_of_rows
+from transforms.index.kmeans import kmeans
+from transforms.index.train import CODEC_ROWS, assembled
+from transforms.steps.index import choice as index_choice
+from transforms.steps.index import held_out
+from transforms.steps.index.build import LEFT, BuildWork, IndexJob, ShardGroup, Trained, TrainingGroup
+from transforms.steps.index.files import Folder, lines_of, locate, stack
+from transforms.store.index_files import locators
+from transforms.store.records import Problem
+from transforms.store.shards.shards import check_shard
+
+PART_BYTES = 1 << 26  # of the rows of a part
+PIECE_BYTES = 1 << 23  # read at a time
+PARTS = "parts.txt"  # of the sample, a line each: name and rows
+COARSE = "coarse.npy"  # centroids of the cells
+BOUNDS = "bounds.npy"  # the first list of each cell, and the number of all lists
+
+
+@dataclass(frozen=True)
+class SampledGroup:
+    """A group of a build whose share of the sample is in the run's folder: rows in each part, and rows held out."""
+
+    job: IndexJob
+    group: ShardGroup
+    parts: tuple[int, ...]
+    held_out: int
+
+
+@dataclass(frozen=True)
+class SamplePart:
+    """Rows of the sample in one file."""
+
+    name: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class PartWork:
+    """One part, whose rows are to be sorted by cells in pass `turn` over all rows (0: the first)."""
+
+    job: IndexJob
+    part: SamplePart
+    turn: int = 0
+
+
+@dataclass(frozen=True)
+class CellWork:
+    """One cell, whose lists `first` to `last` are to be found in pass `turn`, or have been `found`.
+
+    Where `turn` is None, the cell is the whole sample, and one pass finds its lists.
+    """
+
+    job: IndexJob
+    number: int
+    first: int
+    last: int
+    turn: int | None = None
+    found: bool = False
+
+
+def sample(work: TrainingGroup) -> SampledGroup | Problem:
+    """Leave a group's share of the training sample and of the held-out rows in the run's folder.
+
+    Where a shard is missing or is not what was written, a Problem naming it.
+    """
+    try:
+        return sample_group(work.job, work.group)
+    except SentenceBeamError as error:
+        return Problem.of(error)
+
+
+def sample_group(job: IndexJob, group: ShardGroup) -> SampledGroup:
+    """Leave the sampled vectors of a group, its held-out vectors, and the locator of the latter."""
+    for path, sha256 in zip(group.shards, group.sha256s, strict=True):
+        check_shard(job.folder.stored(path), sha256)
+    parts, queries, locator = PartWriter(job, group.number), [], locators.LocatorBuilder()
+    with progress.stage("index: sampling", job.rows, "rows"):
+        for block in job.folder.blocks(group.shards):
+            held = select(held_out_keys(block.hashes), job.held_out_below)
+            keys = sample_keys(block.hashes, block.ids.to_pylist())
+            chosen = select(keys, job.sample_below) & ~held
+            parts.add(block.vectors[chosen], keys[chosen])
+            queries.append(block.vectors[held])
+            locate(locator, block, np.flatnonzero(held))
+            progress.step(len(block.vectors))
+    held_rows = stack(queries, job.plan.dim)
+    leave_rows(job.folder, f"held-out-{group.number}", held_rows)
+    job.folder.put(f"held-out-{group.number}.parquet", locators.to_bytes(locator.table()))
+    return SampledGroup(job, group, parts.finish(), len(held_rows))
+
+
+class PartWriter:
+    """Writes sampled rows in parts; those of a part are in the order of their keys, so that its first are any of it."""
+
+    def __init__(self, job: IndexJob, group: int):
+        self._job, self._group = job, group
+        self._most = max(1, PART_BYTES // (4 * job.plan.dim))
+        self._rows: list[np.ndarray] = []
+        self._keys: list[np.ndarray] = []
+        self._written: list[int] = []
+
+    def add(self, rows: np.ndarray, keys: np.ndarray) -> None:
+        """Take rows float32 [n, dim] with their keys uint64 [n]."""
+        self._rows.append(rows)
+        self._keys.append(keys)
+        if sum(map(len, self._keys)) >= self._most:
+            self._write()
+
+    def finish(self) -> tuple[int, ...]:
+        """The number of rows in each part that was written."""
+        if any(map(len, self._keys)):
+            self._write()
+        return tuple(self._written)
+
+    def _write(self) -> None:
+        order = np.argsort(np.concatenate(self._keys), kind="stable")
+        leave_rows(self._job.folder, part_name(self._group, len(self._written)), np.concatenate(self._rows)[order])
+        self._written.append(len(order))
+        self._rows, self._keys = [], []
+
+
+def part_name(group: int, number: int) -> str:
+    """The name of a group's part."""
+    return f"sample-{group}-{number}"
+
+
+def parts_of(found: list[SampledGroup]) -> list[SamplePart]:
+    """All parts of the sample in order; where an index needs every row, those held out are parts too."""
+    ordered = sorted(found, key=lambda sampled: sampled.group.number)
+    parts = [
+        SamplePart(part_name(sampled.group.number, number), rows)
+        for sampled in ordered
+        for number, rows in enumerate(sampled.parts)
+    ]
+    if lack_of_rows(ordered[0].job.plan.factory, sum(part.rows for part in parts)):
+        parts += [SamplePart(f"held-out-{sampled.group.number}", sampled.held_out) for sampled in ordered]
+    return parts
+
+
+def divide(found: list[SampledGroup | Problem]) -> Iterator[PartWork | CellWork]:
+    """The one cell that few lists are, or the parts to be sorted by cells; nothing where no lists are to be found."""
+    sampled = [item for item in found if isinstance(item, SampledGroup)]
+    if len(sampled) < len(found) or not sampled[0].job.plan.nlist:
+        return
+    job, parts = sampled[0].job, parts_of(sampled)
+    count = cells.cells_for(job.plan.nlist)
+    job.folder.put(PARTS, "\n".join(f"{part.name} {part.rows}" for part in parts).encode())
+    if not count:
+        yield CellWork(job, 0, 0, job.plan.nlist)
+        return
+    with progress.stage("index: training"):
+        rows = np.concatenate(list(any_rows(job, parts, cells.COARSE_ROWS * count)))
+        job.folder.leave(COARSE, kmeans(rows, min(count, len(rows)), job.plan.metric))
+    yield from (PartWork(job, part) for part in parts)
+
+
+def assign(work: PartWork | CellWork) -> PartWork | CellWork:
+    """Leave a part's rows sorted by their cells, and how many each has; of a cell that is all, there is nothing to do.
+
+    In the first pass a row's cell is the nearest one, and copies of a row are left out; later it is the cell of the
+    nearest list, whose number then stands after the row.
+    """
+    if isinstance(work, CellWork):
+        return work
+    job, folder, dim, turn = work.job, work.job.folder, work.job.plan.dim, work.turn
+    with progress.stage("index: training"):
+        coarse = folder.take(COARSE)
+        if not turn:
+            rows = cells.distinct(read_rows(folder, [(work.part.name, 0, work.part.rows)], dim))
+            cell = numbers = cells.nearest(rows, coarse, job.plan.metric)[1][:, 0]
+        else:
+            count = int(folder.take(counts_name(turn - 1, work.part)).sum())
+            rows = read_rows(folder, [(sorted_name(turn - 1, work.part), 0, count)], dim + 1)[:, :dim]
+            rows, bounds, lists = np.ascontiguousarray(rows), folder.take(BOUNDS), _lists_after(folder, turn - 1)
+            numbers = cells.nearest_of_cells(rows, coarse, lists, bounds, job.plan.metric)
+            cell = np.searchsorted(bounds, numbers, side="right") - 1
+        order = np.argsort(cell, kind="stable")
+        marked = np.empty((len(rows), dim + 1), np.float32)
+        marked[:, :dim], marked[:, dim] = rows[order], numbers[order].astype(np.int32).view(np.float32)
+        leave_rows(folder, sorted_name(turn, work.part), marked)
+        folder.leave(counts_name(turn, work.part), np.bincount(cell, minlength=len(coarse)))
+    return work
+
+
+def allot(found: list[PartWork | CellWork]) -> Iterator[CellWork]:
+    """The cells, each with its lists; where its rows are in each part's file is left in the run's folder."""
+    if isinstance(found[0], CellWork):
+        yield from (work for work in found if isinstance(work, CellWork))
+        return
+    job, turn = found[0].job, found[0].turn or 0
+    counts = np.stack([job.folder.take(counts_name(turn, part)) for part in known_parts(job.folder)])
+    if not turn:
+        given = cells.allotted(job.plan.nlist, counts.sum(axis=0))
+        job.folder.leave(BOUNDS, np.concatenate([[0], np.cumsum(given)]))
+    bounds, ends = job.folder.take(BOUNDS), np.cumsum(counts, axis=1)
+    # What one cell needs of this lies together, so that it reads no more.
+    places = np.stack([ends - counts, ends]).transpose(2, 0, 1)
+    job.folder.put(places_name(turn), places.astype("<i8").tobytes())
+    for number in np.flatnonzero(np.diff(bounds)):
+        yield CellWork(job, int(number), int(bounds[number]), int(bounds[number + 1]), turn)
+
+
+def cluster(work: CellWork) -> CellWork:
+    """Leave the centroids of a cell's lists: by k-means over its rows in the first pass, later the middles of these."""
+    if work.found:
+        return work
+    folder, plan, lists = work.job.folder, work.job.plan, work.last - work.first
+    with progress.stage("index: training"):
+        if work.turn is None:
+            rows = read_rows(folder, [(part.name, 0, part.rows) for part in known_parts(folder)], plan.dim)
+            found = kmeans(rows, min(lists, len(rows)), plan.metric)
+        else:
+            rows, numbers = rows_of_cell(work, work.turn)
+            if work.turn:
+                former = folder.take(cell_name(work.number, work.turn - 1))
+                found = cells.middles(rows, numbers - work.first, former, plan.metric)
+            else:
+                found = cells.lists_of_cell(rows, lists, plan.metric)
+        folder.leave(cell_name(work.number, work.turn), np.resize(found, (lists, plan.dim)))
+    return replace(work, found=True)
+
+
+def rows_of_cell(work: CellWork, turn: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows float32 [n, dim] of a cell in all parts, and the numbers that were found for them, int32 [n]."""
+    folder, parts = work.job.folder, known_parts(work.job.folder)
+    size = 2 * 8 * len(parts)
+    places = folder.part(places_name(turn), work.number * size, (work.number + 1) * size)
+    starts, ends = np.frombuffer(places, "<i8").reshape(2, -1).tolist()
+    names = [sorted_name(turn, part) for part in parts]
+    marked = read_rows(folder, list(zip(names, starts, ends, strict=True)), work.job.plan.dim + 1)
+    return np.ascontiguousarray(marked[:, :-1]), np.ascontiguousarray(marked[:, -1]).view(np.int32)
+
+
+def again(found: list[CellWork]) -> Iterator[PartWork | CellWork]:
+    """The parts for the next pass over all rows; the one cell as it is where it is the whole sample."""
+    job, turn = found[0].job, found[0].turn
+    if turn is None:
+        yield found[0]
+        return
+    job.folder.leave(lists_name(turn), gathered(found))
+    yield from (PartWork(job, part, turn + 1) for part in known_parts(job.folder))
+
+
+def gathered(found: list[CellWork]) -> np.ndarray:
+    """The centroids of all lists, those of a cell after those of the cells before it."""
+    ordered = sorted(found, key=lambda work: work.first)
+    return np.concatenate([work.job.folder.take(cell_name(work.number, work.turn)) for work in ordered])
+
+
+def finish(found: list[SampledGroup | CellWork | Problem]) -> Iterator[BuildWork | Problem]:
+    """Every group again with what was trained on their sample; or the problem that sampling met."""
+    problems = [item for item in found if isinstance(item, Problem)]
+    if problems:
+        yield min(problems, key=lambda problem: problem.message)
+        return
+    sampled = sorted(
+        (item for item in found if isinstance(item, SampledGroup)), key=lambda sampled: sampled.group.number
+    )
+    clustered = [item for item in found if isinstance(item, CellWork)]
+    job = sampled[0].job
+    try:
+        with progress.stage("index: training"):
+            job, trained = _trained(job, sampled, clustered)
+    except SentenceBeamError as error:
+        yield Problem.of(error)
+        return
+    yield from (BuildWork(job, trained, item.group) for item in sampled)
+
+
+def _trained(job: IndexJob, sampled: list[SampledGroup], clustered: list[CellWork]) -> tuple[IndexJob, Trained]:
+    """The trained index with the held-out rows as a Flat segment, written; the job has the plan that was chosen.
+
+    Raises DataGateError where no index does what is asked.
+    """
+    parts = parts_of(sampled)
+    job.folder.put(LEFT, "\n".join(_left(sampled, parts, clustered)).encode())
+    lists = gathered(clustered) if clustered else np.empty((0, job.plan.dim), np.float32)
+    data = assembled(job.plan, lists, any_rows(job, parts, CODEC_ROWS))
+    _lists_after.cache_clear()
+    vectors, locator = _held_out(job, sampled)
+    job, data = _chosen(job, data, parts)
+    segment = None
+    if len(vectors):
+        flat = flat_segment([vectors], job.plan.dim, job.plan.metric)
+        made = WrittenSegment(flat, SegmentChecks.of(flat))
+        refine = job.refine_writer()
+        if refine:
+            refine.add(vectors)
+        segment = job.folder.segment(len(sampled), "held-out", made, locator, refine)
+    path, sha256 = job.folder.write(data, "faiss")
+    return job, Trained(path, sha256, sum(part.rows for part in parts), segment)
+
+
+def _chosen(job: IndexJob, trained: bytes, parts: list[SamplePart]) -> tuple[IndexJob, bytes]:
+    """The job with the kind of index that its request comes to, and the trained index of that kind."""
+    request = job.request
+    if not index_choice.budgets_of(request).choose:
+        return replace(job, choice=index_choice.as_asked(request, job.plan, job.rows)), trained
+    queries, tuning = job.folder.take("queries.npy"), held_out.tuning_half(job.folder.take("texts.npy"))
+    few = np.concatenate(list(any_rows(job, parts, SAMPLE)))
+    kind, choice = index_choice.compared(
+        request, job.plan, trained, job.rows, job.unit, few, queries, tuning, job.required
+    )
+    return replace(job, plan=kind.plan, choice=choice, most_lists=kind.most_lists), kind.trained
+
+
+def _held_out(job: IndexJob, sampled: list[SampledGroup]) -> tuple[np.ndarray, pa.Table]:
+    """Vectors and locator of the held-out rows; left behind: a vector of each text as query, the texts' hashes."""
+    vectors = read_rows(
+        job.folder, [(f"held-out-{item.group.number}", 0, item.held_out) for item in sampled], job.plan.dim
+    )
+    names = [f"held-out-{item.group.number}.parquet" for item in sampled]
+    tables = [job.folder.parsed(name, locators.from_bytes) for name in names]
+    locator = locators.concat(tables)
+    hashes = as_hashes(locator.column("row_hash").combine_chunks())
+    _, first, place, copies = np.unique(as_keys(hashes), return_index=True, return_inverse=True, return_counts=True)
+    few = copies <= held_out.COPIES_HELD_OUT
+    job.folder.leave("queries.npy", vectors[first[few]])
+    job.folder.leave("texts.npy", hashes[first[few]])
+    job.folder.leave("crowded.npy", hashes[first[~few]])
+    rows = np.flatnonzero(few[place])
+    return vectors[rows], locator.take(rows)
+
+
+def leave_rows(folder: Folder, name: str, rows: np.ndarray) -> None:
+    """Leave rows float32 [n, width] in the run's folder as their bytes alone, so that some of them can be read."""
+    folder.put(name, rows.astype("<f4", copy=False).tobytes())
+
+
+def read_rows(folder: Folder, wanted: list[tuple[str, int, int]], width: int) -> np.ndarray:
+    """Rows float32 [n, width] of files that `leave_rows` left: of each from the first up to the last.
+
+    They are read by pieces into the one array that holds them.
+    """
+    found = np.empty((sum(last - first for _, first, last in wanted), width), np.float32)
+    at = 0
+    for piece in read_pieces(folder, wanted, width):
+        found[at : at + len(piece)] = piece
+        at += len(piece)
+    return found
+
+
+def read_pieces(folder: Folder, wanted: list[tuple[str, int, int]], width: int) -> Iterator[np.ndarray]:
+    """The same rows, in pieces of a few megabytes that cannot be written to."""
+    size, most = 4 * width, max(1, PIECE_BYTES // (4 * width))
+    for name, start, last in wanted:
+        for first in range(start, last, most):
+            data = folder.part(name, first * size, min(first + most, last) * size)
+            yield np.frombuffer(data, "<f4").reshape(-1, width)
+
+
+def any_rows(job: IndexJob, parts: list[SamplePart], most: int) -> Iterator[np.ndarray]:
+    """About so many rows of the sample, or all, in pieces: of each part its first, which are any of it."""
+    rows = sum(part.rows for part in parts)
+    share = min(1.0, most / max(1, rows))
+    return read_pieces(job.folder, [(part.name, 0, math.ceil(part.rows * share)) for part in parts], job.plan.dim)
+
+
+def known_parts(folder: Folder) -> list[SamplePart]:
+    """The parts of the sample, in order."""
+    return folder.parsed(PARTS, _parts_of)
+
+
+def _parts_of(data: bytes) -> list[SamplePart]:
+    lines = (line.split() for line in lines_of(data))
+    return [SamplePart(name, int(rows)) for name, rows in lines]
+
+
+@functools.lru_cache(maxsize=1)
+def _lists_after(folder: Folder, turn: int) -> np.ndarray:
+    """The centroids of all lists after a pass, kept for the next part."""
+    return folder.take(lists_name(turn))
+
+
+def sorted_name(turn: int, part: SamplePart) -> str:
+    """The name of the file of a part's rows, sorted by cells."""
+    return f"sorted-{turn}-{part.name}"
+
+
+def counts_name(turn: int, part: SamplePart) -> str:
+    """The name of the file that says how many rows of a part each cell has."""
+    return f"counts-{turn}-{part.name}.npy"
+
+
+def places_name(turn: int) -> str:
+    """The name of the file that says where the rows of each cell are: int64 [cells, 2, parts], first and last."""
+    return f"places-{turn}"
+
+
+def lists_name(turn: int) -> str:
+    """The name of the file of all centroids after a pass."""
+    return f"lists-after-{turn}.npy"
+
+
+def cell_name(number: int, turn: int | None) -> str:
+    """The name of the file of the centroids of a cell's lists after a pass."""
+    return f"lists-{number}-{0 if turn is None else turn}.npy"
+
+
+def _left(sampled: list[SampledGroup], parts: list[SamplePart], clustered: list[CellWork]) -> Iterator[str]:
+    """The names of the files that the training left behind."""
+    yield LEFT
+    for item in sampled:
+        yield from (part_name(item.group.number, number) for number in range(len(item.parts)))
+        yield from (f"held-out-{item.group.number}", f"held-out-{item.group.number}.parquet")
+    if not clustered:
+        return
+    last = clustered[0].turn
+    yield PARTS
+    yield from (cell_name(work.number, turn) for work in clustered for turn in range(1 + (last or 0)))
+    if last is not None:
+        yield from (COARSE, BOUNDS, *map(places_name, range(last + 1)), *map(lists_name, range(last)))
+        yield from (
+            name(turn, part) for name in (sorted_name, counts_name) for turn in range(last + 1) for part in parts
+        )

@@ -1,0 +1,219 @@
+"""Recall of an updated index: by held-out texts, whose true neighbours are kept from one update to the next."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.base import progress
+from transforms.base.arrow import as_hashes, as_keys
+from transforms.index import Candidates, ExactNeighbours, TrainedIndex
+from transforms.index.choose import depth_for
+from transforms.index.recall import recall_among, recall_of
+from transforms.index.segment import flat_vectors
+from transforms.index.upkeep import Fit, drifted, imbalance
+from transforms.steps.index import build as index_build
+from transforms.steps.index import held_out
+from transforms.steps.index.build import TrainingGroup
+from transforms.steps.index.files import DEEP, IndexRecord, K, closeness_of, leave_recall, take_recall
+from transforms.steps.index.held_out import KnownQueries
+from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState, scratch_files
+from transforms.store.entries import (
+    ChangeEntry,
+    IndexEntry,
+    IndexFileEntry,
+    RecallEntry,
+    SegmentEntry,
+    TunedRecallEntry,
+)
+from transforms.store.index_files import locators
+from transforms.store.shards.shards import take_rows
+
+
+@dataclass(frozen=True)
+class BuiltSegment:
+    """A segment of the updated index; its local rows from `first_new` on are new."""
+
+    segment: SegmentEntry
+    first_new: int
+
+
+def leave_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) -> None:
+    """Leave the held-out texts to report on: vectors, hashes, and their places among the known ones (-1: none).
+
+    A text whose neighbours are not known is left out, until there are so many that all rows are read for them.
+    """
+    known, folder = job.known_queries(update), job.folder
+    new_crowded = np.frombuffer(bytes.fromhex("".join(crowded)), np.uint8).reshape(-1, 16)
+    all_crowded = np.concatenate([known.crowded, new_crowded])
+    vectors, hashes = _held_out_rows(job, update)
+    keys, first = np.unique(as_keys(hashes), return_index=True)
+    first = first[~np.isin(keys, as_keys(all_crowded))]
+    first = first[held_out.reporting_half(hashes[first])]
+    place = _places(as_keys(hashes[first]), as_keys(known.texts))
+    if np.count_nonzero(place < 0) <= held_out.UNMEASURED * len(first):
+        first, place = first[place >= 0], place[place >= 0]
+    folder.leave("queries.npy", vectors[first])
+    folder.leave("texts.npy", hashes[first])
+    folder.leave("known.npy", place)
+    folder.leave("crowded.npy", all_crowded)
+
+
+def _places(wanted: np.ndarray, ordered: np.ndarray) -> np.ndarray:
+    """Place of each key among ascending distinct ones, -1 where it is not there."""
+    place = np.searchsorted(ordered, wanted)
+    there = place < len(ordered)
+    there[there] = ordered[place[there]] == wanted[there]
+    return np.where(there, place, -1)
+
+
+def _held_out_rows(job: IndexUpdateJob, update: IndexUpdate) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors and hashes of the rows that were held out before the update and still are."""
+    if update.held_out is None:
+        return np.empty((0, job.dim), np.float32), np.empty((0, 16), np.uint8)
+    state = SegmentState(job, update, update.held_out)
+    with job.folder.on_disk(update.held_out) as path:
+        vectors = flat_vectors(path)
+    hashes = as_hashes(state.table.column("row_hash").combine_chunks())
+    return vectors[state.keep], hashes[state.keep]
+
+
+def leave_segment_recall(
+    job: IndexUpdateJob,
+    update: IndexUpdate,
+    built: tuple[SegmentEntry, TrainedIndex],
+    exact: ExactNeighbours,
+    keep: np.ndarray | None,
+) -> None:
+    """Leave what a segment says of the queries, searched as the index is."""
+    current = update.current
+    nprobes = sorted({max(1, current.nprobe), max(1, current.nprobe_for(DEEP))})
+    leave_recall(job.folder, *built, exact, keep, depth_for(DEEP, current.rerank), nprobes)
+
+
+def known_neighbours(
+    job: IndexUpdateJob,
+    update: IndexUpdate,
+    target: int,
+    numbers: dict[int, np.ndarray],
+    locator: Callable[[], pa.Table],
+) -> ExactNeighbours:
+    """The queries' true neighbours among rows that the index had before the update.
+
+    `numbers` maps local rows of current segments to local rows of the target, -1 for deleted ones; `locator` gives the
+    target's locator as far as these rows go. For queries whose neighbours are not known all those rows are read.
+    """
+    queries, place = job.folder.take("queries.npy"), job.folder.take("known.npy")
+    exact = ExactNeighbours(queries, DEEP, update.metric)
+    gains, positions, bound = (array.copy() for array in exact.lists())
+    known, had = job.known_queries(update), np.flatnonzero(place >= 0)
+    theirs, bound[had] = known.positions[place[had]], known.bound[place[had]]
+    for number, local in numbers.items():
+        here = (theirs >= 0) & (theirs >> 32 == number)
+        here[here] = local[theirs[here] & 0xFFFFFFFF] >= 0
+        query, column = np.nonzero(here)
+        gains[had[query], column] = known.gains[place[had]][query, column]
+        positions[had[query], column] = local[theirs[here] & 0xFFFFFFFF] | target << 32
+    unknown = np.flatnonzero(place < 0)
+    if len(unknown):
+        found = _search(job, ExactNeighbours(queries[unknown], DEEP, update.metric), locator(), target)
+        gains[unknown], positions[unknown], bound[unknown] = found.lists()
+    return ExactNeighbours.of_lists(queries, DEEP, update.metric, gains, positions, bound)
+
+
+def _search(job: IndexUpdateJob, exact: ExactNeighbours, locator: pa.Table, target: int) -> ExactNeighbours:
+    """Neighbours among all live rows of a locator, read from their shards."""
+    shards, names = locators.shards_of(locator)
+    row = locator.column("row").to_numpy()
+    for number, name in enumerate(names):
+        local = np.flatnonzero(shards == number)
+        if len(local):
+            vectors = take_rows(job.folder.stored(name), row[local], ["embedding"]).column(0).combine_chunks()
+            exact.add(job.folder.vectors(vectors), local + (target << 32))
+    return exact
+
+
+def conclude(found: list[tuple[IndexUpdateJob, BuiltSegment | str]]) -> Iterator[IndexRecord | TrainingGroup]:
+    """The updated index; or, where its quantizer serves its rows no longer, the groups of one to be trained.
+
+    These too where a file of the last index is damaged, of which there is a line then instead of a segment.
+    """
+    job, built = found[0][0], [segment for _, segment in found if isinstance(segment, BuiltSegment)]
+    damaged = sorted(line for _, line in found if isinstance(line, str))
+    if damaged:
+        yield from retrain(job, damaged[0])
+        return
+    with progress.stage("index: measuring recall"):
+        entry, why = measure(job, built)
+    if why:
+        yield from retrain(job, why)
+    else:
+        yield IndexRecord(entry, tuple(scratch_files(job)))
+
+
+def retrain(job: IndexUpdateJob, why: str) -> list[TrainingGroup]:
+    """The groups of an index to be trained and built instead of the update."""
+    update = job.update()
+    shards = [(path, rows, sha256) for path, rows, sha256 in update.shards]
+    return index_build.begin(job, shards, update.request, update.current, why, unit=update.unit, after=True)
+
+
+def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry, str | None]:
+    """The manifest's entry of the index, with recall measured again; and why to retrain instead, if at all."""
+    update, folder = job.update(), job.folder
+    built = sorted(built, key=lambda b: b.segment.number)
+    segments = [b.segment for b in built]
+    listed = [segment for segment in segments if segment.kind != HELD_OUT]
+    exact, found, sizes = take_recall(folder, folder.take("queries.npy"), update.metric, listed)
+    recall, changed = _measured(update, exact.at(K), found, built)
+    deep = _measured(update, exact, found, built)[0] if update.current.recall_100 else None
+    entry = replace(
+        update.current,
+        request=update.request,
+        rows=sum(segment.live for segment in segments),
+        segments=tuple(segments),
+        queries=IndexFileEntry(*folder.write(_known_now(job, exact).to_bytes(), "parquet")),
+        recall=recall,
+        recall_changed=changed,
+        recall_100=deep,
+        change=folder.parsed("decision.json", lambda data: ChangeEntry.from_json(json.loads(data)["change"])),
+    )
+    then, high = update.current.trained, recall.high if recall else None
+    before = Fit(then.imbalance, then.closeness, then.recall)
+    now = Fit(imbalance(sizes), closeness_of(listed), recall.value if recall else None, high)
+    return entry, drifted(before, now, update.metric)
+
+
+def _measured(
+    update: IndexUpdate, exact: ExactNeighbours, found: Candidates | None, built: list[BuiltSegment]
+) -> tuple[TunedRecallEntry | None, RecallEntry | None]:
+    """Recall of the index as it is searched, over all rows and over the new ones; None where none can be measured."""
+    if found is None:
+        return None, None
+    nprobe, depth = max(1, update.current.nprobe_for(exact.k)), depth_for(exact.k, update.current.rerank)
+    positions = found.positions(nprobe, depth)
+    recall, changed = recall_of(exact, positions), recall_among(exact, positions, _new_positions(built))
+    rerank, target = depth if depth > exact.k else 0, update.request.target
+    tuned = TunedRecallEntry(**recall, nprobe=nprobe, rerank=rerank, target=target) if recall else None
+    return tuned, RecallEntry(**changed) if changed else None
+
+
+def _known_now(job: IndexUpdateJob, exact: ExactNeighbours) -> KnownQueries:
+    """The queries whose true neighbours are known for the next update too."""
+    settled = exact.at(K).settled
+    gains, positions, bound = (array[settled] for array in exact.lists())
+    texts = job.folder.take("texts.npy")[settled]
+    return KnownQueries(texts, gains, positions, bound, job.folder.take("crowded.npy"))
+
+
+def _new_positions(built: list[BuiltSegment]) -> Callable[[np.ndarray], np.ndarray]:
+    """A test of positions: is the row new? The segments are in the order of their numbers."""
+    numbers, first = np.array([(b.segment.number, b.first_new) for b in built]).T
+
+    def is_new(positions: np.ndarray) -> np.ndarray:
+        place = np.clip(np.searchsorted(numbers, positions >> 32), 0, len(numbers) - 1)
+        return (positions & 0xFFFFFFFF) >= first[place]
+
+    return is_new

@@ -1,0 +1,172 @@
+"""The work that a run's index needs: none, an update of the last one, or training and building one."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from transforms import storage
+from transforms.base.errors import SentenceBeamError
+from transforms.index import choose as index_choice
+from transforms.index.upkeep import resized
+from transforms.space import Space
+from transforms.steps.index import build as index_build
+from transforms.steps.index import update as index_update
+from transforms.steps.index.build import TrainingGroup
+from transforms.steps.index.files import SEGMENT_ROWS, IndexRecord, packed
+from transforms.steps.index.matching import BUCKET_ROWS
+from transforms.steps.index.update import PLAN, IndexUpdate, IndexUpdateJob, ShardRows
+from transforms.steps.index.update_recall import retrain
+from transforms.store.entries import IndexEntry, IndexRequest
+from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.records import Problem
+from transforms.store.runs.commit import Run
+from transforms.store.runs.settled import Settled
+
+SNAPSHOTS_BACK = 32  # how far to look for an index to update, where snapshots without one came between
+RowsToRead = tuple[IndexUpdateJob, str, int]  # "added" and a group, or "removed" or "standing" and a segment
+
+
+def choose_work(
+    settled: Settled | Problem, run: Run, request: IndexRequest, merge: bool, remembered: bool = False
+) -> Iterator[RowsToRead | TrainingGroup | IndexRecord | Problem]:
+    """The rows to read for an update, the groups to train on, or the problem that keeps an index from being built.
+
+    A `remembered` request that the rows are too few for becomes `auto`.
+    """
+    if isinstance(settled, Problem):
+        yield settled
+        return
+    try:
+        yield from _work(run, settled, request, merge, remembered)
+    except SentenceBeamError as error:
+        yield Problem.of(error)
+
+
+def _work(
+    run: Run, settled: Settled, request: IndexRequest, merge: bool, remembered: bool
+) -> Iterator[RowsToRead | TrainingGroup | IndexRecord]:
+    shards = sorted((unit.path, unit.rows, unit.sha256) for unit in settled.units(run.root) if unit.path)
+    space, before = run.space, last_with_index(run)
+    metric = metric_of(request, run, before)
+    unit = space.normalize or metric == "cosine"
+    job = IndexUpdateJob(run.root, run.id, space.dim, metric)
+    rows = sum(rows for _, rows, _ in shards)
+    lack = index_choice.lack_of_rows(request.index, rows) if remembered else None
+    if lack:
+        request = replace(request, index="auto")
+    asked = not remembered and request.target_recall is not None
+    why = f"{lack}; from now on it is as auto chooses" if lack else why_retrain(run, before, request, rows)
+    last = before.index if before else None
+    if why is not None or before is None or last is None:
+        yield from index_build.begin(job, shards, request, last, why or "", unit=unit, after=False, required=asked)
+        return
+    update = _update(before, last, shards, request, merge, unit)
+    yield from ((job, *read) for read in index_update.begin(job, update))
+
+
+def _update(
+    before: Manifest, index: IndexEntry, shards: list[ShardRows], request: IndexRequest, merge: bool, unit: bool
+) -> IndexUpdate:
+    """The update that brings the index of a snapshot to these shards."""
+    old, new = {unit.path: unit.rows for unit in before.units if unit.path}, {path for path, _, _ in shards}
+    added = [shard for shard in shards if shard[0] not in old]
+    removed = sorted(set(old) - new)
+    rows = max(sum(n for _, n, _ in added), sum(old[path] for path in removed))
+    groups = packed(added, lambda shard: shard[1], SEGMENT_ROWS)
+    return IndexUpdate(
+        current=index,
+        request=request,
+        shards=shards,
+        added=[[path for path, _, _ in group] for group in groups],
+        removed=removed,
+        buckets=1 + rows // BUCKET_ROWS,
+        merge=merge,
+        unit=unit,
+    )
+
+
+def metric_of(request: IndexRequest, run: Run, before: Manifest | None) -> str:
+    """The metric of a run's index: asked for, else that of the last index, else what the store remembers.
+
+    `before` is the last snapshot with an index. The store may have been given another metric since, without an index.
+    """
+    if request.metric != "auto":
+        return request.metric
+    if before is not None and before.index and before.options.metric in (None, run.options.metric):
+        return before.metric
+    return run.options.metric or "cosine"
+
+
+def _compared_alike(a: str, b: str, space: Space) -> bool:
+    """Whether two metrics rank the rows of a space alike: over rows of length 1, inner product is the cosine."""
+    return a == b or (space.normalize and {a, b} == {"cosine", "ip"})
+
+
+def buckets_to_match(
+    read: list[tuple[IndexUpdateJob, str | Problem | None]],
+) -> Iterator[tuple[IndexUpdateJob, int] | TrainingGroup | IndexRecord | Problem]:
+    """The buckets to match; the groups to train on, where a file of the index is damaged; or what needs neither.
+
+    That is the last index, where it stays as it is, or the problem that a shard is damaged.
+    """
+    job, found = read[0][0], [what for _, what in read]
+    problems = [what for what in found if isinstance(what, Problem)]
+    damaged = sorted(what for what in found if isinstance(what, str))
+    update = job.update()
+    if problems:
+        yield min(problems, key=lambda problem: problem.message)
+    elif damaged:
+        yield from retrain(job, damaged[0])
+    elif update.is_none:
+        yield IndexRecord(update.current, (job.folder.scratch(PLAN),))
+    else:
+        yield from ((job, bucket) for bucket in range(update.buckets))
+
+
+def last_with_index(run: Run) -> Manifest | None:
+    """The last snapshot that has an index, if it is not long ago."""
+    earlier = run.previous
+    for _ in range(SNAPSHOTS_BACK):
+        try:
+            manifest = read_manifest(run.root, earlier) if earlier else None
+        except SentenceBeamError:
+            return None
+        if manifest is None or manifest.index:
+            return manifest
+        earlier = manifest.previous
+    return None
+
+
+def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: int) -> str | None:
+    """Why the index of an earlier snapshot cannot be updated, in one line; None where it can, "" without one."""
+    current = before.index if before else None
+    if before is None or current is None:
+        return ""
+    if before.space.id != run.space.id:
+        return "the vectors are of another space"
+    if before.generation != run.generation:
+        return "everything was embedded anew"
+    if before.ranges != run.ranges:
+        return "the vectors are stored between other bounds"
+    last = current.request
+    same_metric = _compared_alike(metric_of(request, run, before), current.metric, before.space)
+    if request.kind != last.kind or not same_metric:
+        return "another index was asked for"
+    if not current.queries.path:
+        return "the last one was built by an earlier version"
+    if request.index in ("auto", "compact") and current.factory == "Flat" and rows >= index_choice.FLAT_BELOW:
+        return f"{rows:,} rows; Flat is for less than {index_choice.FLAT_BELOW:,}"
+    return _damage(run.root, current) or resized(current.trained.corpus, rows)
+
+
+def _damage(root: str, index: IndexEntry) -> str | None:
+    """Which file of an index is not there, is of another size, or, where it is needed as a whole, has other bytes."""
+    sizes = {segment.path: segment.bytes for segment in index.segments}
+    whole = {entry.path: entry.sha256 for entry in (index.trained, index.queries)}
+    for name, _ in index.files:
+        path = storage.join(root, name)
+        entry = storage.storage_of(root).stat(path)
+        if entry is None or entry.size != sizes.get(name, entry.size):
+            return f"{name} is missing or cut short"
+        if name in whole and storage.sha256_of(path)[0] != whole[name]:
+            return f"{name} was changed after it was written (sha256 differs)"
+    return None

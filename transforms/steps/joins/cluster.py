@@ -1,0 +1,110 @@
+"""The rows of a store in groups: spherical k-means by the training of the index, or agglomerative clustering."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.base import progress
+from transforms.base.arrow import fixed_size
+from transforms.base.errors import MissingExtraError, OptionError
+from transforms.base.extras import pip_line
+from transforms.index.by_lists import coarse_search
+from transforms.index.choose import plan_for
+from transforms.index.near_pairs import BLOCK
+from transforms.steps.joins.store_vectors import StoreVectors
+from transforms.steps.options.joins import AGGLOMERATIVE_ROWS
+from transforms.store.manifest import Manifest
+
+NEAREST = 5  # rows that name a cluster
+ROWS_A_CENTRE = 256  # to train on; more move a centre no further
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """All rows (id, label, distance to the centre; of pieces, piece), and the clusters, the largest first.
+
+    A cluster has label, size, names and ids of the rows nearest to its centre, and that as centroid.
+    """
+
+    rows: pa.Table
+    clusters: pa.Table
+
+
+def by_number(manifest: Manifest, clusters: int, folder: Path) -> Clustered:
+    """The rows by the nearest of so many centres, found by k-means over a sample of them.
+
+    The folder takes a file with all vectors. Raises OptionError where there are more clusters than rows.
+    """
+    rows = manifest.rows.stored
+    if clusters > rows:
+        raise OptionError(f"--clusters {clusters:,}: {manifest.root} holds {rows:,} rows; ask for as many at most")
+    stored = StoreVectors.read(manifest, folder)
+    plan = plan_for(f"IVF{clusters},Flat", len(stored), stored.vectors.shape[1], "ip")
+    trained = stored.trained(plan, ROWS_A_CENTRE * clusters)
+    label, score = np.empty(len(stored), np.int64), np.empty(len(stored), np.float32)
+    for start in progress.over(range(0, len(stored), BLOCK), "choosing clusters", "blocks of rows"):
+        part = slice(start, start + BLOCK)
+        found = coarse_search(trained, np.ascontiguousarray(stored.vectors[part]), 1)
+        label[part], score[part] = found.lists[:, 0], found.scores[:, 0]
+    return _clustered(stored, label, score, trained.centroids)
+
+
+def by_min_score(manifest: Manifest, min_score: float, folder: Path) -> Clustered:
+    """The rows by agglomerative clustering: groups are joined while the mean cosine between two is `min_score` or more.
+
+    Raises OptionError for a store with more rows than can be compared all at once.
+    """
+    rows = manifest.rows.stored
+    if rows > AGGLOMERATIVE_ROWS:
+        raise OptionError(
+            f"--min-score compares all pairs at once, {AGGLOMERATIVE_ROWS:,} rows at most, and {manifest.root} holds "
+            f"{rows:,}; say --clusters"
+        )
+    stored = StoreVectors.read(manifest, folder)
+    with progress.stage("clustering", rows, "rows"):
+        label = _agglomerated(stored.vectors, min_score)
+    sums = np.zeros((int(label.max()) + 1, stored.vectors.shape[1]))
+    np.add.at(sums, label, stored.vectors)
+    centres = (sums / np.maximum(np.linalg.norm(sums, axis=1), 1e-30)[:, None]).astype(np.float32)
+    return _clustered(stored, label, np.einsum("nd,nd->n", stored.vectors, centres[label]), centres)
+
+
+def _agglomerated(vectors: np.ndarray, min_score: float) -> np.ndarray:
+    try:
+        from sklearn.cluster import AgglomerativeClustering
+    except ImportError as error:
+        raise MissingExtraError(f"--min-score needs scikit-learn: {pip_line('evaluate')}") from error
+    if len(vectors) == 1:
+        return np.zeros(1, np.int64)
+    how = {"metric": "cosine", "linkage": "average", "distance_threshold": 1 - min_score + 1e-7}
+    return AgglomerativeClustering(n_clusters=None, **how).fit_predict(np.asarray(vectors)).astype(np.int64)
+
+
+def _clustered(stored: StoreVectors, label: np.ndarray, score: np.ndarray, centres: np.ndarray) -> Clustered:
+    """The result, with clusters numbered by size; of equal ones the first stays before the second."""
+    size = np.bincount(label, minlength=len(centres))
+    order = np.argsort(-size, kind="stable")
+    number = np.empty(len(order), np.int32)
+    number[order] = np.arange(len(order))
+    label, size, centres = number[label], size[order], centres[order]
+    distance = np.maximum(1 - score, 0).astype(np.float32)
+    nearest = np.lexsort((distance, label))
+    starts = np.cumsum([0, *size[:-1]])
+    chosen = [nearest[start : start + min(NEAREST, count)] for start, count in zip(starts, size, strict=True)]
+    rows = np.concatenate(chosen)
+    offsets = pa.array(np.cumsum([0, *(len(part) for part in chosen)]).astype(np.int32))
+    table = stored.columns.select(["id"])
+    table = table.append_column("label", pa.array(label)).append_column("distance", pa.array(distance))
+    if "piece" in stored.columns.column_names:
+        table = table.append_column("piece", stored.columns["piece"])
+    ids = stored.columns.column("id").take(pa.array(rows)).combine_chunks()
+    columns = {
+        "label": pa.array(np.arange(len(size), dtype=np.int32)),
+        "size": pa.array(size),
+        "names": pa.ListArray.from_arrays(offsets, pa.array(stored.names(rows), pa.string())),
+        "ids": pa.ListArray.from_arrays(offsets, ids),
+        "centroid": fixed_size(centres),
+    }
+    return Clustered(table, pa.table(columns))

@@ -1,0 +1,156 @@
+"""What queries are compared with: the rows of a snapshot, in groups that workers share among them.
+
+By its index, whose segments make the groups, or row by row, with shards for groups, where it has none.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+
+from transforms.base.arrow import as_matrix
+from transforms.base.errors import DamagedIndexError
+from transforms.index import SegmentedIndex, TrainedIndex, exact_search, rerank
+from transforms.index.by_lists import coarse_search, scan
+from transforms.index.choose import depth_for
+from transforms.index.exact import gains_to_scores
+from transforms.index.faiss_module import load_faiss
+from transforms.index.parts import Coarse, Found
+from transforms.index.search import SearchResult
+from transforms.index.vectors import prepared, scored_by
+from transforms.search import Hits, Searcher
+from transforms.steps.index.files import packed
+from transforms.store.entries import IndexEntry
+from transforms.store.manifest import Manifest
+from transforms.store.shards.shards import read_shard
+
+GROUP_ROWS = 1_000_000
+Group = tuple[int, int]  # the first segment or shard, and the one behind the last
+
+
+class ComparedRows(Protocol):
+    """The rows of a snapshot, as queries are compared with them."""
+
+    @property
+    def groups(self) -> list[Group]:
+        """The groups, in order; there is one at least."""
+
+    def coarse(self, queries: np.ndarray) -> Coarse | None:
+        """The lists to look into, once for all groups; None where there are none."""
+
+    def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
+        """Gains and positions of the best candidates of a group."""
+
+    def hits(self, queries: np.ndarray, found: Found) -> Hits:
+        """The k best rows of each query, from the best candidates of all groups."""
+
+
+def rows_of(manifest: Manifest, searcher: Searcher, k: int, spare: int) -> ComparedRows:
+    """The rows of a snapshot, as `search` would look at them for k hits; `spare` hits more are given."""
+    return ByIndex(manifest.index, searcher, k, spare) if manifest.index else ByRow(manifest, k + spare)
+
+
+class ByIndex:
+    """The rows of an index: each group's candidates are those that `search` would have from its segments."""
+
+    def __init__(self, index: IndexEntry, searcher: Searcher, k: int, spare: int):
+        self._index, self._searcher, self._k = index, searcher, k + spare
+        self._nprobe = index.nprobe_for(k)  # one hit more would have some indexes look into several times as many
+        self._depth, self._metric = depth_for(self._k, index.rerank), scored_by(index.metric)
+        self._opened: tuple[Group, SegmentedIndex] | None = None
+
+    @property
+    def groups(self) -> list[Group]:
+        return _groups([segment.rows for segment in self._index.segments])
+
+    def coarse(self, queries: np.ndarray) -> Coarse | None:
+        """The lists to look into; all of them where k rows are all that there are."""
+        if self._trained is None:
+            return None
+        live = sum(segment.live for segment in self._index.segments)
+        nprobe = self._trained.index.nlist if self._k >= live else self._nprobe
+        return coarse_search(self._trained, queries, nprobe)
+
+    @cached_property
+    def _trained(self) -> TrainedIndex | None:
+        """What the lists were built from; None where there are none."""
+        trained = self._searcher.index.trained
+        if trained is None:  # segments of earlier versions have the quantizer themselves
+            lists = [part.index for part in self._searcher.index.opened(*self._all).parts if part.has_lists]
+            return TrainedIndex(load_faiss(), lists[0]) if lists else None
+        return trained if hasattr(trained.index, "quantizer") else None
+
+    @property
+    def _all(self) -> Group:
+        return 0, len(self._index.segments)
+
+    def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
+        """Gains and positions of the best candidates of some segments."""
+        gains, positions = scan(self._open(group).parts, queries, self._depth, coarse, self._trained)
+        return gains, np.where(positions >= 0, positions + (group[0] << 32), -1)
+
+    def _open(self, group: Group) -> SegmentedIndex:
+        if self._opened is None or self._opened[0] != group:
+            self._opened = group, self._searcher.index.opened(*group)
+        return self._opened[1]
+
+    def hits(self, queries: np.ndarray, found: Found) -> Hits:
+        """The k best rows, by exact score where codes are rough; of queries whose lists hold too few, by more lists."""
+        gains, positions = found
+        segment, row = (positions >> 32).astype(np.int32), np.where(positions >= 0, positions & 0xFFFFFFFF, -1)
+        result = SearchResult(gains_to_scores(gains, self._metric), segment, row)
+        short = np.flatnonzero(row[:, min(self._k, row.shape[1]) - 1] < 0)
+        if short.size and self._trained is not None:
+            wider = self._open(self._all).search(queries[short], self._depth, nprobe=self._nprobe, least=self._k)
+            for mine, other in zip(result, wider, strict=True):
+                mine[short] = other
+        if self._index.rerank:
+            result = rerank(queries, result, self._k, self._searcher.index.vectors_of, self._metric)
+        shard, row = self._searcher.index.located(result.segment, result.row)
+        return Hits(result.scores[:, : self._k], shard[:, : self._k], row[:, : self._k])
+
+
+class ByRow:
+    """All rows of a snapshot without an index."""
+
+    def __init__(self, manifest: Manifest, k: int):
+        self._manifest, self._k, self._metric = manifest, k, scored_by(manifest.metric)
+
+    @property
+    def groups(self) -> list[Group]:
+        return _groups([unit.rows for unit in self._manifest.units if unit.path])
+
+    def coarse(self, queries: np.ndarray) -> Coarse | None:
+        """None: there are no lists."""
+
+    def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
+        """Gains and positions of the k best rows of some shards."""
+        scores, positions = exact_search(self._vectors(group), queries, self._k, self._metric)
+        return gains_to_scores(scores, self._metric), positions
+
+    def _vectors(self, group: Group) -> Iterator[tuple[np.ndarray, int]]:
+        for number in range(*group):
+            start = number << 32
+            for batch in read_shard(self._manifest.shard_paths[number], ["embedding"]):
+                yield prepared(as_matrix(batch.column(0)), self._manifest.metric), start
+                start += batch.num_rows
+
+    def hits(self, queries: np.ndarray, found: Found) -> Hits:
+        """The rows as they were found."""
+        gains, positions = found
+        shard = np.where(positions >= 0, positions >> 32, -1)
+        return Hits(gains_to_scores(gains, self._metric), shard, positions & 0xFFFFFFFF)
+
+
+def _groups(sizes: list[int]) -> list[Group]:
+    """Consecutive things of these sizes in groups of at most a million rows, or of one."""
+    counts = [len(group) for group in packed(sizes, int, GROUP_ROWS)]
+    ends = list(accumulate(counts))
+    return list(zip([0, *ends], ends, strict=False))
+
+
+def damaged(error: DamagedIndexError) -> DamagedIndexError:
+    """The error with what mends it."""
+    return DamagedIndexError(f"{error}; `sentence-beam index` makes it again")

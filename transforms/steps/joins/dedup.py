@@ -1,0 +1,113 @@
+"""The rows of a store that say nearly the same, and which one of each group is kept."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.base.arrow import as_keys
+from transforms.index import TrainedIndex
+from transforms.index.choose import FLAT_BELOW, automatic_index, plan_for
+from transforms.index.near_pairs import Components, cosines, lists_for, lists_near, near_pairs, share_found
+from transforms.search import Searcher
+from transforms.steps.joins.store_vectors import TEXT, StoreVectors
+from transforms.store.manifest import Manifest
+
+SHOWN_GROUPS, SHOWN_ROWS = 5, 3
+
+
+@dataclass(frozen=True)
+class Deduplicated:
+    """All rows (id, component, keep, score to the keeper; of pieces, piece), and what there is to say of them.
+
+    `groups` are components of several rows; `largest` has some rows of the largest ones, the keeper first, with the
+    first 200 characters of their texts. Of `sampled` pairs of some rows with any other, `found` is the share that
+    the comparison saw.
+    """
+
+    rows: pa.Table
+    groups: int
+    duplicates: int
+    found: float
+    sampled: int
+    largest: pa.Table
+
+
+def deduplicate(manifest: Manifest, min_score: float, folder: Path) -> Deduplicated:
+    """The rows in components: two rows of a cosine of `min_score` or more are in one, and so are copies of a text.
+
+    A component's keeper is its row with the smallest id, the first of the store where several have it. The folder takes
+    a file with all vectors. Raises OptionError for a store without rows.
+    """
+    stored = StoreVectors.read(manifest, folder)
+    near = _lists(stored, min_score)
+    components, alone = Components(len(stored)), near
+    if not manifest.chunks.startswith("late"):  # pieces of one text have vectors of their own there
+        copies, originals = _copies(stored.hashes)
+        components.join(copies, originals)
+        alone = near.copy()
+        alone[copies] = -1  # in no list: their original stands for them
+    for first, second in near_pairs(stored.vectors, alone, min_score):
+        components.join(first, second)
+    found, sampled = share_found(stored.vectors, near, min_score)
+    numbers, component = np.unique(components.first, return_inverse=True)
+    rows = _with_keepers(stored, component.astype(np.int64))
+    groups = int((np.bincount(component) > 1).sum())
+    largest = _largest(stored, rows, component)
+    return Deduplicated(rows, groups, len(stored) - len(numbers), found, sampled, largest)
+
+
+def _largest(stored: StoreVectors, rows: pa.Table, component: np.ndarray) -> pa.Table:
+    """Some rows of the largest components of several rows, as `Deduplicated` has them."""
+    sizes = np.bincount(component)
+    groups = np.argsort(-sizes, kind="stable")[:SHOWN_GROUPS]
+    keep = rows.column("keep").to_numpy()
+    chosen = []
+    for group in groups[sizes[groups] > 1]:
+        members = np.flatnonzero(component == group)
+        chosen.append(members[np.argsort(~keep[members], kind="stable")][:SHOWN_ROWS])
+    places = np.concatenate([np.empty(0, np.int64), *chosen])
+    return rows.take(pa.array(places)).append_column(TEXT, pa.array(stored.names(places), pa.string()))
+
+
+def _lists(stored: StoreVectors, min_score: float) -> np.ndarray:
+    """The lists near each row: one for all where every pair can be compared, else those of the index, or new ones."""
+    if len(stored) < FLAT_BELOW:
+        return np.zeros((len(stored), 1), np.int32)
+    plan = plan_for(automatic_index(len(stored), "Flat"), len(stored), stored.vectors.shape[1], "ip")
+    trained = _of_index(stored.manifest) or stored.trained(plan, plan.train_rows)
+    return lists_near(stored.vectors, trained, lists_for(min_score))
+
+
+def _of_index(manifest: Manifest) -> TrainedIndex | None:
+    """What the store's index was trained to, where its lists are about vectors of length 1."""
+    alike = manifest.metric == "cosine" or manifest.space.normalize
+    trained = Searcher(manifest).index.trained if alike else None
+    return trained if trained is not None and hasattr(trained.index, "quantizer") else None
+
+
+def _copies(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows whose text an earlier row has, and those rows, int64 [m]."""
+    _, first, of = np.unique(as_keys(hashes), return_index=True, return_inverse=True)
+    original = first[of]
+    copies = np.flatnonzero(original != np.arange(len(hashes)))
+    return copies, original[copies]
+
+
+def _with_keepers(stored: StoreVectors, component: np.ndarray) -> pa.Table:
+    order = pc.sort_indices(stored.columns.column("id")).to_numpy()
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    least = np.full(int(component.max()) + 1, len(order))
+    np.minimum.at(least, component, rank)
+    keeper, rows = order[least[component]].astype(np.int64), np.arange(len(order))
+    score = np.ones(len(order), np.float32)
+    others = np.flatnonzero(keeper != rows)
+    score[others] = np.minimum(cosines(stored.vectors, others, keeper[others]), 1)
+    columns = {"component": component, "keep": keeper == rows, "score": score}
+    table = stored.columns.select(["id"])
+    for name, column in columns.items():
+        table = table.append_column(name, pa.array(column))
+    return table.append_column("piece", stored.columns["piece"]) if "piece" in stored.columns.column_names else table

@@ -1,0 +1,364 @@
+"""The rows of a store nearest to many queries: blocks of queries, each compared with one group of rows after the other.
+
+A block's queries, and what each group has for them, are files in the folder `_work` of the output, so that only
+descriptions travel. A block's result is one file, named by the block and written once: what is there is not made again.
+"""
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transforms import storage
+from transforms.base import progress
+from transforms.base.arrow import as_matrix, parquet_bytes, table_of
+from transforms.base.errors import DamagedIndexError, SentenceBeamError, refuse_damage
+from transforms.corpus import Columns, Span, UnitRows, read_span
+from transforms.corpus.spans import UNIT_TOKENS
+from transforms.index.exact import best_first
+from transforms.index.parts import Coarse, Found
+from transforms.index.vectors import prepared
+from transforms.search import Hits, Searcher
+from transforms.steps.joins.compare import ComparedRows, Group, damaged, rows_of
+from transforms.store.manifest import Manifest, read_resolved
+from transforms.store.records import Problem
+from transforms.store.shards.shards import open_shard, take_rows
+
+BLOCK_ROWS = 32_768
+BLOCK_BYTES = 128 << 20
+WORK = "_work"
+COUNTS = b"counts"
+StoredRows = tuple[int, str, Sequence[int]]  # number and path of a shard, and rows of it
+
+
+@dataclass(frozen=True)
+class NeighboursJob:
+    """What to find: `k` rows of a snapshot (by its run and digest) for each query, scored `min_score` or more.
+
+    `itself` says that the queries are the snapshot's own rows, none of which is a neighbour of its own. `columns` are
+    those of files of queries, `model` and `query_prompt` what these are embedded by, where not as the store remembers.
+    With `texts` a block's file has the texts of rows and queries too, as far as they are known; `query_text` is the
+    column with those of queries that are a store's rows.
+    """
+
+    store: str
+    snapshot: str
+    digest: str
+    output: str
+    k: int
+    min_score: float | None = None
+    itself: bool = False
+    columns: Columns = field(default_factory=Columns)
+    model: str | None = None
+    query_prompt: str | None = None
+    texts: bool = False
+    query_text: str | None = None
+
+    def path(self, block: str) -> str:
+        """The file with the neighbours of a block's queries."""
+        return storage.join(self.output, f"neighbours-{block}.parquet")
+
+    def work(self, name: str) -> str:
+        """A file that one step leaves for another."""
+        return storage.join(self.output, WORK, name)
+
+
+@dataclass(frozen=True)
+class StoredBlock:
+    """Rows of a store that are queries: of some shards (number and path), those from `start` up to `stop`."""
+
+    name: str
+    parts: tuple[tuple[int, str, int, int], ...]
+
+    @property
+    def rows(self) -> list[StoredRows]:
+        """The rows, shard by shard."""
+        return [(number, path, range(start, stop)) for number, path, start, stop in self.parts]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A block of queries, left in a file, and the groups of rows that it is to be compared with."""
+
+    block: str
+    groups: tuple[Group, ...]
+    rejected: int = 0
+
+
+@dataclass(frozen=True)
+class BlockRecord:
+    """The file of a block: how many queries it is about, how many rows it has, and how many queries were none."""
+
+    path: str
+    queries: int
+    rows: int
+    rejected: int
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Queries by name, their vectors float32 [q, dim]; of stored rows, number of the shard and row in it, int64 [q].
+
+    `piece` int32 [q] are their numbers where they are pieces of documents; `texts` are None if unknown.
+    """
+
+    names: list[str]
+    vectors: np.ndarray
+    shard: np.ndarray
+    row: np.ndarray
+    piece: np.ndarray | None = None
+    texts: list[str | None] | None = None
+
+
+def blocks_of(manifest: Manifest) -> list[StoredBlock]:
+    """The rows of a snapshot in blocks of even length, all shards in order."""
+    most = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (4 * manifest.space.dim)))
+    units = [unit for unit in manifest.units if unit.path]
+    parts: list[list[tuple[int, str, int, int]]] = [[]]
+    room = most
+    for number, (unit, path) in enumerate(zip(units, manifest.shard_paths, strict=True)):
+        start = 0
+        while start < unit.rows:
+            if not room:
+                parts.append([])
+                room = most
+            stop = min(unit.rows, start + room)
+            parts[-1].append((number, path, start, stop))
+            start, room = stop, room - (stop - start)
+    return [StoredBlock(f"{number:06d}", tuple(block)) for number, block in enumerate(parts) if block]
+
+
+def _stored_queries(parts: Sequence[StoredRows], text: str | None) -> Queries:
+    """Rows of a store as queries, with the texts that a column has."""
+    names: list[str] = []
+    texts: list[str | None] = []
+    columns = ["id", "embedding"]
+    if text is not None:
+        columns.append(text)
+    vectors, shards, places, numbers = [], [], [], []
+    for number, path, rows in progress.over(parts, "reading the queries", "parts of shards"):
+        with open_shard(path) as parquet:
+            pieces = [name for name in ("piece",) if name in parquet.schema_arrow.names]
+        here = np.asarray(rows)
+        table = take_rows(path, here, [*columns, *pieces])
+        names += table.column("id").to_pylist()
+        if text is not None:
+            texts += table.column(text).to_pylist()
+        vectors.append(as_matrix(table.column("embedding").combine_chunks()))
+        shards.append(np.full(len(here), number))
+        places.append(here)
+        numbers += [table.column(name).to_numpy() for name in pieces]
+    piece = np.concatenate(numbers) if numbers else None
+    return Queries(names, np.concatenate(vectors), np.concatenate(shards), np.concatenate(places), piece, texts or None)
+
+
+class NeighbourSearch:
+    """The steps of a job, as a worker does them; snapshot, model and index are opened when they are first needed."""
+
+    def __init__(self, job: NeighboursJob):
+        self._job = job
+        self._parts: tuple[Manifest, Searcher, ComparedRows] | None = None
+
+    def _open(self) -> tuple[Manifest, Searcher, ComparedRows]:
+        if self._parts is None:
+            job = self._job
+            manifest = read_resolved(job.store, job.snapshot, job.digest)
+            if manifest is None:
+                raise SentenceBeamError(f"{job.store}: the snapshot {job.snapshot} is missing; see verify")
+            searcher = Searcher(manifest, job.model, job.query_prompt)
+            self._parts = manifest, searcher, rows_of(manifest, searcher, job.k, int(job.itself))
+        return self._parts
+
+    def prepare(self, source: StoredBlock | Span) -> Iterator[Comparison | BlockRecord | Problem]:
+        """The comparisons that the queries of a source need, or the record of a block whose file is there."""
+        try:
+            if isinstance(source, StoredBlock):
+                yield self._known(source.name) or self._prepared(
+                    source.name, _stored_queries(source.rows, self._job.query_text)
+                )
+                return
+            for unit in read_span(source, self._job.columns, UNIT_TOKENS):
+                known = self._known(unit.name)
+                yield known or self._prepared(unit.name, self._texts(unit), len(unit.rejects))
+        except SentenceBeamError as error:
+            yield Problem.of(_mended(error))
+
+    def _known(self, block: str) -> BlockRecord | None:
+        """The record of a block whose file is there and whole; another file is made in place of a damaged one."""
+        path = self._job.path(block)
+        found = storage.storage_of(path).read_versioned(path)
+        if found is None:
+            return None
+        try:
+            with refuse_damage(f"{path} is not what was written"):
+                table = table_of(found[0])
+                counts = json.loads(table.schema.metadata[COUNTS])
+                return BlockRecord(path, counts["queries"], len(table), counts["rejected"])
+        except SentenceBeamError:
+            return None
+
+    def _texts(self, unit: UnitRows) -> Queries:
+        names = unit.ids if self._job.columns.id else unit.texts
+        _, searcher, _ = self._open()
+        vectors = searcher.queries.vectors(unit.texts) if names else np.empty((0, 1), np.float32)
+        none = np.full(len(names), -1)
+        texts = list[str | None](unit.texts) if self._job.texts and self._job.columns.id else None
+        return Queries(names, vectors, none, none, texts=texts)
+
+    def _prepared(self, block: str, queries: Queries, rejected: int = 0) -> Comparison:
+        manifest, _, rows = self._open()
+        if not queries.names:
+            return Comparison(block, (), rejected)
+        vectors = prepared(np.asarray(queries.vectors, np.float32), manifest.metric)
+        with progress.stage("choosing lists"):
+            coarse = rows.coarse(vectors)
+        arrays = {} if coarse is None else {"lists": coarse.lists.astype(np.int32), "scores": coarse.scores}
+        names = np.frombuffer(json.dumps(queries.names).encode(), np.uint8)
+        own = {"names": names, "vectors": vectors, "shard": queries.shard, "row": queries.row}
+        if queries.piece is not None:
+            own["piece"] = queries.piece
+        if queries.texts is not None:
+            own["texts"] = np.frombuffer(json.dumps(queries.texts).encode(), np.uint8)
+        _leave(self._job.work(f"{block}.npz"), **own, **arrays)
+        return Comparison(block, tuple(rows.groups), rejected)
+
+    def compare(self, block: str, group: Group) -> Problem | None:
+        """Leave the best candidates that a group of rows has for a block's queries."""
+        try:
+            queries, coarse = self._taken(block)
+            with progress.stage("comparing", len(queries.names), "queries"):
+                gains, positions = self._open()[2].scan(group, queries.vectors, coarse)
+            _leave(self._found(block, group), gains=gains, positions=positions)
+        except SentenceBeamError as error:
+            return Problem.of(_mended(error))
+        return None
+
+    def _found(self, block: str, group: Group) -> str:
+        return self._job.work(f"{block}-{group[0]}-{group[1]}.npz")
+
+    def _taken(self, block: str) -> tuple[Queries, Coarse | None]:
+        path = self._job.work(f"{block}.npz")
+        arrays = _take(path)
+        with _refuse_damage(path):
+            names = json.loads(arrays["names"].tobytes())
+            texts = json.loads(arrays["texts"].tobytes()) if "texts" in arrays else None
+            queries = Queries(names, arrays["vectors"], arrays["shard"], arrays["row"], arrays.get("piece"), texts)
+            if "lists" not in arrays:
+                return queries, None
+            return queries, Coarse(arrays["scores"], np.ascontiguousarray(arrays["lists"], np.int64))
+
+    def finish(self, work: Comparison) -> BlockRecord | Problem:
+        """Write the file of a block that was compared with all groups; what was left for that is removed."""
+        try:
+            known = self._known(work.block)  # of an engine that does this again
+            return known or self._finished(work)
+        except SentenceBeamError as error:
+            return Problem.of(_mended(error))
+
+    def _finished(self, work: Comparison) -> BlockRecord:
+        manifest, _, rows = self._open()
+        none = np.empty(0, np.int64)
+        queries, hits = Queries([], none, none, none), Hits(np.empty((0, 1), np.float32), *(none.reshape(0, 1),) * 2)
+        if work.groups:
+            queries, _ = self._taken(work.block)
+            with progress.stage("scoring again", len(queries.names), "queries"):
+                hits = rows.hits(queries.vectors, _best(self._found(work.block, group) for group in work.groups))
+            hits = _without_itself(hits, queries) if self._job.itself else hits
+        table = _table(queries, hits, self._job, manifest)
+        counts = {"queries": len(queries.names), "rejected": work.rejected}
+        counted = table.replace_schema_metadata({COUNTS: json.dumps(counts)})
+        path = self._job.path(work.block)
+        storage.ensure(path, parquet_bytes(counted, compression="zstd", write_page_checksum=True))
+        left = [self._found(work.block, group) for group in work.groups]
+        if left:
+            storage.storage_of(path).delete(*left, self._job.work(f"{work.block}.npz"))
+        return BlockRecord(path, len(queries.names), len(table), work.rejected)
+
+
+def _mended(error: SentenceBeamError) -> SentenceBeamError:
+    return damaged(error) if isinstance(error, DamagedIndexError) else error
+
+
+def _leave(path: str, **arrays: Any) -> None:
+    """Write a file of the work, in place of what a run before this one left there."""
+    sink = io.BytesIO()
+    np.savez(sink, **arrays)
+    storage.ensure(path, sink.getvalue())
+
+
+def _take(path: str) -> dict[str, np.ndarray]:
+    """The arrays of a file of the work. Raises SentenceBeamError if it is damaged."""
+    data = storage.read_bytes(path)
+    with _refuse_damage(path), np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def _refuse_damage(path: str) -> AbstractContextManager[None]:
+    return refuse_damage(f"{path} is not what the job wrote", "run again to go on")
+
+
+def _best(paths: Iterator[str]) -> Found:
+    """The best candidates of all groups, as many as one group has."""
+    gains, positions = (np.empty((0, 0)),) * 2
+    for place, path in enumerate(paths):
+        arrays = _take(path)
+        found = [(gains, positions)] if place else []
+        both = [*found, (arrays["gains"], arrays["positions"])]
+        gains, positions = (np.concatenate(columns, axis=1) for columns in zip(*both, strict=True))
+        gains, positions = best_first(gains, positions, arrays["gains"].shape[1])
+    return gains, positions
+
+
+def _without_itself(hits: Hits, queries: Queries) -> Hits:
+    """The hits with none in place of each query's own row."""
+    own = (hits.shard == queries.shard[:, None]) & (hits.row == queries.row[:, None])
+    return Hits(hits.scores, np.where(own, -1, hits.shard), hits.row)
+
+
+def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest) -> pa.Table:
+    """The rows of a file, query by query, best first; `query_piece` and `piece` where these are pieces.
+
+    The texts of queries and rows, `query_text` and `text`, are there where the job wants and knows them.
+    """
+    there = hits.shard >= 0
+    if job.min_score is not None:
+        there &= hits.scores >= job.min_score
+    rank = np.cumsum(there, axis=1)
+    there &= rank <= job.k
+    query, place = np.nonzero(there)
+    columns = {"query": pa.array(queries.names, pa.string()).take(pa.array(query))}
+    if queries.texts is not None:
+        columns["query_text"] = pa.array(queries.texts, pa.large_string()).take(pa.array(query))
+    if queries.piece is not None:
+        columns["query_piece"] = pa.array(queries.piece[query], pa.int32())
+    columns["rank"] = pa.array(rank[query, place].astype(np.int32))
+    kinds = {"id": pa.string()}
+    if manifest.rows.pieces is not None:
+        kinds["piece"] = pa.int32()
+    text = manifest.options.kept_text if job.texts else None
+    if text is not None:
+        kinds[text] = pa.large_string()
+    found = _columns_of(hits.shard[there], hits.row[there], manifest, kinds)
+    columns |= {name: found.column(name) for name in found.column_names if name != text}
+    columns["score"] = pa.array(hits.scores[there], pa.float32())
+    if text is not None:
+        columns["text"] = found.column(text)
+    return pa.table(columns)
+
+
+def _columns_of(shard: np.ndarray, row: np.ndarray, manifest: Manifest, kinds: dict[str, pa.DataType]) -> pa.Table:
+    """Some columns of rows, in these types, shard by shard read."""
+    schema = pa.schema(kinds.items())
+    found, order = [schema.empty_table()], np.lexsort((row, shard))
+    for number in np.unique(shard).tolist():
+        rows, place = np.unique(row[shard == number], return_inverse=True)
+        table = take_rows(manifest.shard_paths[number], rows, list(kinds)).select(list(kinds))
+        found.append(table.replace_schema_metadata(None).cast(schema).take(pa.array(np.sort(place))))
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return pa.concat_tables(found).take(pa.array(back))

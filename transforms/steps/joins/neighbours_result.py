@@ -1,0 +1,146 @@
+"""The file beside the neighbours that says what was asked, and how it ended: what a second run into a folder reads."""
+
+import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transforms import storage
+from transforms.base.entries import record
+from transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
+from transforms.steps.joins.neighbours import WORK, BlockRecord
+from transforms.store.records import Problem
+
+ROWS_AT_ONCE = 10_000
+RESULT = "_neighbours.json"  # readers of folders of Parquet leave out what begins so
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The records of some blocks, and what went wrong with others."""
+
+    blocks: tuple[BlockRecord, ...] = ()
+    problem: Problem | None = None
+
+    @classmethod
+    def of(cls, made: BlockRecord | Problem) -> "Ended":
+        """What one block came to."""
+        return cls(problem=made) if isinstance(made, Problem) else cls((made,))
+
+    def merge(self, other: "Ended") -> "Ended":
+        """What both came to; of two problems the one whose message sorts first."""
+        problems = [each.problem for each in (self, other) if each.problem is not None]
+        problem = min(problems, key=lambda each: each.message) if problems else None
+        return Ended(self.blocks + other.blocks, problem)
+
+
+def begin(output: str, asked: dict[str, Any]) -> None:
+    """Make the folder that of a job, or find that it is.
+
+    Raises OptionError for a folder that holds something else, or the neighbours of another job.
+    """
+    path = storage.join(output, RESULT)
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        _check_empty(output)
+        _write(output, {"asked": asked})
+        return
+    try:
+        before = _asked(path, found[0])
+        other = next((name for name in asked if before.get(name) != asked[name]), None)
+    except SentenceBeamError:
+        other = RESULT
+    if other is not None:
+        raise OptionError(
+            f"--output {output} holds the neighbours of another job ({other} differs); name a new folder, or remove it"
+        )
+
+
+def _check_empty(output: str) -> None:
+    place = storage.storage_of(output)
+    if storage.is_local(output) and place.stat(output) is not None:
+        raise OptionError(f"--output {output} is a file; name a folder")
+    there = storage.names_below(output)
+    if there:
+        raise OptionError(f"--output {output} holds {there[0]} and was not made by neighbours; name a new folder")
+
+
+def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
+    """Write how the run ended, which is also returned; nothing is left of the work on the way where it is done."""
+    path = storage.join(output, RESULT)
+    asked = _asked(path, storage.read_bytes(path))
+    problem = ended.problem
+    if problem is None and not sum(block.queries for block in ended.blocks):
+        problem = Problem.of(OptionError("--queries holds no query with text; check it and --text-column"))
+    blocks = sorted(ended.blocks, key=lambda block: block.path)
+    names = [block.path.rpartition("/")[2] for block in blocks]
+    said = {
+        "run": run,
+        "exit_code": problem.exit_code if problem else 0,
+        "message": problem.message if problem else "",
+        "queries": sum(block.queries for block in blocks),
+        "rejected": sum(block.rejected for block in blocks),
+        "rows": sum(block.rows for block in blocks),
+        "files": [
+            {"path": name, "queries": block.queries, "rows": block.rows}
+            for name, block in zip(names, blocks, strict=True)
+        ],
+    }
+    if problem is None:
+        left = storage.storage_of(output).below(storage.join(output, WORK))
+        storage.storage_of(output).delete(*(entry.path for entry in left))
+        storage.remove_empty(storage.join(output, WORK))
+    _write(output, {"asked": asked, **said})
+    return said
+
+
+def ended(output: str, run: str) -> dict[str, Any] | None:
+    """What `conclude` said of a run; None if it did not come to that. Raises SentenceBeamError for a damaged file."""
+    path = storage.join(output, RESULT)
+    data = storage.read_bytes(path)
+    with _refuse_damage(path):
+        said = record(json.loads(data), "it")
+        return said if said.get("run") == run else None
+
+
+def _asked(path: str, data: bytes) -> dict[str, Any]:
+    """What a job was asked for, by its file. Raises SentenceBeamError if that is damaged."""
+    with _refuse_damage(path):
+        return record(record(json.loads(data), "it").get("asked"), "asked")
+
+
+def _refuse_damage(path: str) -> AbstractContextManager[None]:
+    return refuse_damage(f"{path} is not what the job wrote", "name a new folder")
+
+
+def schema_of(folder: str, files: list[dict[str, Any]]) -> pa.Schema:
+    """The columns of the files of a folder."""
+    path = storage.join(folder, files[0]["path"])
+    with storage.storage_of(path).open(path) as raw, _refuse_damage(path):
+        parquet = pq.ParquetFile(pa.PythonFile(raw))
+        return parquet.schema_arrow.remove_metadata()
+
+
+def tables_of(folder: str, files: list[dict[str, Any]]) -> Iterator[pa.Table]:
+    """The neighbours in the files of a folder, in their order, some rows at a time."""
+    for file in files:
+        path = storage.join(folder, file["path"])
+        with storage.storage_of(path).open(path) as raw, _refuse_damage(path):
+            parquet = pq.ParquetFile(pa.PythonFile(raw))
+            for batch in parquet.iter_batches(ROWS_AT_ONCE):
+                yield pa.Table.from_batches([batch]).replace_schema_metadata()
+
+
+def remove(folder: str) -> None:
+    """Remove the folder of a job on this machine, whose result is in a file now."""
+    place = storage.storage_of(folder)
+    place.delete(*(entry.path for entry in place.below(folder)))
+    storage.remove_empty(folder)
+
+
+def _write(output: str, said: dict[str, Any]) -> None:
+    storage.overwrite(storage.join(output, RESULT), (json.dumps(said, indent=1, ensure_ascii=False) + "\n").encode())

@@ -1,0 +1,69 @@
+"""Runs over a store as it is, which read no input: their plan, and the units of the snapshot before."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from transforms.store.manifest import Manifest, read_resolved
+from transforms.store.records import UnitRecord, carried
+from transforms.store.runs.carried import NOTHING, Checked
+from transforms.store.runs.commit import Run
+from transforms.store.runs.plan import PlannedFile, file_of, write_plan
+from transforms.store.runs.result import now, versions
+
+
+def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
+    """A command's run that has the store's lease and writes a snapshot with space, options and input of this one."""
+    return Run(
+        root=manifest.root,
+        id=run_id,
+        space=manifest.space,
+        partition=manifest.partition,
+        unit_tokens=manifest.unit_tokens,
+        globs=manifest.input.globs,
+        tables={**manifest.input.tables},
+        options=manifest.options,
+        versions=versions(),
+        started=now(),
+        previous=manifest.run,
+        version=manifest.version,
+        previous_digest=manifest.digest,
+        generation=manifest.generation,
+        canary=manifest.canary,
+        ranges=manifest.ranges,
+        check_from=manifest.check_from,
+        price_per_hour=manifest.options.price_per_hour,
+        max_rejects=1.0,  # these rows passed the gate in the run that embedded them
+        leased=True,
+        command=command,
+    )
+
+
+def record_plan(manifest: Manifest, run_id: str, checked: Checked = NOTHING) -> None:
+    """Write the plan of a run that carries every unit of the snapshot over; `checked` came of looking at its shards."""
+    # As in a run that reads the input, the units of a group are the first one's of its files.
+    units = {
+        min(file.path for file in some): manifest.units_by_group[name] for name, some in manifest.files_by_group.items()
+    }
+    units |= manifest.units_by_file
+    planned = [
+        PlannedFile(
+            file_of(file),
+            carried=tuple(map(carried, units.get(file.path, ()))),
+            in_group=manifest.group_of(file),
+            is_rowless=not manifest.counts(file.path),
+        )
+        for file in manifest.files
+    ]
+    planned[:1] = [replace(file, checked=checked) for file in planned[:1]]
+    write_plan(manifest.root, run_id, planned, manifest.buckets)
+
+
+def units_of(run_id: str, root: str) -> Iterator[UnitRecord]:
+    """The units of a run's snapshot, read by a worker: a graph that held them would grow with the store."""
+    manifest = read_resolved(root, run_id, None)
+    yield from manifest.units if manifest else ()
+
+
+def carried_units(run_id: str, root: str) -> Iterator[UnitRecord]:
+    """The units of a run's snapshot as records of units that the next run carries over."""
+    return map(carried, units_of(run_id, root))

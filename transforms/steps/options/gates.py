@@ -1,0 +1,47 @@
+"""Gates: how much a run may reject, delete and so on before it commits nothing, and what a store remembers of that.
+
+A value as tight as a gate's default, or tighter, is remembered and replaces the one before. A looser one holds for its
+run alone: the next run has what the store remembered before.
+"""
+
+from typing import NamedTuple
+
+from transforms.base.option import declared_in
+from transforms.steps.options.embed import MAX_DRIFT, MAX_UNKNOWN, EmbedOptions
+from transforms.store.entries import Options
+
+NAMES = tuple(name for name, declared in declared_in(EmbedOptions).items() if declared.gate)
+DEFAULTS = {"max_rejects": Options.max_rejects, "max_deletes": Options.max_deletes, "max_unknown": MAX_UNKNOWN}
+
+
+class Gates(NamedTuple):
+    """By the names of their options, the values that gates have in a run, and those that the store remembers.
+
+    `remembered` has no value for a gate that keeps its default.
+    """
+
+    used: dict[str, float]
+    remembered: dict[str, float]
+
+
+def gates_of(asked: EmbedOptions, before: Options, dtype: str) -> Gates:
+    """The gates of a run whose model computes in a dtype; `before` are the options of the last snapshot."""
+    used: dict[str, float] = {}
+    remembered: dict[str, float] = {}
+    defaults = {**DEFAULTS, "max_drift": MAX_DRIFT[dtype]}
+    for name in NAMES:
+        default = defaults[name]
+        given = getattr(asked, name)
+        value = _tightest_last(given, getattr(before, name), default)
+        used[name] = value if given is None else given
+        if value != default:
+            remembered[name] = value
+    return Gates(used, remembered)
+
+
+def _tightest_last(given: float | None, before: float | None, default: float) -> float:
+    """The value given, else the one before, if it is not looser than the default; else the default."""
+    for value in (given, before):
+        if value is not None and value <= default:
+            return value
+    return default

@@ -1,0 +1,65 @@
+"""The jobs that workers get: plain values that pickle small."""
+
+from dataclasses import dataclass, field
+
+from transforms.corpus import Columns
+from transforms.corpus.buckets import Buckets
+from transforms.corpus.lakes import TablePart
+from transforms.space import Machine, Recipe
+from transforms.store.runs.commit import Run
+
+
+@dataclass(frozen=True)
+class EmbedJob:
+    """One run of `embed`.
+
+    `keep_text` says that shards have the text in a column of its own, which no kept one is. `recipe` names the model
+    where workers have it, `machine` says how they run it. `carry` says that unchanged files
+    are taken over unread from the last snapshot, `append` that its other files are taken over too, `reuse` that texts
+    which it holds take their vectors from it. `read_again` names what keeps the run from taking anything over: options
+    and fields of the space that would change. `calibration` is the folder of the one to apply, `max_drift` the cosine
+    distance by which the canary's vectors may have moved. `buckets` are the last snapshot's where they are to be kept,
+    `text_limit` the bytes of text that may be grouped in memory. `hidden` says that files and folders whose names begin
+    with a dot are input too. `index_asked` is the index asked for now, not remembered. `retried` says that an engine
+    does work again whose worker died. `chunks` is the SPEC by which documents are cut. `max_bad_files` is how many
+    input files may be left out because they cannot be read; below 1, which part of them.
+    `table_filter` names the partitions that are taken of a table of Iceberg or Delta Lake.
+    """
+
+    run: Run
+    columns: Columns
+    recipe: Recipe
+    keep_text: bool = False
+    machine: Machine = field(default_factory=Machine)
+    input_format: str = "auto"
+    delimiter: str | None = None
+    limit: int | None = None
+    carry: bool = False
+    read_again: tuple[str, ...] = ()
+    append: bool = False
+    reuse: bool = False
+    calibration: str | None = None
+    max_drift: float = 0.0
+    buckets: Buckets | None = None
+    text_limit: int | None = None
+    retried: bool = False
+    hidden: bool = False
+    index_asked: str | None = None
+    chunks: str = "none"
+    max_bad_files: float = 0
+    table_filter: str | None = None
+
+    @property
+    def by_content(self) -> bool:
+        """Whether units are buckets of the hash space, not parts of files."""
+        return self.run.partition == "content"
+
+    def table_part(self, pattern: str) -> TablePart:
+        """What is taken of a table that is input: the version that was there when the run began, or was asked for."""
+        version = self.run.tables.get(pattern)
+        return TablePart(None if version is None else int(version), self.table_filter)
+
+    @property
+    def root(self) -> str:
+        """The path of the store."""
+        return self.run.root

@@ -1,0 +1,90 @@
+"""The options of commands as keywords of Python functions, for type checkers and editors.
+
+A class here has the fields of a class of `options`; a name of a file may be a `pathlib.Path`, and several names a list.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Required, TypedDict
+
+from transforms.base.values import StrPath
+
+
+class PlanKeywords(TypedDict, total=False):
+    """The keywords of `embed` and `plan`, without the store."""
+
+    input_version: int | None
+    input_filter: str | None
+    hidden: bool | None
+    format: str | None
+    delimiter: str | None
+    text_column: str | None
+    text_template: str | None
+    id_column: str | None
+    keep_columns: Sequence[str] | Mapping[str, str] | None
+    keep_text: bool | None
+    limit: int | None
+    model: StrPath | None
+    revision: str | None
+    pooler: str | None
+    prompt: str | None
+    prompt_name: str | None
+    query_prompt: str | None
+    max_tokens: int | None
+    chunks: str | None
+    chunk_prefix: str | None
+    normalize: bool | None
+    calibration: StrPath | None
+    truncate_dim: int | None
+    dtype: str | None
+    precision: str | None
+    partition: str | None
+    unit_tokens: int | None
+    index: str | None
+    metric: str | None
+    target_recall: float | None
+    max_bytes_per_row: int | None
+    max_latency_ms: float | None
+    max_rejects: float | None
+    max_deletes: float | None
+    max_unknown: float | None
+    max_bad_files: float
+    max_drift: float | None
+    check_carried: float | None
+    append: bool
+    require_space: str | None
+    reembed: bool
+    price_per_hour: float | None
+    currency: str | None
+    device: str
+    tokens_per_batch: int | None
+    deterministic: bool | None
+    accelerator: str | None
+    index_accelerator: str | None
+    min_ram: str | None
+    worker_model: StrPath | None
+
+
+class EmbedKeywords(PlanKeywords, total=False):
+    """The keywords of `embed`."""
+
+    store: Required[StrPath]
+
+
+class RowsKeywords(EmbedKeywords, total=False):
+    """The keywords of `embed` for rows in memory."""
+
+    batch: str | None
+
+
+class NeighboursKeywords(TypedDict, total=False):
+    """The keywords of `neighbours`, beside those that it needs."""
+
+    queries: StrPath | Sequence[StrPath] | None
+    of: StrPath | None
+    min_score: float | None
+    format: str | None
+    delimiter: str | None
+    text_column: str | None
+    id_column: str | None
+    query_prompt: str | None
+    model: StrPath | None

@@ -1,0 +1,324 @@
+"""`--partition content`: a corpus cut into buckets by the hash of its texts, whatever files hold them.
+
+What travels here is text, packed; the units that come of it are embedded as all others are.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from transforms.base import progress
+from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.base.measures import with_waits
+from transforms.corpus import Columns, Span, UnitRows, read_span
+from transforms.corpus.beside import Beside, merged
+from transforms.corpus.blocks import PackedRows, Packer, slices, unit_rows, unpack
+from transforms.corpus.buckets import Buckets
+from transforms.corpus.counting import count_rows as count_rows_of
+from transforms.corpus.groups import spans_of
+from transforms.corpus.heavy import cut, without
+from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
+from transforms.steps.embed.cutting import pieces_of
+from transforms.steps.options.job import EmbedJob
+from transforms.steps.plan.elements import PlannedFiles, in_batches
+from transforms.steps.plan.kept_types import with_types
+from transforms.steps.plan.rows import check_rows
+from transforms.store.manifest import Manifest
+from transforms.store.records import Problem, UnitRecord, carried
+from transforms.store.runs.carried import CarriedShards, Checked
+from transforms.store.runs.carry import content_of
+from transforms.store.runs.commit import carried_shards, last_snapshot
+from transforms.store.runs.plan import PlannedFile, Standing, rows_at_most, write_plan
+from transforms.store.runs.plan_work import read_work
+
+READ_TOKENS = 16_000_000  # in one element at most, so that blocks become large
+READS_WANTED = 64
+READS_PER_SLOT = 4
+COUNT_AGAIN = 1.5  # times the tokens that the buckets were chosen for: the corpus may have doubled
+
+Key = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ToCount:
+    """A span whose rows are to be counted, and its tokens where `exact`."""
+
+    span: Span
+    exact: bool
+
+
+@dataclass(frozen=True)
+class ToRead:
+    """Spans to be read into buckets; the `first` of a run also brings the buckets that no row falls into."""
+
+    spans: tuple[Span, ...]
+    buckets: Buckets
+    first: bool
+
+
+def begin(
+    planned: list[PlannedFile], beside: Beside, job: EmbedJob
+) -> Iterator[UnitRecord | PlannedFiles | Beside | Standing]:
+    """All units of the last snapshot where the corpus is unchanged; else the files, of which some are to be opened."""
+    shards = carried_shards(job.run)
+    last, checked = unchanged(planned, job, shards)
+    if last is not None:
+        files = [replace(item, spans=()) for item in planned]
+        if write_plan(job.root, job.run.id, with_checked(files, checked), last.buckets, beside, unchanged=True):
+            yield from (carried(shards.current(unit)) for unit in last.units)
+        else:
+            yield from begin_again(job)
+        return
+    planned = with_checked(planned, checked)
+    yield beside
+    for is_unopened in (False, True):
+        files = [item for item in planned if item.is_unopened is is_unopened]
+        yield from (PlannedFiles(tuple(some)) for some in in_batches(files))
+
+
+def begin_again(job: EmbedJob) -> Iterator[UnitRecord | Standing]:
+    """What `begin` gave an attempt before this one, whose plan is on record."""
+    last = last_snapshot(job.run) if read_work(job.root, job.run.id).unchanged else None
+    if last is None:
+        yield Standing()
+    else:
+        yield from map(carried, last.units)
+
+
+Passing = Beside | Problem | Standing
+
+
+def to_count(found: list[PlannedFiles | Passing], job: EmbedJob) -> Iterator[PlannedFile | ToCount | Passing]:
+    """The files, all opened and checked as a whole, and what to count in them; or the problems alone."""
+    problems = [item for item in found if isinstance(item, Problem)]
+    if problems or Standing() in found:
+        yield from problems
+        yield from (item for item in found if isinstance(item, Standing))
+        return
+    planned = [item for some in found if isinstance(some, PlannedFiles) for item in some.files]
+    planned.sort(key=lambda item: item.file.relative)
+    try:
+        planned = checked_opened(planned, job)
+    except SentenceBeamError as error:
+        yield Problem.of(error)
+        return
+    tokens = sum(span.tokens for item in planned for span in item.spans)
+    exact = job.buckets is None or tokens > COUNT_AGAIN * job.buckets.chosen_tokens
+    yield from (item for item in found if isinstance(item, Beside))
+    for item in planned:
+        yield replace(item, spans=())
+        yield from (ToCount(span, exact) for span in item.spans)
+
+
+def checked_opened(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+    """The files, which were opened, with the types that their kept columns are read as.
+
+    Raises OptionError where kept columns differ, their text is more than this process may group in memory or their
+    rows are too few for the index asked for, DataGateError where these are too few after the last snapshot.
+    """
+    planned = with_types(planned, job, last_snapshot(job.run))
+    if (rows := rows_at_most(planned)) is not None:
+        check_rows(job, rows)
+    text = BYTES_PER_TOKEN * sum(span.tokens for item in planned for span in item.spans)
+    if job.text_limit is not None and text > job.text_limit:
+        raise OptionError(
+            f"--partition content groups the text in memory here: about {text / 1e9:,.1f} GB, more than a quarter of "
+            "this machine's; say --partition file, or run it on a cluster (--runner)"
+        )
+    return planned
+
+
+def with_checked(files: list[PlannedFile], checked: Checked) -> list[PlannedFile]:
+    """The files, with what was found out about the shards of all of them; the first one bears it."""
+    return [replace(files[0], checked=checked), *files[1:]] if files else files
+
+
+def unchanged(planned: list[PlannedFile], job: EmbedJob, shards: CarriedShards) -> tuple[Manifest | None, Checked]:
+    """The last snapshot, where its input was the same (but for names, if these show nowhere) and all shards are sound.
+
+    And what came of looking at the shards.
+    """
+    manifest = last_snapshot(job.run) if job.carry else None
+    if manifest is None:
+        return None, Checked()
+    # Without ids of their own rows are named after files, and rejected rows are.
+    named = job.columns.id is None or manifest.rows.rejected > 0
+    before = [(f.path, content_of(f.path, f.format, f.size, f.checksum)) for f in manifest.files]
+    files = [item.file for item in planned]
+    now = [(f.relative, content_of(f.relative, f.format, f.size, f.checksum)) for f in files]
+    if Counter(file if named else file[1] for file in before) != Counter(file if named else file[1] for file in now):
+        return None, Checked()
+    checked = shards.check(manifest.units)
+    return (None if checked.damaged else manifest), checked
+
+
+def count_rows(item: ToCount, job: EmbedJob) -> Span | Problem:
+    """The span of an item with its rows counted, or why it cannot be read."""
+    try:
+        with progress.stage("counting rows", things="pieces of the input"):
+            found = counted(item.span, job.columns, job.run.unit_tokens) if item.exact else with_rows(item.span)
+            progress.step()
+        return found
+    except SentenceBeamError as error:
+        return Problem.of(error)
+
+
+def with_rows(span: Span) -> Span:
+    """The span with its number of rows."""
+    return replace(span, rows=count_rows_of(span))
+
+
+def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:
+    """The span with its rows, and its tokens estimated from the texts alone, so that no file format shows in them.
+
+    They are rounded up text by text: sums over spans do not depend on how the rows lie in files.
+    """
+    rows = tokens = 0
+    for unit in read_span(span, columns, unit_tokens):
+        rows += unit.read
+        tokens += sum(estimated_tokens(len(text.encode()) + BYTES_PER_TOKEN - 1, 1) for text in unit.texts)
+        tokens += estimated_tokens(0, unit.read - len(unit.texts))
+    return replace(span, rows=rows, tokens=tokens)
+
+
+def record(found: list[PlannedFile | Span | Passing], job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
+    """Choose the buckets, write the plan down and hand out what to read; or only the problems.
+
+    Where a plan is on record, that is handed out.
+    """
+    if Standing() in found:
+        yield from recorded(job, slots)
+        return
+    problems = [item for item in found if isinstance(item, Problem)]
+    if problems:
+        yield from problems
+        return
+    spans: dict[str, list[Span]] = {item.file.path: [] for item in found if isinstance(item, PlannedFile)}
+    for item in found:
+        if isinstance(item, Span):
+            spans[item.file.path].append(item)
+    files = [
+        replace(item, spans=tuple(sorted(spans[item.file.path], key=lambda span: span.start)))
+        for item in sorted((i for i in found if isinstance(i, PlannedFile)), key=lambda item: item.file.relative)
+    ]
+    everything = [span for item in files for span in item.spans]
+    try:
+        check_rows(job, sum(span.rows or 0 for span in everything))
+    except SentenceBeamError as error:
+        yield Problem.of(error)
+        return
+    buckets = buckets_for(everything, job)
+    if not write_plan(job.root, job.run.id, files, buckets, merged(found)):
+        yield from recorded(job, slots)
+        return
+    progress.planned(sum(span.tokens for span in everything))
+    yield from readings(everything, buckets, slots)
+
+
+def recorded(job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
+    """What to read as the plan on record has it, or why that is not as it was."""
+    try:
+        work = read_work(job.root, job.run.id, job.delimiter)
+    except SentenceBeamError as error:
+        yield Problem.of(error)
+        return
+    spans = [span for one in work.spans for span in spans_of(one)]
+    progress.planned(sum(span.tokens for span in spans))
+    if work.buckets is not None:
+        yield from readings(spans, work.buckets, slots)
+
+
+def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:
+    """The buckets of a run over these spans, whose rows are known."""
+    rows, tokens = sum(span.rows or 0 for span in spans), sum(span.tokens for span in spans)
+    if job.buckets is None:
+        return Buckets.choose(rows, tokens, job.run.unit_tokens)
+    return job.buckets.for_rows(rows, tokens, job.run.unit_tokens)
+
+
+def readings(spans: list[Span], buckets: Buckets, slots: int | None) -> Iterator[ToRead]:
+    """The spans in lists: short ones spread over workers (`slots` at once, if known), long ones make large blocks.
+
+    Each list but the last has enough rows for a block of each group.
+    """
+    wanted = max(READS_WANTED, READS_PER_SLOT * (slots or 0))
+    most = min(READ_TOKENS, sum(span.tokens for span in spans) // wanted)
+    least = buckets.block_rows * buckets.groups
+    current: list[Span] = []
+    used, rows, first = 0, 0, True
+    for span in spans:
+        if rows >= least and used + span.tokens > most:
+            yield ToRead(tuple(current), buckets, first)
+            current, used, rows, first = [], 0, 0, False
+        current.append(span)
+        used, rows = used + span.tokens, rows + (span.rows or 0)
+    if current or first:
+        yield ToRead(tuple(current), buckets, first)
+
+
+def read_rows(work: ToRead, job: EmbedJob, renew: Callable[[], None]) -> Iterator[tuple[int, PackedRows]]:
+    """(group of buckets, block) for all rows of an element; `renew` is called for each unit that was read."""
+    packer = Packer(work.buckets)
+    units = (rows for span in work.spans for rows in read_span(span, job.columns, job.run.unit_tokens))
+    for rows, waited in with_waits(units):
+        renew()  # no unit is finished before all rows are read
+        with progress.stage("reading text", things="rows"):
+            packer.add(pieces_of(rows, job))
+            progress.step(rows.read)
+        packer.read_ms += waited
+        yield from packer.relieve()
+    yield from packer.flush()
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some buckets that were grouped, and into how many pieces those of them are cut that are heavy.
+
+    `read_ms` is the time that it took to read their rows from files.
+    """
+
+    buckets: Buckets
+    number: int
+    heavy: dict[int, int]
+    read_ms: float
+
+    @classmethod
+    def of(cls, key: Key, blocks: Iterable[PackedRows]) -> "Group":
+        """The group that a key names, with its heavy buckets as the blocks' counts tell them."""
+        buckets, number = Buckets(*key[:-1]), key[-1]
+        rows = np.zeros(buckets.per_group)
+        read_ms = 0.0
+        for block in blocks:
+            rows += np.asarray(block.counts or 0.0)
+            read_ms += block.read_ms
+        pieces = {number * buckets.per_group + i: buckets.pieces(n) for i, n in enumerate(rows.tolist())}
+        return cls(buckets, number, {bucket: n for bucket, n in pieces.items() if n > 1}, read_ms)
+
+    def light(self, blocks: Iterable[PackedRows]) -> list[bytes]:
+        """The blocks without the rows of heavy buckets."""
+        packed = (block.data for block in blocks if block.counts)
+        return [without(data, self.buckets, self.heavy) for data in packed] if self.heavy else list(packed)
+
+    def units(self, packed: list[bytes]) -> Iterator[UnitRows]:
+        """Every bucket that is not heavy, from the light blocks."""
+        for bucket, table in slices(packed, self.buckets, self.number):
+            if bucket not in self.heavy:
+                yield unit_rows(self.buckets.name(bucket), bucket, table)
+
+    def pieces(self, blocks: Iterable[PackedRows]) -> Iterator[tuple[tuple[str, int], bytes]]:
+        """((unit's name, bucket), block) for the rows of heavy buckets, one for each piece, and an empty one."""
+        for bucket, count in self.heavy.items():
+            yield from ((self._piece(bucket, k), b"") for k in range(count))
+        if self.heavy:
+            packed = (block.data for block in blocks if block.counts)
+            yield from ((self._piece(b, k), data) for b, k, data in cut(packed, self.buckets, self.heavy))
+
+    def _piece(self, bucket: int, k: int) -> tuple[str, int]:
+        return f"{self.buckets.name(bucket)}.{k}", bucket
+
+
+def piece_unit(key: tuple[str, int], blocks: Iterable[bytes]) -> Iterator[UnitRows]:
+    """The one unit that a piece of a heavy bucket is."""
+    yield unit_rows(*key, unpack([data for data in blocks if data]))

@@ -1,0 +1,59 @@
+"""What the number of rows in a plan has to allow, looked at before anything is embedded."""
+
+from collections.abc import Sequence
+
+from transforms.corpus.counting import count_up_to
+from transforms.corpus.groups import spans_of
+from transforms.index.choose import check_rows_for, rows_needed
+from transforms.steps.options.job import EmbedJob
+from transforms.store.runs.commit import check_deletes, check_rows_left, last_snapshot
+from transforms.store.runs.deletes import row_keys, rows_of_files_left
+from transforms.store.runs.plan import PlannedFile, rows_at_most
+
+
+def check_plan_rows(job: EmbedJob, planned: Sequence[PlannedFile]) -> None:
+    """Raise as `check_rows` does; of formats that do not tell their rows as many are counted as the index needs."""
+    rows = rows_at_most(planned)
+    if rows is not None:
+        check_rows(job, rows)
+    elif _has_index_of_rows(job):
+        _check_index(job, _rows_up_to(planned, rows_needed(job.index_asked or "")))
+
+
+def check_files_left(job: EmbedJob, planned: Sequence[PlannedFile]) -> None:
+    """Raise DataGateError if too many rows are of files that left the input.
+
+    Rows with ids from a column may be in other files now: they are compared when all rows have been read.
+    """
+    run, files = job.run, [item.file for item in planned]
+    last = last_snapshot(run) if run.has_delete_gate else None
+    keys = row_keys(run.options, last, files) if last is not None else None
+    if last is not None and keys is not None:
+        check_deletes(run, rows_of_files_left(last, files, keys))
+
+
+def check_rows(job: EmbedJob, rows: int) -> None:
+    """Raise DataGateError where rows are too few after the last snapshot, OptionError for the index asked for."""
+    check_rows_left(job.run, rows)
+    if _has_index_of_rows(job):
+        _check_index(job, rows)
+
+
+def _has_index_of_rows(job: EmbedJob) -> bool:
+    """Whether an index is asked for whose vectors are those of rows: nobody knows yet how many pieces there are."""
+    return job.index_asked is not None and job.chunks == "none"
+
+
+def _check_index(job: EmbedJob, rows: int) -> None:
+    most = rows if job.limit is None else min(rows, job.limit)
+    check_rows_for(job.index_asked or "", most, job.run.space.dim)
+
+
+def _rows_up_to(planned: Sequence[PlannedFile], most: int) -> int:
+    """The rows of a plan, or `most` if there are more."""
+    rows = sum(unit.written for item in planned for unit in item.carried)
+    for span in (span for item in planned for work in item.work for span in spans_of(work)):
+        if rows >= most:
+            return most
+        rows += count_up_to(span, most - rows)
+    return min(rows, most)

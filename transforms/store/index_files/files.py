@@ -1,0 +1,66 @@
+"""The files of an index as they are read: compared with their sha256 where they are read as a whole."""
+
+import contextlib
+from collections.abc import Iterator
+from hashlib import sha256 as hashed
+
+from transforms import storage
+from transforms.base.errors import DamagedIndexError
+
+
+def read(path: str, sha256: str) -> bytes:
+    """The bytes of a file. Raises DamagedIndexError where it is missing or has another sha256."""
+    with _missing_named(path):
+        data = storage.read_bytes(path)
+    if hashed(data).hexdigest() != sha256:
+        raise changed(path)
+    return data
+
+
+def part(path: str, start: int, stop: int) -> bytes:
+    """The bytes of a file from `start` up to `stop`, unchecked. Raises DamagedIndexError where they are not there."""
+    with _missing_named(path):
+        data = storage.read_range(path, start, stop)
+    if len(data) != stop - start:
+        raise changed(path)
+    return data
+
+
+def check(path: str, sha256: str, checksum: str = "") -> None:
+    """Raise DamagedIndexError where a file is missing or has another sha256.
+
+    `checksum` is what its storage said of the file that was written, where it does say such things: while it still
+    says the same, nothing is read.
+    """
+    entry = storage.storage_of(path).stat(path) if checksum else None
+    if entry is not None and entry.checksum == checksum:
+        return
+    with _missing_named(path):
+        found = storage.sha256_of(path)[0]
+    if found != sha256:
+        raise changed(path)
+
+
+@contextlib.contextmanager
+def on_disk(path: str, sha256: str) -> Iterator[str]:
+    """The path of a local file with the bytes of a stored one, checked as `check` does, as long as the block lasts."""
+    with contextlib.ExitStack() as stack:
+        with _missing_named(path):
+            copy = stack.enter_context(storage.on_local_disk(path))
+            found = storage.sha256_of(copy)[0]
+        if found != sha256:
+            raise changed(path)
+        yield copy
+
+
+@contextlib.contextmanager
+def _missing_named(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DamagedIndexError(f"{path} is missing") from error
+
+
+def changed(path: str) -> DamagedIndexError:
+    """The error for a file of an index that is not what was written."""
+    return DamagedIndexError(f"{path} was changed after it was written (sha256 differs)")

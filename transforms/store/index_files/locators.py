@@ -1,0 +1,145 @@
+"""Locator tables: the id, shard and position of every local row of an index segment.
+
+A null shard means a deleted row. A segment's file is never written again; its locator is, as a new file, whenever a row
+of it is deleted or its shard is rewritten. In the table's metadata are the checksums of the segment's file. The file of
+the locator has those of its groups of rows too, so that a few rows can be read and checked without the others.
+"""
+
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transforms.base.arrow import table_of
+from transforms.base.errors import refuse_damage
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("row_hash", pa.binary(16)),
+        ("shard", pa.dictionary(pa.int32(), pa.string())),
+        ("row", pa.int64()),
+    ]
+)
+CHECKS = b"segment"  # in a table's metadata
+GROUPS = b"groups"  # in a file's: for each row group [first byte, end, CRC-32]
+GROUP_ROWS = 16_384
+
+
+@dataclass
+class LocatorBuilder:
+    """The rows of one segment, collected in the order of its local rows."""
+
+    batches: list[pa.Table] = field(default_factory=list)
+
+    def add(self, shard: str, rows: np.ndarray, ids: pa.Array, hashes: pa.Array) -> None:
+        """Append rows of one shard (int64 positions within it) with their ids and hashes."""
+        shards = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), pa.array([shard]))
+        self.batches.append(pa.table([ids, hashes, shards, pa.array(rows, pa.int64())], schema=SCHEMA))
+
+    def table(self) -> pa.Table:
+        """The locator table of the rows added so far."""
+        return concat(self.batches)
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Rows of a locator that are deleted, or are another row of a shard from now on.
+
+    `local` int64 [m] rows of the table; `shard` int32 [m] numbers in `shards`, -1 for a deleted row; `row` int64 [m]
+    rows in those shards; `ids` the rows' ids, null for deleted ones.
+    """
+
+    local: np.ndarray
+    shard: np.ndarray
+    row: np.ndarray
+    ids: pa.Array
+    shards: tuple[str, ...]
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """The bytes of a locator table's file."""
+    sink, groups = io.BytesIO(), []
+    with pq.ParquetWriter(sink, table.schema.remove_metadata(), compression="zstd") as writer:
+        for first in range(0, len(table), GROUP_ROWS):
+            start = sink.tell()
+            writer.write_table(table.slice(first, GROUP_ROWS).replace_schema_metadata())
+            groups.append([start, sink.tell(), crc32(sink.getbuffer()[start:])])
+        writer.add_key_value_metadata({**(table.schema.metadata or {}), GROUPS: json.dumps(groups)})
+    return sink.getvalue()
+
+
+def footer(data: bytes) -> bytes:
+    """The end of a Parquet file's bytes, from its footer on."""
+    return data[-8 - int.from_bytes(data[-8:-4], "little") :]
+
+
+def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
+    """The locator table of a file, or some of its columns. Raises SentenceBeamError for other bytes."""
+    with refuse_damage("a locator of the index cannot be read", "sentence-beam index makes it again"):
+        table = table_of(data, columns)
+        return table.cast(pa.schema([SCHEMA.field(name) for name in columns], table.schema.metadata))
+
+
+def with_checks(locator: pa.Table, checks: str) -> pa.Table:
+    """The locator table with the checksums of its segment's file, which are some text."""
+    return locator.replace_schema_metadata({CHECKS: checks})
+
+
+def checks_of(locator: pa.Table) -> str | None:
+    """The checksums of the segment's file; None in a table of an earlier version."""
+    found = (locator.schema.metadata or {}).get(CHECKS)
+    return found.decode() if found else None
+
+
+def concat(tables: Iterable[pa.Table]) -> pa.Table:
+    """The rows of several locator tables, one table after the other."""
+    found = list(tables)
+    return pa.concat_tables(found).unify_dictionaries() if found else SCHEMA.empty_table()
+
+
+def keep_mask(locator: pa.Table) -> np.ndarray | None:
+    """bool [n], False where a row is deleted (null shard); None where no row is."""
+    shard = locator.column("shard")
+    return None if shard.null_count == 0 else shard.is_valid().to_numpy()
+
+
+def shards_of(locator: pa.Table) -> tuple[np.ndarray, list[str]]:
+    """Number of each row's shard in the list of shards, int32 [n], -1 for a deleted row; and that list."""
+    encoded = locator.column("shard").unify_dictionaries().combine_chunks()
+    return encoded.indices.fill_null(-1).to_numpy(), encoded.dictionary.to_pylist()
+
+
+def rows_of(locator: pa.Table, shards: set[str]) -> np.ndarray:
+    """The local rows that are in any of the shards, ascending int64."""
+    numbers, names = shards_of(locator)
+    wanted = np.array([name in shards for name in names] + [False])  # the last for -1
+    return np.flatnonzero(wanted[numbers])
+
+
+def moved(locator: pa.Table, moves: Moves) -> pa.Table:
+    """The locator table with some rows deleted or in other places; row order and hashes stay."""
+    numbers, names = shards_of(locator)
+    numbers, rows = numbers.copy(), locator.column("row").to_numpy().copy()
+    numbers[moves.local] = np.where(moves.shard >= 0, moves.shard + len(names), -1)
+    rows[moves.local] = moves.row
+    order = np.arange(len(locator))
+    order[moves.local[moves.shard >= 0]] = len(locator) + np.flatnonzero(moves.shard >= 0)
+    ids = pa.chunked_array([*locator.column("id").chunks, moves.ids], pa.string()).take(pa.array(order))
+    shard = _shards(numbers, [*names, *moves.shards])
+    columns: list[Any] = [ids, locator.column("row_hash"), shard, pa.array(rows, pa.int64())]
+    return pa.table(columns, schema=SCHEMA.with_metadata(locator.schema.metadata))
+
+
+def _shards(numbers: np.ndarray, names: list[str]) -> pa.DictionaryArray:
+    """The column of shard names, with no name in its dictionary that no row has."""
+    used = np.unique(numbers[numbers >= 0])
+    codes = np.searchsorted(used, numbers).astype(np.int32)
+    indices = pa.array(codes, pa.int32(), mask=numbers < 0)
+    return pa.DictionaryArray.from_arrays(indices, pa.array([names[number] for number in used], pa.string()))

@@ -1,0 +1,60 @@
+"""Vectors of a segment's rows read for candidates: mapped where the file is local, else by a few ranges at once."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from transforms import storage
+from transforms.base.errors import DamagedIndexError
+from transforms.index.refine import check_rows, decoded, row_type
+from transforms.store.index_files import files as index_files
+
+GAP = 32 << 10  # bytes between rows that are rather read than asked for apart
+REQUESTS = 16  # at once
+
+
+class RefineFile:
+    """The file of a segment with `rows` rows of `dim` components."""
+
+    def __init__(self, path: str, dim: int, rows: int):
+        self._path, self._type = path, row_type(dim)
+        self._checked = np.zeros(rows, bool)
+        self._mapped: np.ndarray | None = None
+
+    def vectors(self, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Vectors float32 [m, dim] of rows int64 [m], ascending and distinct, in `out` where it is given.
+
+        Raises DamagedIndexError where the file is missing, or what is read of it is not what was written.
+        """
+        found = self._from_disk(rows) if storage.is_local(self._path) else self._by_ranges(rows)
+        new = ~self._checked[rows]
+        check_rows(found[new], rows[new], self._path)
+        self._checked[rows] = storage.is_local(self._path)  # what is fetched again may be changed by then
+        return decoded(found, out)
+
+    def _from_disk(self, rows: np.ndarray) -> np.ndarray:
+        if self._mapped is None:
+            if not os.path.exists(self._path):
+                raise DamagedIndexError(f"{self._path} is missing")
+            if os.path.getsize(self._path) != len(self._checked) * self._type.itemsize:
+                raise index_files.changed(self._path)
+            self._mapped = np.memmap(self._path, self._type, "r")
+        return np.asarray(self._mapped[rows])
+
+    def _by_ranges(self, rows: np.ndarray) -> np.ndarray:
+        size, runs = self._type.itemsize, list(_runs(rows, GAP // self._type.itemsize))
+
+        def fetch(run: np.ndarray) -> np.ndarray:
+            data = index_files.part(self._path, int(run[0]) * size, (int(run[-1]) + 1) * size)
+            return np.frombuffer(data, self._type)[run - run[0]]
+
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            return np.concatenate([np.empty(0, self._type), *pool.map(fetch, runs)])
+
+
+def _runs(rows: np.ndarray, gap: int) -> Iterator[np.ndarray]:
+    """The rows cut where more than `gap` rows lie between two."""
+    if len(rows):
+        yield from np.split(rows, np.flatnonzero(np.diff(rows) > gap + 1) + 1)

@@ -1,0 +1,141 @@
+"""Carried shards: whether the files of units that a run takes over are still as they were written.
+
+Where listings of the storage have checksums, every shard is compared with its unit's record, and none is read.
+Elsewhere a part of them is read in each run: every shard has a place on a round, by a hash of its path, and a run
+begins where the last one stopped, and goes a fraction of the round, but on to the next shard at least. After
+1 / fraction runs every shard was read, or after as many runs as there are shards, if these are fewer.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from transforms import storage
+from transforms.base.errors import SentenceBeamError
+from transforms.storage import Entry
+from transforms.store import layout
+from transforms.store.manifest import Manifest
+from transforms.store.records import UnitRecord
+
+ROUND = 1 << 32
+ALMOST_SURELY = 20  # so many shards expected on a run's way: of e**20 runs one meets none
+READ_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of looking at `shards` carried shards: those `compared` by checksum, those `read` and their `bytes`.
+
+    The others were found there in their size. `damaged` are shards that are missing or changed, by path in the store.
+    """
+
+    shards: int = 0
+    compared: int = 0
+    read: int = 0
+    bytes: int = 0
+    damaged: tuple[str, ...] = ()
+
+    def merge(self, other: "Checked") -> "Checked":
+        """The sums of both."""
+        return Checked.sum((self, other))
+
+    @classmethod
+    def sum(cls, parts: Iterable["Checked"]) -> "Checked":
+        """The sums over all parts."""
+        items = list(parts)
+        counts = {name: sum(getattr(item, name) for item in items) for name in ("shards", "compared", "read", "bytes")}
+        return cls(**counts, damaged=tuple(path for item in items for path in item.damaged))
+
+
+NOTHING = Checked()
+THERE, COMPARED = Checked(shards=1), Checked(shards=1, compared=1)
+
+
+def stride(manifest: Manifest | None, start: int, fraction: float) -> int:
+    """How far on the round a run goes from the place `start`, over the shards of a snapshot.
+
+    Not less than the fraction says, and far enough for one of the shards; 0 for the fraction 0.
+    """
+    if not fraction:
+        return 0
+    least = min(ROUND, math.ceil(fraction * ROUND))
+    if manifest is None or fraction * manifest.unit_count > ALMOST_SURELY:
+        return least
+    return max(least, min((_way(start, unit.path) + 1 for unit in manifest.units if unit.path), default=0))
+
+
+def _way(start: int, path: str) -> int:
+    """How far it is on the round from a place to that of a shard."""
+    place = int.from_bytes(hashlib.sha256(path.encode()).digest()[:4])
+    return (place - start) % ROUND
+
+
+class CarriedShards:
+    """The shards that a run may carry over; each is looked at once, and the store is listed at the first one.
+
+    `start` is the place on the round where the run begins, `stride` how far it goes.
+    """
+
+    def __init__(self, root: str, start: int = 0, stride: int = 0):
+        self._root, self._start, self._stride = root, start, stride
+        self._seen: dict[str, Checked] = {}
+        self._checksums: dict[str, str] = {}
+
+    @cached_property
+    def _entries(self) -> dict[str, Entry]:
+        folder = storage.join(self._root, layout.EMBEDDINGS)
+        return {entry.path: entry for entry in storage.storage_of(folder).below(folder)}
+
+    def __call__(self, unit: UnitRecord) -> bool:
+        """Whether a unit can be carried over: it has no shard, or a sound one as far as was looked."""
+        return not self.check([unit]).damaged
+
+    def check(self, units: Iterable[UnitRecord]) -> Checked:
+        """What came of looking at the shards of units."""
+        named = {unit.path: unit for unit in units if unit.path}
+        if not named:
+            return NOTHING
+        to_read = [unit for path, unit in named.items() if path not in self._seen and not self._look(unit)]
+        if to_read:
+            with ThreadPoolExecutor(READ_AT_ONCE) as pool:
+                list(pool.map(self._read, to_read))
+        return Checked.sum(self._seen[path] for path in named)
+
+    def current(self, unit: UnitRecord) -> UnitRecord:
+        """The record of a sound unit, with the checksum that the listing has if the shard was read for it."""
+        checksum = self._checksums.get(unit.path or "")
+        return unit if checksum in (None, unit.checksum) else replace(unit, checksum=checksum)
+
+    def _look(self, unit: UnitRecord) -> bool:
+        """Note what the listing says of a shard; False where it has to be read."""
+        path = unit.path or ""
+        entry = self._entries.get(storage.join(self._root, path))
+        if entry is None or entry.size != unit.bytes:
+            self._seen[path] = Checked(shards=1, damaged=(path,))
+        elif entry.checksum and unit.checksum:  # one that differs may be of a copy of the store
+            if entry.checksum != unit.checksum:
+                return False
+            self._seen[path] = COMPARED
+        elif _way(self._start, path) < self._stride:
+            return False
+        else:
+            self._seen[path] = THERE
+        return True
+
+    def _read(self, unit: UnitRecord) -> None:
+        """Read a shard, and note whether it is the one that was written."""
+        path = unit.path or ""
+        full = storage.join(self._root, path)
+        try:
+            sha256, size = storage.sha256_of(full)
+        except (OSError, SentenceBeamError):
+            sha256, size = "", 0
+        if sha256 != unit.sha256:
+            self._seen[path] = Checked(shards=1, read=1, bytes=size, damaged=(path,))
+            return
+        self._seen[path] = Checked(shards=1, read=1, bytes=size)
+        if self._entries[full].checksum:
+            self._checksums[path] = self._entries[full].checksum

@@ -1,0 +1,410 @@
+"""The commit: every planned unit once, the ledger balanced, then one conditional write moves the store on."""
+
+import contextlib
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from transforms import storage
+from transforms.base.errors import DataGateError, SentenceBeamError, first_line
+from transforms.base.measures import Measures, Stopwatch, Summary, limit_of, summed
+from transforms.base.numbers import counted
+from transforms.calibration.moved import Moved
+from transforms.space import Space
+from transforms.store import calibrations, layout
+from transforms.store.entries import (
+    CanaryEntry,
+    IndexEntry,
+    Input,
+    Options,
+    RangesEntry,
+    RowCounts,
+    TokenCounts,
+    WorkCounts,
+)
+from transforms.store.forms import check_forms, run_form
+from transforms.store.kept import Kept
+from transforms.store.ledger import LEAST_UNKNOWN, LEAST_UNKNOWN_FIRST, Ledger, check_counted
+from transforms.store.manifest import (
+    FENCE,
+    Manifest,
+    read_manifest,
+    read_shared,
+    sealed,
+    to_bytes,
+    with_units,
+)
+from transforms.store.records import Problem
+from transforms.store.runs import lease
+from transforms.store.runs.canary import CanaryFile
+from transforms.store.runs.carried import ROUND, CarriedShards
+from transforms.store.runs.changes import Changes
+from transforms.store.runs.plan import RecordedPlan, shared_plan
+from transforms.store.runs.rejected import reasons, record_rejected
+from transforms.store.runs.result import COMMITTED, Result, now, record_result, remember_result, timestamp
+from transforms.store.runs.settled import Settled, SettledStretch, Tally, join
+from transforms.store.shards.precision import needs_ranges, of_floats
+
+MORE_LANGUAGES = (
+    "--model sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2 or --model intfloat/multilingual-e5-small"
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One execution that writes a snapshot: what its manifest will say beside counts and units, known before it starts.
+
+    `globs` name its input, `earlier_globs` that of earlier runs whose files stay, `tables` the versions of the tables
+    among them; `previous` is the run whose snapshot it replaces, `previous_digest` and `version` are that manifest's
+    (None: the store is new); `generation` counts how often the whole store was embedded again; `canary` is the last
+    manifest's entry, `ranges` what the manifest says of them, if known. `previous_rows` are the last snapshot's, of
+    which the fraction `max_deletes` may go. `leased` says that the run took the store's lease, and so must still have
+    it in the end. Of the shards that are carried over, those are read again that lie from the place
+    `check_from` on the round up to `check_stride` after it (`carried.stride`). `command` is the one that was given.
+    """
+
+    root: str
+    id: str
+    space: Space
+    partition: str
+    unit_tokens: int
+    globs: tuple[str, ...]
+    options: Options
+    versions: dict[str, str]
+    started: str
+    previous: str | None = None
+    version: str | None = None
+    max_rejects: float = Options.max_rejects
+    max_deletes: float = 1.0
+    max_unknown: float = 1.0
+    previous_rows: int = 0
+    price_per_hour: float | None = None
+    generation: int = 0
+    canary: CanaryEntry | None = None
+    ranges: RangesEntry | None = None
+    leased: bool = False
+    earlier_globs: tuple[str, ...] = ()
+    previous_digest: str | None = None
+    check_from: int = 0
+    check_stride: int = 0
+    command: str = ""
+    tables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The store and the run's id, which is all that its lease is known by."""
+        return self.root, self.id
+
+    @property
+    def canary_file(self) -> CanaryFile:
+        """The texts that are embedded before all others, with the vectors they had."""
+        return CanaryFile.of(self.root, self.space.pooled_id, self.generation, self.canary)
+
+    @property
+    def form(self) -> str:
+        """The first half of the form that all shards of its snapshot have (`store.forms`)."""
+        return run_form(self.space, self.generation, self.options)
+
+    @property
+    def has_delete_gate(self) -> bool:
+        """Whether some number of deleted rows ends the run."""
+        return self.previous_rows > 0 and self.max_deletes < 1
+
+    @property
+    def fits_ranges(self) -> bool:
+        """Whether bounds are fitted in this run, so that its rows are written as floats first."""
+        return self.ranges is None and needs_ranges(self.space)
+
+    @property
+    def first_space(self) -> Space:
+        """The space in which rows are written first."""
+        return of_floats(self.space) if self.fits_ranges else self.space
+
+
+def last_snapshot(run: Run) -> Manifest | None:
+    """The snapshot that a run goes on from, as it was when the run began; None for a new store.
+
+    Raises SentenceBeamError where that one is not there any more.
+    """
+    return read_shared(run.root, run.previous, run.previous_digest)
+
+
+_SHARED: Kept[CarriedShards] = Kept()
+
+
+def carried_shards(run: Run) -> CarriedShards:
+    """The shards that a run may carry over: one for all steps of it in a process, so that the store is listed once."""
+    what = run.root, run.check_from, run.check_stride
+    return _SHARED.get((run.id, *what), lambda: CarriedShards(*what))
+
+
+def settle(run: Run, stretches: Iterable[SettledStretch], problems: Iterable[Problem]) -> Settled:
+    """All units of the snapshot (carried ones included) and their sums, once every check has passed.
+
+    Raises the error that the first problem is, LedgerError, or DataGateError for too many rows rejected or deleted.
+    """
+    found = list(problems)
+    if found:
+        raise min(found, key=lambda p: (p.exit_code, p.message)).error()
+    plan = shared_plan(run.root, run.id)
+    if run.partition == "file" and run.options.limit is None:  # which leaves rows out
+        check_counted(plan.uncounted)
+    settled = join(run.root, plan, stretches)
+    check_forms(run.form, settled.tally.forms)
+    ledger = settled.tally.ledger
+    if ledger.rejects_too_many(run.max_rejects):
+        paths = [unit.rejects for unit in settled.units(run.root) if unit.rejects]
+        record_rejected(run.root, run.id, paths)
+        counted = f"{ledger.rejected - ledger.blank} of {ledger.read - ledger.blank} rows rejected"
+        raise DataGateError(
+            f"{counted}, more than --max-rejects {run.max_rejects:g} "
+            f"allows: {reasons(run.root, paths, plan)}; `sentence-beam rejects --store {run.root}` lists them; "
+            "mend the input or raise the limit"
+        )
+    check_rows_left(run, ledger.written)
+    check_unknown(run, ledger)
+    return settled
+
+
+def check_unknown(run: Run, ledger: Ledger) -> None:
+    """Raise DataGateError if too many of the tokens that a run embedded stand for text that the vocabulary lacks."""
+    least = LEAST_UNKNOWN_FIRST if run.previous is None else LEAST_UNKNOWN
+    if ledger.has_too_many_unknown(run.max_unknown, least):
+        raise DataGateError(
+            f"{ledger.unknown} of {ledger.known + ledger.unknown} tokens are unknown to the model, which cannot tell "
+            f"such words apart, more than --max-unknown {run.max_unknown:g} allows; take a model that reads more "
+            f"languages, as {MORE_LANGUAGES}, for a new --store, or say --max-unknown 1"
+        )
+
+
+def check_rows_left(run: Run, rows: int) -> None:
+    """Raise DataGateError if so many rows are too few after those of the last snapshot."""
+    check_deletes(run, run.previous_rows - rows)
+
+
+def check_deletes(run: Run, deleted: int) -> None:
+    """Raise DataGateError if a run deletes so many rows of the last snapshot that its gate refuses it."""
+    if deleted <= run.max_deletes * run.previous_rows:
+        return
+    can_append = run.partition == "file" and not run.earlier_globs
+    keep = ", or say --append to keep them" if can_append else ""
+    rows = counted(run.previous_rows, "row")
+    raise DataGateError(
+        f"{deleted:,} of the {rows} of {run.root} would be deleted, more than --max-deletes "
+        f"{run.max_deletes:g} allows; see whether all input is there{keep}; --max-deletes 1 lets them go, and "
+        f"`sentence-beam rollback -1 --store {run.root}` brings them back"
+    )
+
+
+def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | None) -> str:
+    """Write the run's manifest, then make it the current one if nobody else committed meanwhile; a line about it.
+
+    Raises SentenceBeamError where the current manifest is no longer the one that this run began with, and where an
+    earlier execution of the run had other units.
+    """
+    _mend_previous(run)
+    made = _manifest(run, plan, settled.tally.ledger, index)
+    if settled.in_parts:
+        made = replace(made, parts=settled.parts)
+    else:
+        made = with_units(made, list(settled.units(run.root)), plan.files)
+    data = sealed(made.to_json())
+    path = storage.join(run.root, layout.snapshot(run.id))
+    store = storage.storage_of(path)
+    if not store.put_if_absent(path, to_bytes(data)):
+        earlier = read_manifest(run.root, run.id)  # a retried commit: the first attempt's is kept
+        data = _with_equal_units(earlier, data).data if earlier else data
+    current = storage.join(run.root, layout.MANIFEST)
+    lost = run.leased and not lease.holds(run.root, run.id)
+    try:
+        if lost or not store.replace_if(current, to_bytes(data), run.version):
+            _check_committed(run, data)
+    except storage.UnsyncedError as error:
+        return (
+            f"{COMMITTED}, but the disk did not confirm it ({current}: {error.strerror or error}): a power cut may "
+            "bring back the snapshot before; see to the disk, then run again"
+        )
+    return COMMITTED
+
+
+def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:
+    """The manifest of an earlier attempt at this commit. Raises SentenceBeamError where its units are others."""
+    if any(to_bytes({name: made.data.get(name, [])}) != to_bytes({name: data[name]}) for name in ("shards", "parts")):
+        raise SentenceBeamError(
+            f"{made.root}: run {made.run} was executed before, with other rows, and a run makes one snapshot; nothing "
+            "was committed, make a new graph with a run id of its own"
+        )
+    return made
+
+
+def _mend_previous(run: Run) -> None:
+    """Make the manifest of the snapshot before equal to `manifest.json`, which is about to be replaced."""
+    current = read_manifest(run.root)
+    if current is None or current.version != run.version:
+        return
+    with contextlib.suppress(SentenceBeamError):
+        found = read_manifest(run.root, current.run)
+        if found is not None and found.digest == current.digest:
+            return
+    path = storage.join(run.root, layout.snapshot(current.run))
+    storage.replace(path, to_bytes({name: value for name, value in current.data.items() if name != FENCE}))
+
+
+def _check_committed(run: Run, data: dict[str, Any]) -> None:
+    """Raise SentenceBeamError unless the current snapshot is this run's, by an earlier attempt at the commit."""
+    current = read_manifest(run.root)
+    if current is not None and current.run == run.id:
+        _with_equal_units(current, data)
+        return
+    standing = current.run if current else None
+    if standing == run.previous and run.leased:
+        raise lease.lost(run.root)
+    if standing == run.previous:
+        raise SentenceBeamError(
+            f"{run.root}: vacuum removed files while this run worked, and may have taken some that it counts on; "
+            "nothing was committed, run again"
+        )
+    raise SentenceBeamError(
+        f"{run.root}: run {standing or '?'} committed while this run worked; nothing of it was touched, run again"
+    )
+
+
+def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: IndexEntry | None) -> Manifest:
+    return Manifest(
+        root=run.root,
+        run=run.id,
+        previous=run.previous,
+        space=run.space,
+        partition=run.partition,
+        unit_tokens=run.unit_tokens,
+        rows=RowCounts(ledger.read, ledger.written, ledger.rejected, ledger.pieces),
+        work=WorkCounts(ledger.embedded, ledger.reused, ledger.duplicates, ledger.carried),
+        tokens=TokenCounts(ledger.real, ledger.padded, ledger.truncated_rows, ledger.lost, ledger.unknown),
+        shards=(),
+        index=index,
+        input=Input(tuple(dict.fromkeys((*run.earlier_globs, *run.globs))), (), run.tables),
+        options=replace(run.options, keep_types={**plan.types, **run.options.keep_types}),
+        started=run.started,
+        finished=now(),
+        buckets=plan.buckets,
+        ranges=run.ranges,
+        canary=run.canary_file.entry(),
+        calibration=calibrations.entry(run.space.calibration),
+        generation=run.generation,
+        versions=run.versions,
+        chunks=run.options.chunks,
+        check_from=(run.check_from + run.check_stride) % ROUND,
+    )
+
+
+def finish(
+    run: Run,
+    found: Settled | Problem,
+    index: IndexEntry | None = None,
+    duplicate_ids: int | None = 0,
+    changes: Changes | None = None,
+    index_measures: dict[str, Summary] | None = None,
+) -> Result:
+    """Commit, put the result on record and give the store back; a problem is a result, not an error.
+
+    Nothing that fails after the commit is an error: the snapshot is there, and a raise would repeat the run.
+    """
+    watch = Stopwatch()
+    try:
+        if isinstance(found, Problem):
+            raise found.error()
+        watch.set("settle_ms", round(found.ms, 3))
+        with watch.time("manifest_ms"):
+            plan = shared_plan(run.root, run.id)
+            message = commit(run, plan, found, index)
+    except SentenceBeamError as error:
+        result = failed(run, error)
+        with contextlib.suppress(storage.UnsyncedError):  # it has its name
+            record_result(run.root, result)
+    else:
+        measures = _measures(run, plan, found, index_measures or {}, watch)
+        result = replace(
+            _committed(run, plan, found.tally, message),
+            measures=measures,
+            limit=limit_of(measures["embed"]),
+            index=index,
+            duplicate_ids=duplicate_ids,
+            changes=asdict(changes) if changes else None,
+        )
+        result = _record_committed(run.root, result)
+    with contextlib.suppress(Exception):  # the run has ended, and a raise would repeat it; a lease grows stale
+        lease.release(run.root, run.id)
+    return result
+
+
+def _record_committed(root: str, result: Result) -> Result:
+    """Write the record of a run that committed; the result, whose message says so if that fails."""
+    try:
+        record_result(root, result)
+    except storage.UnsyncedError:  # it has its name; the manifest's own is said
+        return result
+    except Exception as error:
+        note = f"the record of it was not written ({first_line(error)})"
+        result = replace(result, message=f"{result.message}; {note}")
+        remember_result(root, result)
+    return result
+
+
+def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Result:
+    checked, ledger = plan.checked, tally.ledger
+    moved = Moved.of([tally.moved])
+    return replace(
+        _ended(run, COMMITTED, message),
+        ledger=asdict(ledger),
+        damaged=sorted({*checked.damaged, *tally.damaged}),
+        checked={**asdict(checked), "damaged": len(checked.damaged)},
+        truncated=tally.truncated,
+        spared=max(tally.whole - ledger.real, 0),
+        tokens=tally.tokens,
+        input=_input(plan, run),
+        resumed=tally.resumed,
+        made=tally.made,
+        own_rows=tally.own_rows,
+        moved=moved.to_json() if moved else None,
+    )
+
+
+def _measures(run: Run, plan: RecordedPlan, settled: Settled, index: dict[str, Summary], watch: Stopwatch) -> Measures:
+    planned = 1000 * (timestamp(plan.written) - timestamp(run.started)) if plan.written else None
+    return {
+        "plan": plan.measures | ({} if planned is None else summed([{"planned_ms": round(planned, 3)}])),
+        "embed": settled.measures,
+        "index": index,
+        "commit": summed([watch.figures]),
+    }
+
+
+def _input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
+    sometimes = {"bad": plan.bad, "tables": run.tables}
+    found = {"files": plan.file_count, "empty": plan.empty_count, "beside": plan.beside}
+    return found | {name: value for name, value in sometimes.items() if value}
+
+
+def failed(run: Run, error: Exception) -> Result:
+    """The result of a run that left the manifest alone."""
+    exit_code = error.exit_code if isinstance(error, SentenceBeamError) else 1
+    return replace(_ended(run, "failed", first_line(error)), exit_code=exit_code)
+
+
+def _ended(run: Run, status: str, message: str) -> Result:
+    return Result(
+        run=run.id,
+        status=status,
+        exit_code=0,
+        message=message,
+        finished=now(),
+        seconds=round(time.time() - timestamp(run.started), 3),
+        started=run.started,
+        previous=run.previous,
+        space=run.space.id,
+        pooled=run.space.pooled_id,
+        price_per_hour=run.price_per_hour,
+        currency=run.options.currency,
+        command=run.command,
+    )

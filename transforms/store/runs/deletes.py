@@ -1,0 +1,135 @@
+"""Rows that a run deletes, as `--max-deletes` counts them: those of the last snapshot that the coming one lacks.
+
+A row is known by its id if ids come from a column. Else rows are known by their file, so they are deleted if that left
+the input or has fewer rows now; files that were renamed or moved count as the same. Rows are known by their texts where
+files do not matter: with `--partition content`, and of input that has no name of its own, which is what a program holds
+and standard input.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms import storage
+from transforms.base.arrow import as_hashes, hash_prefixes
+from transforms.corpus import InputFile
+from transforms.corpus.buckets import in_buckets
+from transforms.corpus.files import STDIN
+from transforms.store.entries import InputEntry, Options
+from transforms.store.manifest import Manifest
+from transforms.store.runs.carry import content_of
+from transforms.store.shards.id_hashes import hash_ids
+from transforms.store.shards.shards import read_shard
+
+PLACE = re.compile(r"[#@][0-9]+$")  # in an id that was made: the number of a row, or its first byte
+OF_TEXTS = ("text_column", "text_template", "chunks", "chunk_prefix")
+
+
+@dataclass(frozen=True)
+class RowKeys:
+    """What a row of one snapshot is found by in another: its text, its file, or else its id.
+
+    `renamed` are the new relative paths of files whose rows have ids with the old ones.
+    """
+
+    by_text: bool = False
+    by_file: bool = False
+    renamed: dict[str, str] = field(default_factory=dict)
+
+    def read(self, path: str, size: int, is_new: bool, buckets: int) -> Iterator[tuple[int, "KeyedRows"]]:
+        """(bucket, its rows) for the rows of a shard; for documents, whose first pieces stand for them."""
+        columns = ["row_hash", "doc_hash", "piece"] if self.by_text else ["id", "piece"]
+        parts = [self._keys(batch, is_new) for batch in read_shard(path, columns, size)]
+        keys, rows = np.unique(np.concatenate(parts or [np.empty(0, np.uint64)]), return_counts=True)
+        for number, places in in_buckets(keys % np.uint64(buckets), buckets):
+            yield number, KeyedRows(is_new, keys[places].tobytes(), rows[places].astype(np.uint32).tobytes())
+
+    def _keys(self, batch: pa.RecordBatch, is_new: bool) -> np.ndarray:
+        names = batch.schema.names
+        if "piece" in names:
+            batch = batch.filter(pc.equal(batch.column("piece"), 0))
+        if self.by_text:
+            return hash_prefixes(as_hashes(batch.column("doc_hash" if "doc_hash" in names else "row_hash")))
+        ids = batch.column("id")
+        return hash_ids(self._files(ids, {} if is_new else self.renamed) if self.by_file else ids)
+
+    def _files(self, ids: pa.StringArray, renamed: dict[str, str]) -> pa.StringArray:
+        """The relative paths of the files that made ids are of, by their new names."""
+        paths = [PLACE.sub("", row_id) for row_id in ids.to_pylist()]
+        return pa.array([renamed.get(path, path) for path in paths], pa.string())
+
+
+@dataclass(frozen=True)
+class KeyedRows:
+    """Keys (packed uint64) of one shard's rows, and how many rows each of them has (packed uint32)."""
+
+    is_new: bool
+    keys: bytes
+    rows: bytes
+
+
+def rows_gone(found: list[KeyedRows]) -> int:
+    """The number of rows of the last snapshot beyond those of the coming one that have the same keys."""
+    keys = np.concatenate([np.frombuffer(part.keys, np.uint64) for part in found])
+    rows = np.concatenate([np.frombuffer(part.rows, np.uint32) * (-1.0 if part.is_new else 1.0) for part in found])
+    _, places = np.unique(keys, return_inverse=True)
+    left = np.bincount(places, rows)
+    return int(left[left > 0].sum())
+
+
+def row_keys(options: Options, last: Manifest, files: list[InputFile]) -> RowKeys | None:
+    """What rows of the last snapshot are found by in the coming one, of these options and files; None if by nothing."""
+    before = last.options
+    same_texts = all(getattr(options, name) == getattr(before, name) for name in OF_TEXTS)
+    if options.id_column != before.id_column:
+        return RowKeys(by_text=True) if same_texts else None
+    if options.id_column is not None:
+        return RowKeys()
+    if same_texts and (last.partition == "content" or all(_is_unnamed(file.path) for file in files)):
+        return RowKeys(by_text=True)
+    return RowKeys(by_file=True, renamed=renamed(last.files, files))
+
+
+def renamed(before: Iterable[InputEntry], files: list[InputFile]) -> dict[str, str]:
+    """The new relative paths of files, by their old ones: of the same full path, or of equal content."""
+    was = {entry.path: entry for entry in before if entry.size}
+    new = [file for file in files if file.relative not in was and file.size]
+    left = [was[path] for path in sorted(was.keys() - {file.relative for file in files})]
+    now_at = {file.path: file.relative for file in new}
+    found = {entry.path: now_at[entry.source] for entry in left if entry.source in now_at}
+    taken = set(found.values())
+    copies: dict[tuple[object, ...], list[str]] = {}
+    for file in new:
+        if file.relative not in taken:
+            content = content_of(file.relative, file.format, file.size, file.checksum)
+            copies.setdefault(content, []).append(file.relative)
+    for entry in left:
+        same = copies.get(content_of(entry.path, entry.format, entry.size, entry.checksum))
+        if same and entry.path not in found:
+            found[entry.path] = same.pop()
+    return found
+
+
+def rows_of_files_left(last: Manifest, files: list[InputFile], keys: RowKeys) -> int:
+    """The rows of the last snapshot, as far as its manifest tells them apart, whose files are not among these.
+
+    Units of several files count if all of them left. There are none unless rows are known by their files.
+    """
+    if not keys.by_file:
+        return 0
+    there = {file.relative for file in files} | keys.renamed.keys()
+    left = {entry.path for entry in last.files if entry.size and entry.path not in there}
+    units = [unit for path in left for unit in last.units_by_file.get(path, [])]
+    for name, entries in last.files_by_group.items():
+        if all(entry.path in left for entry in entries):
+            units += last.units_by_group[name]
+    return sum(unit.written for unit in units)
+
+
+def _is_unnamed(path: str) -> bool:
+    """Whether a file holds rows in memory or standard input, and so has the same name whatever it holds."""
+    return storage.is_rows(path) or path.rpartition("/")[2].partition(".")[0] == STDIN

@@ -1,0 +1,326 @@
+"""The lease: which run is writing. It saves the cost of two runs at once; the conditional commit protects the data."""
+
+import contextlib
+import functools
+import json
+import math
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+
+from transforms import storage
+from transforms.base.entries import dataclass_of
+from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.store import layout
+from transforms.store.runs import process
+from transforms.store.runs.result import has_committed
+
+STALE_SECONDS = 600
+# Of an engine's job, which is silent while it waits for machines.
+ENGINE_STALE_SECONDS = 6 * 3600
+RENEW_SECONDS = 60
+# Where others renew the lease, a process looks at it ever more seldom: two hundred of them come to one look a second.
+SELDOM = 4
+ANSWER_SECONDS = 5
+WRITING_SECONDS = 1
+RUNS_IN_A_PROCESS = 16
+_ENDED_HERE: set[tuple[str, str]] = set()  # stores and runs that gave up their lease in this process, or tried to
+
+
+class JobState(Enum):
+    """What an engine says of a job: it runs, it has ended, there is none of that name, or no word of it."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    UNLISTED = "unlisted"
+    UNKNOWN = "unknown"
+
+
+# The seconds of silence after which a lease of a job in this state may be taken over; one that is not there may be
+# about to be submitted.
+SILENCE = {
+    JobState.RUNNING: math.inf,
+    JobState.ENDED: -math.inf,
+    JobState.UNLISTED: STALE_SECONDS,
+    JobState.UNKNOWN: ENGINE_STALE_SECONDS,
+}
+
+
+@dataclass(frozen=True)
+class Lease:
+    """One writer: run id, host and process (pid None where the work outlives the submitting process).
+
+    `job` is the name that an engine has its job by, `engine` where that can be asked for ("" where it cannot be).
+    `boot` and `pid_namespace` say where the process has this id, `process_start` which of all that ever have it is
+    meant (`transforms.store.runs.process`); all three are None in leases of earlier versions. `renewed` is by the
+    clock of the host that renewed it: no taking over rests on it.
+    """
+
+    run: str
+    host: str
+    pid: int | None
+    runner: str
+    job: str
+    renewed: float
+    boot: str | None = None
+    pid_namespace: str | None = None
+    process_start: int | None = None
+    engine: str = ""
+
+    @classmethod
+    def of_this_process(cls, run: str, runner: str, job: str, in_process: bool, engine: str = "") -> "Lease":
+        """A lease for a run that starts now."""
+        host, here = socket.gethostname(), (process.boot_id(), process.pid_namespace())
+        if not in_process:
+            return cls(run, host, None, runner, job, time.time(), *here, engine=engine)
+        return cls(run, host, os.getpid(), runner, job, time.time(), *here, process.start_of(os.getpid()))
+
+    @property
+    def is_of_the_dead(self) -> bool:
+        """Whether its process is known to have ended: only one with which we share boot and process ids can be."""
+        if self.pid is None:
+            return False
+        if self.boot is None:
+            return self.host == socket.gethostname() and process.start_of(self.pid) is None
+        here = process.boot_id(), process.pid_namespace()
+        if not all(here) or here != (self.boot, self.pid_namespace):
+            return False
+        start = process.start_of(self.pid)
+        return start is None or (0 not in (start, self.process_start) and start != self.process_start)
+
+    def to_bytes(self) -> bytes:
+        """The lease as its file's bytes."""
+        return (json.dumps(asdict(self), sort_keys=True) + "\n").encode()
+
+
+def _read(root: str) -> tuple[Lease | None, str | None]:
+    """The lease and its version. One that stays as it is and cannot be parsed is nobody's: its writer died writing."""
+    lease, version = _parsed(root)
+    if lease is None and version is not None:  # or it is being written, where storage does that in place (hdfs://)
+        time.sleep(WRITING_SECONDS)
+        lease, version = _parsed(root)
+    return lease, version
+
+
+def _parsed(root: str) -> tuple[Lease | None, str | None]:
+    """The lease, None where there is none or it cannot be parsed, and its version."""
+    path = storage.join(root, layout.LEASE)
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        return None, None
+    try:
+        with refuse_damage("not a lease"):
+            lease: Lease = dataclass_of(Lease, json.loads(found[0]))
+            _ = lease.is_of_the_dead  # fails for a process id that no system has
+    except SentenceBeamError:
+        return None, found[1]
+    return lease, found[1]
+
+
+def no_word(_: Lease) -> JobState:
+    """What is known of a lease's job where no engine can be asked."""
+    return JobState.UNKNOWN
+
+
+def check(root: str, ask: Callable[[Lease], JobState] = no_word) -> str | None:
+    """The version of a lease that may be taken over. Raises SentenceBeamError naming run and job where it may not.
+
+    `ask` says what the engine knows of its job, where an engine has it.
+    """
+    current, version = _read(root)
+    if current is not None and not current.is_of_the_dead and (root, current.run) not in _ENDED_HERE:
+        limit = STALE_SECONDS if current.pid is not None else SILENCE[ask(current)]
+        if not _is_silent(root, limit):
+            raise _held(root, current)
+    return version
+
+
+def _is_silent(root: str, limit: float) -> bool:
+    """Whether the lease was last written that many seconds ago, by the clock that all writers share: the storage's."""
+    path = storage.join(root, layout.LEASE)
+    written = storage.storage_of(path).stat(path)
+    return written is None or storage.time_of_storage(path) - written.modified > limit
+
+
+def holds(root: str, run: str) -> bool:
+    """Whether the lease of a store is still held by this run."""
+    lease, _ = _read(root)
+    return lease is not None and lease.run == run
+
+
+def writer(root: str) -> str | None:
+    """The run that holds the lease of a store, alive or not; None where none does."""
+    lease, _ = _read(root)
+    return lease.run if lease is not None else None
+
+
+def is_alive(root: str, run: str) -> bool:
+    """Whether a run holds the lease of a store and has renewed it lately, by the clock of whoever asks.
+
+    That is for a list of runs, whose readers may not be allowed to write, and so to ask the storage for its time.
+    """
+    lease, _ = _read(root)
+    if lease is None or lease.run != run or lease.is_of_the_dead:
+        return False
+    path = storage.join(root, layout.LEASE)
+    written = storage.storage_of(path).stat(path)
+    limit = STALE_SECONDS if lease.pid is not None else ENGINE_STALE_SECONDS
+    return written is not None and time.time() - written.modified <= limit
+
+
+def acquire(root: str, lease: Lease, ask: Callable[[Lease], JobState] = no_word) -> None:
+    """Take a store's lease for a run. Raises SentenceBeamError naming the run and job that hold it."""
+    version = check(root, ask)
+    path = storage.join(root, layout.LEASE)
+    if not storage.storage_of(path).replace_if(path, lease.to_bytes(), version):
+        taken, _ = _read(root)
+        raise _held(root, taken or lease)
+    _ENDED_HERE.discard((root, lease.run))
+
+
+def _held(root: str, lease: Lease) -> SentenceBeamError:
+    where = f"process {lease.pid} on {lease.host}" if lease.pid else f"submitted from {lease.host}"
+    until = f"{STALE_SECONDS // 60} minutes after its last sign of life"
+    if lease.pid is None:
+        until = f"until the engine says that it ended, or {ENGINE_STALE_SECONDS // 3600} hours without a sign of life"
+    return SentenceBeamError(
+        f"{root} is being written by run {lease.run} (job {lease.job}, {lease.runner}, {where}); "
+        f"wait for it, or {until}"
+    )
+
+
+def lost(root: str) -> SentenceBeamError:
+    """The error of a run that no longer has the lease it took."""
+    return SentenceBeamError(
+        f"{root}: the lease was taken from this run while it gave no sign of life, and files it counts on may have "
+        "been removed; nothing was committed, run again"
+    )
+
+
+class Looks:
+    """A process's looks at the lease of a run, which renew it: one in one to four minutes, whoever in it asks.
+
+    No work fails or waits long for a storage that is slow or refuses: some other process or a later look renews it.
+    `is_lost` says that the last look found the lease with another run, or with none, before the run had committed.
+    """
+
+    def __init__(self, root: str, run: str):
+        self._root, self._run = root, run
+        self._lock = threading.Lock()
+        self._pause = 1.0
+        self.is_lost = False
+        # Workers that begin together should not look together.
+        self._next = time.monotonic() + RENEW_SECONDS * random.uniform(0.5, 1.0)
+
+    @property
+    def seconds_left(self) -> float:
+        """The time until the next look."""
+        return max(0.0, self._next - time.monotonic())
+
+    def look_if_due(self) -> None:
+        """Look, if it is time."""
+        if self._is_due():
+            look = threading.Thread(target=self._look, daemon=True)
+            look.start()
+            look.join(ANSWER_SECONDS)
+
+    def _is_due(self) -> bool:
+        """Whether it is time to look; of several threads one is told so."""
+        with self._lock:
+            due = self.seconds_left <= 0
+            if due:
+                self._next = time.monotonic() + RENEW_SECONDS * self._pause
+            return due
+
+    def _look(self) -> None:
+        with contextlib.suppress(Exception):
+            found = renew(self._root, self._run)
+            # A job that an engine does again after its commit has no lease any more, and is to find that commit.
+            self.is_lost = found is Renewed.LOST and not has_committed(self._root, self._run)
+            self._pause = min(SELDOM, 2 * self._pause) if found is Renewed.BY_OTHERS else max(1, self._pause / 2)
+
+
+@functools.lru_cache(maxsize=RUNS_IN_A_PROCESS)
+def looks_of(root: str, run: str) -> Looks:
+    """This process's looks at the lease of a run, for all of its steps and threads, however short each of them is."""
+    return Looks(root, run)
+
+
+class Renewal:
+    """Renewal of a run's lease by a step that finishes something now and then.
+
+    `leased` says that the run has taken the lease, and so must not work on without it.
+    """
+
+    def __init__(self, root: str, run: str, leased: bool):
+        self._root, self._leased, self._looks = root, leased, looks_of(root, run)
+
+    def __call__(self) -> None:
+        """Renew the lease if it is time. Raises SentenceBeamError where it was taken from the run."""
+        self._looks.look_if_due()
+        if self._looks.is_lost and self._leased:
+            raise lost(self._root)
+
+
+class Renewed(Enum):
+    """What came of renewing a lease."""
+
+    LOST = "lost"
+    NOW = "now"
+    BY_OTHERS = "by others"
+
+
+def renew(root: str, run: str) -> Renewed:
+    """Renew the lease of a store, if it is still held by this run, and another process has not done so just now.
+
+    Storage takes about one write a second of an object, and many processes work for a run.
+    """
+    lease, version = _read(root)
+    if lease is None or lease.run != run:
+        return Renewed.LOST
+    if abs(time.time() - lease.renewed) < RENEW_SECONDS / 2:  # another host's clock may be a little ahead
+        return Renewed.BY_OTHERS
+    path = storage.join(root, layout.LEASE)
+    done = storage.storage_of(path).replace_if(path, replace(lease, renewed=time.time()).to_bytes(), version)
+    return Renewed.NOW if done else Renewed.BY_OTHERS
+
+
+@contextlib.contextmanager
+def kept_alive(root: str, run: str) -> Iterator[None]:
+    """Renew the lease while the body runs, also through steps that finish no unit (listing, training an index).
+
+    No body ends because the lease was lost: the commit looks whose it is.
+    """
+    done, looks = threading.Event(), looks_of(root, run)
+
+    def beat() -> None:
+        looks.look_if_due()  # also where each body is over in no time: they may be many
+        while not done.wait(looks.seconds_left):
+            looks.look_if_due()
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def release(root: str, run: str) -> None:
+    """Give up the lease of a store, if it is still held by this run.
+
+    If that fails (a disk that is full has no room for a lock), the next run of this process takes the lease over.
+    """
+    _ENDED_HERE.add((root, run))
+    path = storage.join(root, layout.LEASE)
+    lease, version = _read(root)
+    while lease is not None and version is not None and lease.run == run:
+        if storage.storage_of(path).delete_if(path, version):
+            return
+        lease, version = _read(root)  # it was renewed in between

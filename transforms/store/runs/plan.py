@@ -1,0 +1,390 @@
+"""The plan on record: every file and span of a run, written before anything is embedded."""
+
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from itertools import islice
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from transforms import storage
+from transforms.base.arrow import table_of
+from transforms.base.compact import by_values
+from transforms.base.entries import dataclass_of, time
+from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.base.measures import Summary, summed
+from transforms.corpus import InputFile, Span
+from transforms.corpus.beside import Beside
+from transforms.corpus.buckets import Buckets
+from transforms.corpus.files import compression_of
+from transforms.corpus.groups import AnySpan, GroupSpan
+from transforms.store import layout
+from transforms.store.entries import InputEntry
+from transforms.store.kept import Kept
+from transforms.store.ledger import PLAN_FIELDS, PlannedSpan, place_of, span_name
+from transforms.store.records import UnitRecord
+from transforms.store.runs.carried import NOTHING, Checked
+from transforms.store.runs.result import now
+from transforms.store.runs.stretches import stretch_of, stretch_of_file
+
+SCHEMA = pa.schema(
+    [
+        ("file", pa.string()),
+        ("path", pa.string()),
+        ("format", pa.string()),
+        ("size", pa.int64()),
+        ("checksum", pa.string()),
+        ("version", pa.string()),
+        ("name", pa.string()),
+        ("start", pa.int64()),
+        ("stop", pa.int64()),
+        ("rows", pa.int64()),
+        ("tokens", pa.int64()),
+        ("carried", pa.bool_()),
+        # What is needed to hand the plan out again; earlier versions did not write it.
+        ("number", pa.int64()),
+        ("row_groups", pa.list_(pa.int64())),
+        ("members", pa.string()),
+        ("was", pa.string()),
+        ("group", pa.string()),
+    ]
+)
+ADDED = ("number", "row_groups", "members", "was", "group")
+FILE = ("file", "path", "format", "size", "checksum", "version", "group")
+MEMBER = ("number", "start", "stop", "row_groups", "rows", "tokens")
+Plan = TypeVar("Plan")
+ROWS_AT_ONCE = 20_000  # of a plan that are dicts, when it is written or read
+# in the file's metadata
+BUCKETS, CHECKED, BESIDE = b"buckets", b"checked", b"beside"
+MEASURES, WRITTEN, UNCHANGED, BAD, TYPES = b"measures", b"written", b"unchanged", b"bad", b"types"
+
+
+@by_values
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """An input file and what a run does with it: spans to embed, or units of the last snapshot to carry over.
+
+    Small files have none if they are in a group, which `in_group` names: the first of them has the `group`'s span, or
+    its units. `is_rowless` says that a file is known to have no row, so that no unit counts any.
+
+    `kept` is the type of each kept column, None for a file that was not opened, since it has not changed; `open_types`
+    has the columns whose type the plan is to find out, with the word for their first values. `keys` are those columns
+    that it is seen to have, None where there was no row to tell. `checked` is what came of looking at the shards that
+    might be carried over. `ms` are the milliseconds that planning it took. `was` is the relative path under which the
+    last snapshot has a file that was renamed. `bad` says why a file cannot be read and is left out, but for the units
+    that it had.
+    """
+
+    file: InputFile
+    spans: tuple[Span, ...] = ()
+    carried: tuple[UnitRecord, ...] = ()
+    kept: tuple[tuple[str, str], ...] | None = None
+    checked: Checked = NOTHING
+    ms: float | None = field(default=None, compare=False)
+    keys: tuple[str, ...] | None = None
+    group: GroupSpan | None = None
+    was: str | None = None
+    bad: str = ""
+    in_group: str = ""
+    is_rowless: bool = False
+    open_types: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_unopened(self) -> bool:
+        """Whether nobody has looked into the file, which could be read."""
+        return self.kept is None and not self.bad
+
+    def reading(self, types: tuple[tuple[str, str], ...]) -> "PlannedFile":
+        """The file with the types that its kept columns are read as."""
+        spans = tuple(_reading(span, types) for span in self.spans)
+        group = self.group and replace(self.group, spans=tuple(_reading(span, types) for span in self.group.spans))
+        return replace(self, file=replace(self.file, types=types), spans=spans, group=group)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether neither spans nor units of a file are planned yet, which may have rows."""
+        return not self.spans and not self.carried and not self.bad and not self.is_rowless
+
+    @property
+    def work(self) -> list[AnySpan]:
+        """The spans to embed, that of a group too."""
+        return [*self.spans, self.group] if self.group else [*self.spans]
+
+    @property
+    def planned(self) -> list[tuple[PlannedSpan, int]]:
+        """The spans that the ledger will demand, each with its estimated tokens."""
+        name = self.file.relative
+        spans = [(PlannedSpan(s.name, name, s.start, s.stop, s.rows, False), s.tokens) for s in self.work]
+        return spans + [(span, 0) for span in _carried_spans(name, self.carried)]
+
+
+def _reading(span: Span, types: tuple[tuple[str, str], ...]) -> Span:
+    return replace(span, file=replace(span.file, types=types))
+
+
+def file_of(entry: InputEntry) -> InputFile:
+    """The input file of an entry in a manifest."""
+    compression = compression_of(entry.path, entry.format)
+    return InputFile(entry.source, entry.path, entry.format, compression, entry.size, entry.checksum, entry.version)
+
+
+def rows_at_most(planned: Iterable[PlannedFile]) -> int | None:
+    """The rows of all files, those that may be rejected included; None where a file's are not known."""
+    items = list(planned)
+    read = [span.rows for item in items for span in item.work]
+    if None in read:
+        return None
+    return sum(filter(None, read)) + sum(unit.written for item in items for unit in item.carried)
+
+
+def _carried_spans(file: str, units: tuple[UnitRecord, ...]) -> list[PlannedSpan]:
+    spans: dict[str, list[UnitRecord]] = {}
+    for unit in sorted(units, key=place_of):
+        spans.setdefault(span_name(unit.unit), []).append(unit)
+    return [
+        PlannedSpan(name, file, parts[0].range[0], parts[-1].range[1], sum(p.read for p in parts), True)
+        for name, parts in spans.items()
+    ]
+
+
+def _time(value: Any, where: str) -> str:
+    """A time, or "" for none."""
+    return value if value == "" else time(value, where)
+
+
+@dataclass(frozen=True)
+class PlanNotes:
+    """The metadata of a plan's file: see RecordedPlan; `unchanged` as `write_plan` has it."""
+
+    buckets: Buckets | None = None
+    checked: Checked = NOTHING
+    measures: dict[str, Summary] = field(default_factory=dict)
+    written: Annotated[str, _time] = ""
+    beside: dict[str, int] = field(default_factory=dict)
+    bad: dict[str, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+    unchanged: bool = False
+
+    @classmethod
+    def of(cls, schema: pa.Schema) -> "PlanNotes":
+        """The notes in a file's schema. Raises ValueError for one that no plan has."""
+        names = {item.name.encode() for item in fields(cls)}
+        texts = {name: value.decode() for name, value in (schema.metadata or {}).items() if name in names}
+        said = {name.decode(): value if name == WRITTEN else json.loads(value) for name, value in texts.items()}
+        notes: PlanNotes = dataclass_of(cls, said)
+        return notes
+
+
+class RecordedPlan:
+    """A plan that was read back: files as manifests list them, spans or buckets as the ledger checks them.
+
+    Files and spans are made of the table when they are asked for, all of them or those of one stretch. `measures` say
+    what planning took, `written` when it ended ("" where an earlier version wrote it). `beside` are the files that lie
+    beside those of the input and were not taken, by reason; `bad` are files that were left out, by relative path,
+    with the reason. `types` are those of kept columns that the plan found out.
+    """
+
+    def __init__(self, table: pa.Table):
+        notes = PlanNotes.of(table.schema)
+        self._table = table
+        self.buckets = notes.buckets
+        self.checked = notes.checked
+        self.measures = notes.measures
+        self.written = notes.written
+        self.beside = notes.beside
+        self.bad = notes.bad
+        self.types = notes.types
+
+    @cached_property
+    def files(self) -> list[InputEntry]:
+        """The entries of all input files."""
+        return self._entries(self._file_rows)
+
+    @cached_property
+    def spans(self) -> list[PlannedSpan]:
+        """The spans of all files, those to embed and those whose units are carried over."""
+        return self._planned(self._span_rows)
+
+    @property
+    def tokens(self) -> int:
+        """The estimated tokens of the spans that are to be embedded."""
+        return pc.sum(self._table.column("tokens")).as_py() or 0
+
+    @property
+    def rows(self) -> int | None:
+        """The rows of the corpus, None where the plan does not know them all."""
+        rows = self._table.column("rows").take(pa.array(self._span_rows))
+        return None if rows.null_count else pc.sum(rows).as_py() or 0
+
+    @property
+    def file_count(self) -> int:
+        """The number of input files."""
+        return len(self._file_rows)
+
+    @property
+    def empty_count(self) -> int:
+        """The number of input files that could be read and hold nothing."""
+        files = self._table.select(["file", "size"]).take(pa.array(self._file_rows))
+        empty = files.filter(pc.equal(files.column("size"), 0)).column("file").to_pylist()
+        return sum(file not in self.bad for file in empty)
+
+    @property
+    def uncounted(self) -> list[str]:
+        """The relative paths of files with rows that no planned span has: neither one of their own nor a group's."""
+        files = self._table.select(["file", "size", "rows", "name", "group"]).take(pa.array(self._file_rows))
+        groups = files.column("group").unique()
+        planned = self._table.column("name").filter(pc.is_in(self._table.column("name"), groups.drop_null()))
+        is_counted = pc.or_(pc.is_valid(files.column("name")), pc.is_in(files.column("group"), planned.unique()))
+        has_rows = pc.greater(pc.coalesce(files.column("rows"), files.column("size")), 0)
+        return files.filter(pc.and_not(has_rows, is_counted)).column("file").to_pylist()
+
+    def files_in(self, stretch: int) -> list[InputEntry]:
+        """The entries of the input files of a stretch."""
+        return self._entries(self._file_rows[self._file_stretches == stretch])
+
+    def spans_in(self, stretch: int) -> list[PlannedSpan]:
+        """The spans whose units are in a stretch."""
+        return self._planned(self._span_rows[self._span_stretches == stretch])
+
+    @cached_property
+    def _file_rows(self) -> np.ndarray:
+        """The first row of each file."""
+        file = self._table.column("file").combine_chunks()  # whose rows follow each other
+        is_other = pc.not_equal(file.slice(1), file.slice(0, max(0, len(file) - 1))).to_numpy(zero_copy_only=False)
+        return np.flatnonzero(np.concatenate([np.ones(min(1, len(file)), bool), is_other]))
+
+    @cached_property
+    def _span_rows(self) -> np.ndarray:
+        return np.flatnonzero(self._table.column("name").is_valid().to_numpy())
+
+    @cached_property
+    def _file_stretches(self) -> np.ndarray:
+        files = self._table.column("file").take(pa.array(self._file_rows))
+        return np.fromiter(map(stretch_of_file, values_of(files)), np.int64, len(files))
+
+    @cached_property
+    def _span_stretches(self) -> np.ndarray:
+        names = self._table.column("name").take(pa.array(self._span_rows))
+        return np.fromiter(map(stretch_of, values_of(names)), np.int64, len(names))
+
+    def _entries(self, rows: np.ndarray) -> list[InputEntry]:
+        return [entry_of(row) for row in self._table.take(pa.array(rows)).to_pylist()]
+
+    def _planned(self, rows: np.ndarray) -> list[PlannedSpan]:
+        return [PlannedSpan(**row) for row in self._table.select(PLAN_FIELDS).take(pa.array(rows)).to_pylist()]
+
+
+def values_of(found: pa.ChunkedArray | pa.Table) -> Iterator[Any]:
+    """The values of a column, or the rows of a table, never all of them at once."""
+    for start in range(0, len(found), ROWS_AT_ONCE):
+        yield from found.slice(start, ROWS_AT_ONCE).to_pylist()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Says that a run has a plan on record: an attempt before this one made it, and it is to be handed out again."""
+
+
+def write_plan(
+    root: str,
+    run: str,
+    files: Iterable[PlannedFile],
+    buckets: Buckets | None = None,
+    beside: Beside | None = None,
+    unchanged: bool = False,
+) -> bool:
+    """Record a run's plan in its folder, and say whether it is the run's first; `buckets` where these are the units.
+
+    `unchanged` says that by content all units of the last snapshot are carried over.
+    """
+    listed = list(files)
+    metadata = {CHECKED: json.dumps(asdict(Checked.sum(file.checked for file in listed)))}
+    metadata |= {
+        MEASURES: json.dumps(summed({"file_ms": file.ms} for file in listed if file.ms is not None)),
+        WRITTEN: now(),
+    }
+    metadata |= {BUCKETS: json.dumps(asdict(buckets))} if buckets else {}
+    metadata |= {BESIDE: json.dumps(beside.total())} if beside else {}
+    bad = {file.file.relative: file.bad for file in listed if file.bad}
+    metadata |= {BAD: json.dumps(bad)} if bad else {}
+    types = next((file.file.types for file in listed if file.file.types), ())
+    metadata |= {TYPES: json.dumps(dict(types))} if types else {}
+    metadata |= {UNCHANGED: "true"} if unchanged else {}
+    path = storage.join(root, layout.plan(run))
+    return storage.storage_of(path).put_if_absent(path, _plan_bytes(listed, metadata))
+
+
+def _plan_bytes(files: list[PlannedFile], metadata: dict[bytes, str]) -> bytes:
+    """The plan as a Parquet file, put together from some of its rows at a time."""
+    sink, schema = io.BytesIO(), SCHEMA.with_metadata(metadata)
+    rows = (row for file in files for row in _table_rows(file))
+    with pq.ParquetWriter(sink, schema, write_page_checksum=True) as writer:
+        while some := list(islice(rows, ROWS_AT_ONCE)):
+            writer.write_table(pa.Table.from_pylist(some, schema=schema))
+    return sink.getvalue()
+
+
+def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:
+    f = planned.file
+    file = {"file": f.relative, "path": f.path, "format": f.format, "size": f.size}
+    file |= {"checksum": f.checksum, "version": f.version, "group": planned.in_group or None}
+    spans = [
+        {**file, "tokens": tokens, "was": planned.was, **{name: getattr(span, name) for name in PLAN_FIELDS}}
+        for span, tokens in planned.planned
+    ]
+    for row, span in zip(spans, planned.work, strict=False):  # those that are carried come after them
+        row |= _work_of(span)
+    return spans or [file | {"rows": 0 if planned.is_rowless else None}]
+
+
+def _work_of(span: AnySpan) -> dict[str, Any]:
+    """The columns that say what to read of a span."""
+    if isinstance(span, Span):
+        return {"number": span.number, "row_groups": span.row_groups}
+    members = [{"file": one.file.relative, **{name: getattr(one, name) for name in MEMBER}} for one in span.spans]
+    return {"members": json.dumps(members)}
+
+
+def has_plan(root: str, run: str) -> bool:
+    """Whether a run has recorded its plan."""
+    path = storage.join(root, layout.plan(run))
+    return storage.storage_of(path).stat(path) is not None
+
+
+def read_plan(root: str, run: str) -> RecordedPlan:
+    """The plan of a run. Raises SentenceBeamError where it has none, or where that was changed."""
+    return read_as(root, run, RecordedPlan)
+
+
+_SHARED: Kept[RecordedPlan] = Kept()
+
+
+def shared_plan(root: str, run: str) -> RecordedPlan:
+    """As `read_plan`; one that is held in this process already is not read again, since it never changes."""
+    return _SHARED.get((root, run), lambda: read_plan(root, run))
+
+
+def read_as(root: str, run: str, read: Callable[[pa.Table], Plan]) -> Plan:
+    """What `read` makes of the table of a run's plan. Raises as `read_plan` does."""
+    path = storage.join(root, layout.plan(run))
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        raise SentenceBeamError(f"{path} is missing; run again")
+    with refuse_damage(f"{path} is not the plan that was written", "run again"):
+        table = table_of(found[0])
+        for name in ADDED:
+            if name not in table.column_names:
+                table = table.append_column(name, pa.nulls(len(table)))
+        return read(table.cast(SCHEMA.with_metadata(table.schema.metadata)))
+
+
+def entry_of(row: dict[str, Any]) -> InputEntry:
+    """The entry of the file that a row of a plan's table is of."""
+    kept = {name: row[name] for name in ("format", "size", "checksum", "version")}
+    return InputEntry(row["file"], row["path"], **kept, group=row["group"] or "")

@@ -1,0 +1,118 @@
+"""The rejected rows of a run: how many for which reason, and the list of their files where a run ended for them."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Annotated
+
+from transforms import storage
+from transforms.base.entries import dataclass_of
+from transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
+from transforms.corpus import Rejected
+from transforms.corpus.columns import first_json_rows, keys_of
+from transforms.corpus.files import JSON
+from transforms.corpus.row_blocks import BLANK_LINE, NULL_TEXT
+from transforms.store import layout
+from transforms.store.entries import stored
+from transforms.store.manifest import Manifest, read_manifest, to_bytes
+from transforms.store.open import named_run
+from transforms.store.runs.plan import RecordedPlan, file_of
+from transforms.store.runs.run_ids import runs_of
+from transforms.store.shards.shards import rejects_from_bytes
+
+FILES_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The content of the list of a run."""
+
+    rejects: tuple[Annotated[str, stored("rejects")], ...]
+
+
+def rejected_rows(root: str, paths: Iterable[str]) -> Iterator[Rejected]:
+    """The rows of reject files, which are relative to the store. Raises SentenceBeamError for one that is gone."""
+    with ThreadPoolExecutor(FILES_AT_ONCE) as executor:
+        for rows in executor.map(lambda path: _rows(root, path), paths):
+            yield from rows
+
+
+def _rows(root: str, path: str) -> list[Rejected]:
+    try:
+        return rejects_from_bytes(storage.read_bytes(storage.join(root, path)))
+    except (FileNotFoundError, SentenceBeamError) as error:
+        raise SentenceBeamError(f"{root}: the reject file {path} is missing or damaged; see verify") from error
+
+
+def record_rejected(root: str, run: str, paths: list[str]) -> None:
+    """Write down the reject files of a run that does not commit."""
+    path = storage.join(root, layout.reject_list(run))
+    storage.storage_of(path).put_if_absent(path, to_bytes({"rejects": paths}))
+
+
+def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
+    """How many rows were rejected for which reason that counts for the gate, most frequent first.
+
+    For null texts of JSON and JSONL, the keys that there are follow, as in `5 null text (keys there: id, body)`.
+    """
+    counts: Counter[str] = Counter()
+    example: dict[str, str] = {}
+    try:
+        for row in rejected_rows(root, paths):
+            if row.reason != BLANK_LINE:
+                counts[row.reason] += 1
+                example.setdefault(row.reason, row.file)
+    except SentenceBeamError as error:
+        return f"reasons unknown, {error}"
+    keys = _keys(plan, example[NULL_TEXT]) if NULL_TEXT in example else ""
+    return ", ".join(f"{n:,} {why}{keys if why == NULL_TEXT else ''}" for why, n in counts.most_common())
+
+
+def _keys(plan: RecordedPlan, relative: str) -> str:
+    """The keys of the first rows of an input file in brackets; nothing for other formats, or if it cannot be read."""
+    found = next((f for f in plan.files if f.path == relative and f.format in JSON), None)
+    if found is None:
+        return ""
+    try:
+        keys = keys_of(first_json_rows(file_of(found)))
+    except (SentenceBeamError, OSError):
+        return ""
+    return f" (keys there: {ascii(', '.join(keys))[1:-1]})"
+
+
+def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
+    """A run and its reject files: `run`, as `named_run` takes it, else the last that committed or was ended by rejects.
+
+    Raises OptionError where there is no such run.
+    """
+    current = read_manifest(root)
+    runs = sorted(runs_of(root), reverse=True)
+    if run is not None:
+        run = named_run(root, run, runs)
+    candidates = [run] if run else runs
+    for name in candidates:
+        found = storage.storage_of(root).read_versioned(storage.join(root, layout.reject_list(name)))
+        if found is not None:
+            return name, _listed(root, name, found[0])
+        manifest = current if current is not None and current.run == name else None
+        manifest = manifest or (read_manifest(root, run) if run else None)
+        if manifest is not None:
+            return name, reject_files(manifest)
+    if run is None and current is not None:  # its folder below runs/ was removed
+        return current.run, reject_files(current)
+    named = f" of a run {run}" if run else ""
+    raise OptionError(f"{root} has no list of rejected rows{named}; check the path, or see history for the runs")
+
+
+def _listed(root: str, run: str, data: bytes) -> list[str]:
+    """The reject files in the list of a run. Raises SentenceBeamError if it is damaged."""
+    path = storage.join(root, layout.reject_list(run))
+    with refuse_damage(f"{path} is not the list that was written", "run embed again"):
+        return list(dataclass_of(_Listed, json.loads(data)).rejects)
+
+
+def reject_files(manifest: Manifest) -> list[str]:
+    """The reject files of a snapshot."""
+    return [unit.rejects for unit in manifest.units if unit.rejects]

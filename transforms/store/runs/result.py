@@ -1,0 +1,182 @@
+"""What is on record of a run: its end (`runs/<run>/result.json`, written once), and times and versions in records."""
+
+import functools
+import json
+from collections import deque
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Annotated, Any
+
+from transforms import storage
+from transforms.base.entries import count, dataclass_of, record
+from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.base.measures import Measures
+from transforms.store import layout
+from transforms.store.entries import IndexEntry
+from transforms.store.ledger import Ledger
+from transforms.store.manifest import Manifest, check_digest, sealed, to_bytes
+
+COMMITTED = "committed"
+RESULTS_HERE = 16
+PACKAGES = ("sentence-beam", "apache-beam", "torch", "transformers", "tokenizers", "pyarrow", "faiss-cpu", "faiss-gpu")
+
+
+_HERE: "deque[tuple[str, Result]]" = deque(maxlen=RESULTS_HERE)  # how runs ended in this process, by store
+
+
+def _ledger(value: Any, where: str) -> dict[str, int]:
+    """Counts by name; `pieces` is null if rows are not cut."""
+    counts = record(value, where)
+    for name, found in counts.items():
+        if found is not None:
+            count(found, f"{where}.{name}")
+    return counts
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended: `status` is "committed" or "failed", `message` one line, `ledger` the counts.
+
+    `damaged` are shards of the last snapshot that were missing or changed, so that their rows were embedded again.
+    `duplicate_ids` are rows whose id an earlier row has (None: not known).
+    `changes` are rows added, changed and deleted since that snapshot (None: not known), `truncated` are rows of this
+    one that were cut off, carried ones included, `spared` are tokens of its rows that had their vectors already.
+    `tokens` went through the model in this run; those in the ledger may include the work of an interrupted run.
+    `checked` counts the carried shards that were looked at, compared and read, the bytes read, and the damaged ones.
+    `pooled` is the id of the pooled vectors' space. `measures` say what its stages took (`measures.STAGES`), `limit`
+    which part of Embed held up the others. `input` are the number of files, of `empty` ones among them, and of those
+    `beside` them by reason why they were not taken (None: not known), and the versions of `tables`. `resumed` are the
+    units that unfinished runs before had made, by run, and `made` the units that were to be made; `own_rows` are the
+    rows of the others. `moved` says how far the rows that were made lie from those that the calibration was fitted on
+    (`calibration.moved.Moved`). `currency` is what `price_per_hour` is in, `command` the one that was given; "" where
+    they are not known.
+    """
+
+    run: str
+    status: str
+    exit_code: int
+    message: str
+    finished: str
+    seconds: float
+    ledger: Annotated[dict[str, int], _ledger] = field(default_factory=dict)
+    index: IndexEntry | None = None
+    duplicate_ids: int | None = 0
+    damaged: list[str] = field(default_factory=list)
+    started: str = ""
+    previous: str | None = None
+    space: str = ""
+    changes: dict[str, int] | None = None
+    truncated: int = 0
+    spared: int = 0
+    tokens: int = 0
+    pooled: str = ""
+    price_per_hour: float | None = None
+    checked: dict[str, int] | None = None
+    measures: Measures | None = None
+    limit: str = ""
+    input: dict[str, Any] | None = None
+    resumed: dict[str, int] = field(default_factory=dict)
+    made: int = 0
+    own_rows: int = 0
+    moved: dict[str, float] | None = None
+    currency: str = ""
+    command: str = ""
+
+
+def record_result(root: str, result: Result) -> None:
+    """Write the record of how a run ended; a repeated last step leaves the first record in place."""
+    remember_result(root, result)
+    path = storage.join(root, layout.result(result.run))
+    index = result.index.to_json() if result.index else None
+    storage.storage_of(path).put_if_absent(path, to_bytes(sealed(asdict(result) | {"index": index})))
+
+
+def remember_result(root: str, result: Result) -> None:
+    """Keep how a run ended in this process, which may be all that there is of it where a disk is full."""
+    _HERE.append((root, result))
+
+
+def result_here(root: str, run: str) -> Result | None:
+    """How a run ended whose last step was done in this process, whether its record was written or not."""
+    return next((result for place, result in reversed(_HERE) if (place, result.run) == (root, run)), None)
+
+
+def result_of_snapshot(manifest: Manifest, note: str) -> Result:
+    """The result of the run of a snapshot, as far as its manifest tells; its message ends with `note`."""
+    rows, work, tokens = manifest.rows, manifest.work.to_json(), manifest.tokens
+    counted = {**tokens.to_json(), "unknown": tokens.unknown or 0}
+    ledger = Ledger(rows.read, rows.written, rows.rejected, pieces=rows.pieces, **work, **counted)
+    return Result(
+        run=manifest.run,
+        status=COMMITTED,
+        exit_code=0,
+        message=f"{COMMITTED}; {note}",
+        finished=manifest.finished,
+        seconds=round(timestamp(manifest.finished) - timestamp(manifest.started), 3),
+        ledger=asdict(ledger),
+        index=manifest.index,
+        duplicate_ids=None,
+        started=manifest.started,
+        previous=manifest.previous,
+        space=manifest.space.id,
+        tokens=tokens.real,
+        pooled=manifest.space.pooled_id,
+    )
+
+
+def read_result(root: str, run: str) -> Result | None:
+    """How a run ended, or None if it has not, or if the record of its end is damaged."""
+    try:
+        return checked_result(root, run)
+    except SentenceBeamError:
+        return None
+
+
+def checked_result(root: str, run: str) -> Result | None:
+    """How a run ended, or None if it has not. Raises SentenceBeamError if the record of its end is damaged."""
+    path = storage.join(root, layout.result(run))
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        return None
+    with refuse_damage(f"{path} is not the result of a run", "remove it: nothing but the run's counts is lost"):
+        said = json.loads(found[0])
+        result: Result = dataclass_of(Result, said)
+        check_digest(said, [item.name for item in fields(Result)])
+        return result
+
+
+def has_committed(root: str, run: str) -> bool:
+    """Whether a run has a record that it committed a snapshot."""
+    result = read_result(root, run) if run else None
+    return result is not None and result.status == COMMITTED
+
+
+def now() -> str:
+    """The present time in UTC, ISO 8601, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def timestamp(time: str) -> float:
+    """Seconds since 1970 of a time that `now` wrote.
+
+    >>> timestamp("1970-01-02T00:00:00.500Z")
+    86400.5
+    """
+    return datetime.fromisoformat(time).timestamp()
+
+
+def versions() -> dict[str, str]:
+    """The installed versions of the packages that decide vectors and files, by name."""
+    return dict(_installed())
+
+
+@functools.cache
+def _installed() -> dict[str, str]:
+    found = {}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,268 @@
+"""Vectors of the last snapshot, found by the hash of their row's text, so that no text is embedded a second time."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from transforms import storage
+from transforms.base.arrow import as_hashes, as_matrix, hash_prefixes
+from transforms.base.errors import SentenceBeamError
+from transforms.corpus import InputFile, UnitRows
+from transforms.corpus.buckets import Bucket, parse_name
+from transforms.corpus.files import key_of
+from transforms.corpus.groups import AnySpan, GroupSpan
+from transforms.space import Space
+from transforms.store.kept import Kept
+from transforms.store.manifest import Manifest, read_shared
+from transforms.store.records import UnitRecord
+from transforms.store.runs.result import has_committed
+from transforms.store.shards.shards import Vectors, pooled_vectors, read_checked, read_shard
+
+COLUMNS = ["embedding", "norm", "row_hash", "tokens", "truncated", "pooled"]
+FEW_BYTES = 64 << 20
+ALWAYS_READ = 16  # shards that a unit may take from however few rows they give
+RENAMED = 64  # other names at most under which units are looked for, for all files of a group
+ROWS_FOR_ONE = 256  # beyond those, a shard is read whole only where it gives one row in so many
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows of old shards: `places` int64 [n] among the hashes asked for, and `vectors` of these.
+
+    `vectors` is None where nothing was found; `damaged` are shards that could not be used, by path in the store.
+    """
+
+    places: np.ndarray
+    vectors: Vectors | None = None
+    damaged: tuple[str, ...] = ()
+
+
+NOTHING = Found(np.empty(0, np.int64))
+
+
+class Known:
+    """The units of the snapshot of `run` by what they are of; none where that is None. Threads of a process share one.
+
+    `digest` is that snapshot's, None where it is not known. Of a snapshot with very many units the parts are read that
+    have those asked for.
+    """
+
+    def __init__(self, root: str, run: str | None, digest: str | None = None):
+        self._root, self._run, self._digest = root, run, digest
+        self._committed: dict[str, bool] = {}
+
+    @cached_property
+    def manifest(self) -> Manifest | None:
+        """The manifest of the snapshot; None where there is none."""
+        return read_shared(self._root, self._run, self._digest)
+
+    def had(self, unit: UnitRecord) -> bool:
+        """Whether a unit in the store is of this snapshot or of one before it, not of an interrupted run."""
+        if self.manifest is None:
+            return False
+        if any(old.path == unit.path for old in self.manifest.units_of(unit.unit)):
+            return True
+        if unit.run not in self._committed:
+            self._committed[unit.run] = has_committed(self._root, unit.run)
+        return self._committed[unit.run]
+
+    def of_files(self, files: Sequence[InputFile]) -> list[UnitRecord]:
+        """The units of files as they were then, and those of so many that had the same bytes by other names."""
+        if self.manifest is None:
+            return []
+        own, twins = ({file.before[place]: None for file in files if file.before[place]} for place in (0, 1))
+        names = dict.fromkeys([*own, *list(twins)[:RENAMED]])
+        return _distinct(unit for name in names for unit in self.manifest.units_of(name))
+
+    def of_bucket(self, bucket: Bucket) -> list[UnitRecord]:
+        """The units of a bucket, or of those that it was part of or is made of."""
+        if self.manifest is None or self.manifest.buckets is None:
+            return []
+        bits = self.manifest.buckets.bits
+        return [unit for number in bucket.at(bits) for unit in self.manifest.units_of(Bucket(bits, number).name)]
+
+
+_SHARED: Kept[Known] = Kept()
+
+
+class LastSnapshot:
+    """The vectors that a run in `space` may take from the snapshot of `run`; none where that is None.
+
+    `digest` is that snapshot's, None where it is not known.
+    """
+
+    def __init__(self, root: str, run: str | None, space: Space, digest: str | None = None):
+        self._root, self._wanted = root, space
+        self._known = _SHARED.get((root, run, digest), lambda: Known(root, run, digest))
+        self._last: tuple[str, OldShards] | None = None
+
+    @cached_property
+    def is_final(self) -> bool:
+        """Whether its final vectors are taken unchanged; else its pooled ones are taken."""
+        manifest = self._known.manifest
+        return manifest is None or (manifest.space.id == self._wanted.id and self._wanted.precision == "float32")
+
+    def had(self, unit: UnitRecord) -> bool:
+        """Whether a unit in the store is of this snapshot or of one before it, not of an interrupted run."""
+        return self._known.had(unit)
+
+    def of_unit(self, unit: UnitRows) -> "OldShards":
+        """The shards that may hold the texts of a unit. The last ones are kept: units of one file follow each other."""
+        bucket = parse_name(unit.name)
+        key = unit.file.relative if unit.file else unit.name.partition(".")[0]
+        if self._last is None or self._last[0] != key:
+            files = (unit.file,) if unit.file else unit.sources
+            self._last = key, self.shards(self._known.of_bucket(bucket) if bucket else self._known.of_files(files))
+        return self._last[1]
+
+    def shards(self, units: list[UnitRecord]) -> "OldShards":
+        """The shards of some of its units."""
+        space = self._known.manifest.space if self._known.manifest else self._wanted
+        return OldShards(self._root, space, units, self.is_final)
+
+
+def with_before(spans: list[AnySpan], last: Manifest | None) -> list[AnySpan]:
+    """The spans, whose files know the names under which the last snapshot has units of theirs (`InputFile.before`).
+
+    Who plans has read the whole snapshot; who embeds need not.
+    """
+    if last is None or not spans:
+        return spans
+    before = last.files_by_path
+    twins = {file.checksum: file.path for file in last.files if file.checksum}
+
+    def known(file: InputFile) -> InputFile:
+        own = _named(file.relative, last) if file.relative in before else ""
+        other = twins.get(file.checksum, file.relative)
+        twin = _named(other, last) if other != file.relative else ""
+        return replace(file, before=(own, twin))
+
+    def of_span(span: AnySpan) -> AnySpan:
+        if isinstance(span, GroupSpan):
+            return replace(span, spans=tuple(replace(one, file=known(one.file)) for one in span.spans))
+        return replace(span, file=known(span.file))
+
+    return [of_span(span) for span in spans]
+
+
+def _named(relative: str, last: Manifest) -> str:
+    """The name of a snapshot's units of a file: its own, or those of its group; "" if it has none."""
+    if relative in last.units_by_file:
+        return key_of(relative)
+    return last.group_of(last.files_by_path[relative])
+
+
+def _distinct(units: Iterable[UnitRecord]) -> list[UnitRecord]:
+    """The units, each shard once."""
+    return list({unit.path: unit for unit in units}.values())
+
+
+class OldShards:
+    """Rows of some shards of one space by row hash: their final vectors, or else their pooled ones.
+
+    Holds 16 bytes a row, or all rows of a few remote shards. A shard is read whole when rows are taken from it, and
+    only once its sha256 is the one it was written with.
+    """
+
+    def __init__(self, root: str, space: Space, units: Iterable[UnitRecord], final: bool = True):
+        self._root, self._space, self._final = root, space, final
+        self._units = [unit for unit in units if unit.path]
+        self._damaged: set[str] = set()
+        # A remote request takes longer than a megabyte does: a few shards are fetched whole, once.
+        self._few = not storage.is_local(root) and sum(unit.bytes for unit in self._units) <= FEW_BYTES
+        self._tables: dict[int, pa.Table] = {}
+        self._keys, self._shard, self._row = self._index()
+
+    def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The first halves of the hashes, sorted, each once a shard, with the number of the shard and the row in it."""
+        parts = [self._rows_by_key(number) for number in range(len(self._units))]
+        keys = np.concatenate([keys for keys, _ in parts] or [np.empty(0, np.uint64)])
+        shard = np.repeat(np.arange(len(parts), dtype=np.int32), [len(keys) for keys, _ in parts])
+        row = np.concatenate([row for _, row in parts] or [np.empty(0, np.int32)])
+        order = np.argsort(keys, kind="stable")
+        return keys[order], shard[order], row[order]
+
+    def _rows_by_key(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        try:
+            path = storage.join(self._root, self._units[number].path or "")
+            rows = self._table(number).to_batches() if self._few else read_shard(path, ["row_hash"])
+            hashes = np.concatenate([as_hashes(batch.column("row_hash")) for batch in rows])
+        except Exception:  # a damaged footer, which has no checksum, raises what it likes
+            hashes = np.empty((0, 16), np.uint8)
+        if len(hashes) != self._units[number].rows:
+            self._set_aside(number)
+            hashes = hashes[:0]
+        keys, row = np.unique(hash_prefixes(hashes), return_index=True)
+        return keys, row.astype(np.int32)
+
+    def _table(self, number: int) -> pa.Table:
+        """A shard's rows, once its bytes have been checked."""
+        unit = self._units[number]
+        table = self._tables.get(number)
+        if table is None:
+            table = read_checked(storage.join(self._root, unit.path or ""), unit.sha256, COLUMNS)
+        if self._few:
+            self._tables[number] = table
+        return table
+
+    def _set_aside(self, number: int) -> None:
+        self._damaged.add(self._units[number].path or "")
+
+    def find(self, hashes: list[bytes]) -> Found:
+        """The rows with these hashes, one for each hash; shards that give most of them are read first."""
+        if not self._units:
+            return NOTHING
+        wanted = np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, 16)
+        place, entry = self._candidates(hash_prefixes(wanted))
+        parts: list[tuple[np.ndarray, Vectors]] = []
+        while len(place):
+            given = np.bincount(self._shard[entry])
+            number = int(given.argmax())
+            if len(parts) >= ALWAYS_READ and given[number] * ROWS_FOR_ONE < self._units[number].rows:
+                break
+            here = self._shard[entry] == number
+            part = self._take(number, self._row[entry[here]], wanted[place[here]])
+            taken = place[here][part[0]] if part else place[:0]
+            if part and len(taken):
+                parts.append((taken, part[1]))
+            left = ~here & ~np.isin(place, taken)
+            place, entry = place[left], entry[left]
+        damaged = tuple(sorted(self._damaged))
+        if not parts:
+            return Found(NOTHING.places, damaged=damaged)
+        return Found(np.concatenate([p for p, _ in parts]), Vectors.concat([v for _, v in parts]), damaged)
+
+    def _candidates(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Every (place among the keys, place in the index) with the same key."""
+        start, stop = np.searchsorted(self._keys, keys, "left"), np.searchsorted(self._keys, keys, "right")
+        count = stop - start
+        place = np.repeat(np.arange(len(keys)), count)
+        return place, np.arange(len(place)) + np.repeat(start - np.cumsum(count) + count, count)
+
+    def _take(self, number: int, rows: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, Vectors] | None:
+        """The rows (of those given) that have these hashes, and their vectors; None for a shard that is damaged."""
+        try:
+            table = self._table(number)
+        except SentenceBeamError:
+            self._set_aside(number)
+            return None
+        batch = table.take(pa.array(rows)).combine_chunks().to_batches()[0]
+        right = np.flatnonzero((as_hashes(batch.column("row_hash")) == hashes).all(axis=1))
+        return right, stored_vectors(batch, self._space, self._final).take(right)
+
+
+def stored_vectors(batch: pa.RecordBatch, space: Space, final: bool) -> Vectors:
+    """Rows of a shard of a space that have `COLUMNS`, with their final vectors or with the pooled ones."""
+    truncated, tokens = batch.column("truncated").to_numpy(zero_copy_only=False), batch.column("tokens").to_numpy()
+    limit = space.max_tokens or 0  # nothing is cut where there is none
+    return Vectors(
+        embedding=as_matrix(batch.column("embedding")) if final else pooled_vectors(batch, space.normalize),
+        norm=batch.column("norm").to_numpy(),
+        tokens=tokens,
+        truncated=truncated,
+        lost=np.where(truncated, tokens - limit, 0).astype(np.int32),
+        pooled=as_matrix(batch.column("pooled")) if final and "pooled" in batch.schema.names else None,
+    )

@@ -1,0 +1,200 @@
+"""Settling: every planned unit once, and the ledger's sums, by stretches of the units' names, then over all of them.
+
+A stretch with many units writes its parts of the manifest; the few of another travel on, packed. So no step has to take
+more than a few thousand records, however many there are.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+
+from transforms.base.errors import LedgerError, SentenceBeamError
+from transforms.base.measures import Sketches, Stopwatch, Summary, sketched, summaries
+from transforms.calibration.moved import added
+from transforms.store import manifest
+from transforms.store.entries import PartEntry
+from transforms.store.ledger import Ledger, check_apart, check_bucket_rows, check_buckets, check_plan, pieces_apart
+from transforms.store.manifest import read_parts, write_parts
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs.packed import pack, unpack
+from transforms.store.runs.plan import RecordedPlan, shared_plan
+from transforms.store.runs.stretches import STRETCHES, buckets_in
+
+PARTS_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Sums over units: the ledger, and what a run's result says beside it.
+
+    `stored` are rows of shards. Of the units that were not carried over there are `made`, `own_rows` of whose rows this
+    run has; those of an earlier attempt are `resumed`, by its run. `tokens` went through the model in this run, `whole`
+    are all that the rows have but what was cut off. `moved` are sums as in a unit's record, `damaged` shards that could
+    not be reused. `forms` has a shard of each form.
+    """
+
+    units: int = 0
+    stored: int = 0
+    ledger: Ledger = field(default_factory=Ledger)
+    pieces_apart: int = 0
+    truncated: int = 0
+    tokens: int = 0
+    whole: int = 0
+    made: int = 0
+    own_rows: int = 0
+    resumed: dict[str, int] = field(default_factory=dict)
+    moved: tuple[float, ...] = ()
+    damaged: frozenset[str] = frozenset()
+    forms: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, units: list[UnitRecord], run: str) -> "Tally":
+        """The sums over the units of a run."""
+        made = [unit for unit in units if not unit.carried]
+        resumed = Counter(unit.run for unit in made if unit.run not in (run, ""))
+        return cls(
+            units=len(units),
+            stored=sum(unit.rows for unit in units),
+            ledger=Ledger.of(units),
+            pieces_apart=pieces_apart(units),
+            truncated=sum(unit.truncated for unit in units),
+            tokens=sum(unit.real for unit in units if unit.run == run),
+            whole=sum(unit.tokens - unit.lost for unit in units),
+            made=len(made),
+            own_rows=sum(unit.rows for unit in made if unit.run in (run, "")),
+            resumed=dict(resumed),
+            moved=added(unit.moved for unit in made),
+            damaged=frozenset(path for unit in units for path in unit.damaged),
+            forms={unit.form: unit.path for unit in units if unit.form and unit.path},
+        )
+
+    def __add__(self, other: "Tally") -> "Tally":
+        summed = ("units", "stored", "ledger", "pieces_apart", "truncated", "tokens", "whole", "made", "own_rows")
+        return Tally(
+            **{name: getattr(self, name) + getattr(other, name) for name in summed},
+            resumed=dict(Counter(self.resumed) + Counter(other.resumed)),
+            moved=added((self.moved, other.moved)),
+            damaged=self.damaged | other.damaged,
+            forms=self.forms | other.forms,
+        )
+
+
+@dataclass(frozen=True)
+class SettledStretch:
+    """The units of a stretch that passed every check: in `parts` of the manifest, or packed in `sent` if they are few.
+
+    `figures` are those of the units' work, `ms` is what settling took. `fault` says why they did not pass.
+    """
+
+    number: int
+    tally: Tally = field(default_factory=Tally)
+    parts: tuple[PartEntry, ...] = ()
+    sent: tuple[bytes, ...] = ()
+    figures: Sketches = field(default_factory=dict)
+    ms: float = 0.0
+    fault: Problem | None = None
+
+
+@dataclass(frozen=True)
+class Settled:
+    """All units of a run, checked: in `parts` of the manifest, or packed in `sent`.
+
+    `in_parts` says that the manifest is to name the parts. `measures` are those of the units' work, `ms` is what
+    settling took.
+    """
+
+    tally: Tally
+    in_parts: bool
+    parts: tuple[PartEntry, ...]
+    sent: tuple[bytes, ...]
+    measures: dict[str, Summary]
+    ms: float
+
+    def units(self, root: str, but: Iterable[PartEntry] = ()) -> Iterator[UnitRecord]:
+        """The records of all units but those in some parts, as a manifest has them, part by part."""
+        yield from map(unpack, self.sent)
+        for part in read_parts(root, [part for part in self.parts if part not in but]):
+            yield from map(UnitRecord.from_dict, part.shards)
+
+
+class Settler:
+    """The stretches of a run against its plan, which is read once."""
+
+    def __init__(self, root: str, run: str):
+        self._root, self._run = root, run
+
+    @cached_property
+    def _plan(self) -> RecordedPlan:
+        return shared_plan(self._root, self._run)
+
+    def settle(self, number: int, packed: Iterable[bytes]) -> SettledStretch:
+        """Check the units of a stretch, packed; those that an engine delivered twice count once."""
+        watch = Stopwatch()
+        try:
+            with watch.time("settle_ms"):
+                made = self._settled(number, sorted(_once(map(unpack, packed)), key=lambda unit: unit.unit))
+        except SentenceBeamError as error:
+            return SettledStretch(number, fault=Problem.of(error))
+        return replace(made, ms=watch.figures["settle_ms"])
+
+    def _settled(self, number: int, units: list[UnitRecord]) -> SettledStretch:
+        plan = self._plan
+        if plan.buckets is not None:
+            check_buckets(plan.buckets, buckets_in(number, plan.buckets.bits), units)
+        else:
+            check_plan(plan.spans_in(number), units)
+        figures = sketched(unit.figures for unit in units)
+        made = SettledStretch(number, Tally.of(units, self._run), figures=figures)
+        # Twice what a stretch has of as many as the manifest itself takes: few parts are written for nothing.
+        if len(units) > 2 * manifest.UNITS_IN_ONE_FILE // STRETCHES:
+            return replace(made, parts=tuple(write_parts(self._root, units, plan.files_in(number))))
+        return replace(made, sent=tuple(pack(replace(unit, measures={}, moved=())) for unit in units))
+
+
+def _once(units: Iterable[UnitRecord]) -> list[UnitRecord]:
+    """Units that an engine delivered twice (a retried bundle) count once; two different ones are a fault."""
+    seen: dict[str, UnitRecord] = {}
+    for unit in units:
+        other = seen.setdefault(unit.unit, unit)
+        if (other.path, other.sha256, other.range) != (unit.path, unit.sha256, unit.range):
+            raise LedgerError(f"ledger: unit {unit.unit} was written twice with different rows; nothing committed")
+    return list(seen.values())
+
+
+def join(root: str, plan: RecordedPlan, stretches: Iterable[SettledStretch]) -> Settled:
+    """All stretches of a run together; where units are very many, those that were sent are written into parts too.
+
+    Raises the error that the first fault is, and LedgerError where the sums do not add up.
+    """
+    found = sorted(stretches, key=lambda stretch: stretch.number)
+    faults = [stretch.fault for stretch in found if stretch.fault]
+    if faults:
+        raise faults[0].error()
+    if [stretch.number for stretch in found] != list(range(STRETCHES)):
+        raise LedgerError(f"ledger: {len(found)} of {STRETCHES} parts of the units arrived; nothing committed")
+    tally = reduce(lambda total, stretch: total + stretch.tally, found, Tally())
+    tally.ledger.check()
+    check_apart(tally.pieces_apart)
+    if plan.buckets is not None:
+        check_bucket_rows(plan.buckets, tally.ledger.read)
+    in_parts = max(tally.units, plan.file_count) > manifest.UNITS_IN_ONE_FILE
+    if in_parts:
+        with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
+            found = list(pool.map(lambda stretch: _in_parts(root, plan, stretch), found))
+    return Settled(
+        tally=tally,
+        in_parts=in_parts,
+        parts=tuple(part for stretch in found for part in stretch.parts),
+        sent=tuple(data for stretch in found for data in stretch.sent),
+        measures=summaries(stretch.figures for stretch in found),
+        ms=sum(stretch.ms for stretch in found),
+    )
+
+
+def _in_parts(root: str, plan: RecordedPlan, stretch: SettledStretch) -> SettledStretch:
+    if stretch.parts:
+        return stretch
+    units, files = [unpack(data) for data in stretch.sent], plan.files_in(stretch.number)
+    return replace(stretch, sent=(), parts=tuple(write_parts(root, units, files)))

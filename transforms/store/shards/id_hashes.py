@@ -1,0 +1,62 @@
+"""Hashes of the ids of a shard, kept in the store once they were needed: a shard never changes, nor do they.
+
+`ids/<unit>-<digest>.xxh3`: a mark, XXH3 of the rest as 8 bytes, then XXH3 of each id as 8 bytes, little-endian.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from xxhash import xxh3_64_digest, xxh3_64_intdigest
+
+from transforms import storage
+from transforms.corpus.buckets import in_buckets
+from transforms.store import layout
+from transforms.store.shards.shards import read_shard
+
+MARK = b"SBIDS1\0\0"
+HASHES = np.dtype("<u8")
+
+
+def hash_ids(ids: pa.StringArray) -> np.ndarray:
+    """uint64 [n], XXH3 of each id's UTF-8 bytes: the same in every process, as Python's own hashes are not."""
+    return np.fromiter(map(xxh3_64_intdigest, ids.cast(pa.binary()).to_pylist()), np.uint64, len(ids))
+
+
+def id_hashes(root: str, shard: str, buckets: int) -> Iterator[tuple[int, bytes]]:
+    """(bucket, hashes of ids as packed uint64) for each bucket in which a shard, by its path in the store, has ids."""
+    kept = storage.join(root, layout.ids(shard))
+    hashes = _read(kept)
+    if hashes is None:
+        parts = [
+            hash_ids(_first_pieces(batch).column("id"))
+            for batch in read_shard(storage.join(root, shard), ["id", "piece"])
+        ]
+        hashes = np.concatenate(parts) if parts else np.empty(0, np.uint64)
+        with contextlib.suppress(Exception):  # the count does not depend on it; the next run writes it
+            _write(kept, hashes)
+    for number, places in in_buckets(hashes % np.uint64(buckets), buckets):
+        yield number, hashes[places].tobytes()
+
+
+def _first_pieces(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows; of pieces of documents, the first of each."""
+    return batch.filter(pc.equal(batch.column("piece"), 0)) if "piece" in batch.schema.names else batch
+
+
+def _write(path: str, hashes: np.ndarray) -> None:
+    data = hashes.astype(HASHES).tobytes()
+    whole = MARK + xxh3_64_digest(data) + data
+    if not storage.storage_of(path).put_if_absent(path, whole):  # a damaged one is there
+        storage.replace(path, whole)
+
+
+def _read(path: str) -> np.ndarray | None:
+    """The hashes; None where there are none, or others than were written."""
+    found = storage.storage_of(path).read_versioned(path)
+    head = len(MARK) + 8
+    if found is None or found[0][:head] != MARK + xxh3_64_digest(found[0][head:]):
+        return None
+    return np.frombuffer(found[0], HASHES, offset=head).astype(np.uint64)

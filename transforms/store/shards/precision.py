@@ -1,0 +1,224 @@
+"""The precision in which final vectors are stored: floats, whole numbers between fitted bounds, or bits.
+
+Codes of vectors and vectors of codes, the column of a shard that holds them, and the bounds as a file of the store.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from transforms import storage
+from transforms.base.arrow import values_of
+from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.space import Space, canonical_json, sha256_text
+from transforms.space.identity import SHORTEST
+from transforms.store import layout
+from transforms.store.entries import RangesEntry
+
+RANGED = ("int8", "uint8")
+CODES: dict[str, type[np.generic]] = {
+    "float32": np.float32,
+    "float16": np.float16,
+    "int8": np.int8,
+    "uint8": np.uint8,
+    "binary": np.int8,
+    "ubinary": np.uint8,
+}
+_BITS = ("binary", "ubinary")
+_FIRST = {"int8": -128, "uint8": 0}
+_LEVELS = 255
+_BLOCK_ROWS = 8192
+SPACE, RANGES = b"space", b"ranges"  # in a shard's metadata
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """Smallest and largest value of each component, float32 [d] both: exact whatever the order and the split."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def empty(cls, dim: int) -> "Ranges":
+        """The ranges of no rows."""
+        return cls(np.full(dim, np.inf, np.float32), np.full(dim, -np.inf, np.float32))
+
+    @classmethod
+    def of(cls, vectors: np.ndarray) -> "Ranges":
+        """The ranges of finite vectors float32 [n, d]."""
+        # plus zero: 0 and -0 are equal, and which of them is the smallest is a matter of order
+        return cls(vectors.min(axis=0, initial=np.inf) + 0.0, vectors.max(axis=0, initial=-np.inf) + 0.0)
+
+    def merge(self, other: "Ranges") -> "Ranges":
+        """The ranges of the rows of both."""
+        return Ranges(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+
+    @property
+    def digest(self) -> str:
+        """sha256 in hex over the bounds."""
+        return sha256_text(canonical_json(self._values()))
+
+    @property
+    def step(self) -> np.ndarray:
+        """The difference of two neighbouring codes, float64 [d]; 1 where the bounds are equal."""
+        width = self.high.astype(np.float64) - self.low
+        return np.where(width > 0, width / _LEVELS, 1.0)
+
+    def to_bytes(self) -> bytes:
+        """The ranges as their file's bytes, JSON."""
+        return (json.dumps({**self._values(), "digest": self.digest}) + "\n").encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> "Ranges":
+        """The ranges of a file that `to_bytes` made; `SentenceBeamError` naming `where` for other bytes."""
+        with refuse_damage(f"{where} holds no ranges of this version, or was changed", "restore it"):
+            values = json.loads(data)
+            with np.errstate(over="ignore"):
+                ranges = cls(np.array(values["low"], np.float32), np.array(values["high"], np.float32))
+            if ranges.low.shape != ranges.high.shape or values["digest"] != ranges.digest:
+                raise ValueError("its digest differs")
+            return ranges
+
+    def _values(self) -> dict[str, list[float]]:
+        return {"low": self.low.tolist(), "high": self.high.tolist()}
+
+
+def code_width(precision: str, dim: int) -> int:
+    """Codes of a vector of `dim` components: bits are packed by eights."""
+    return -(-dim // 8) if precision in _BITS else dim
+
+
+def vector_bytes(precision: str, dim: int) -> int:
+    """Bytes of a stored vector, with the floats that are kept beside codes."""
+    codes = np.dtype(CODES[precision]).itemsize * code_width(precision, dim)
+    return codes + (0 if precision == "float32" else 4 * dim)
+
+
+def quantize(vectors: np.ndarray, precision: str, ranges: Ranges | None = None) -> np.ndarray:
+    """Codes [n, code_width] of finite vectors float32 [n, d], of the type in `CODES`.
+
+    `int8` and `uint8` count 255 steps from the component's lower bound, to the nearest (half to even); `float16` rounds
+    likewise. Values outside of the bounds, or of float16, take the nearest value within. `ubinary` packs bits (above
+    zero or not), the first component highest; `binary` is that byte less 128. Layout as in sentence-transformers'
+    `quantize_embeddings`, which cuts off instead of rounding and wraps around.
+    """
+    if precision == "float16":
+        largest = np.finfo(np.float16).max
+        return np.clip(vectors, -largest, largest).astype(np.float16)
+    if precision in _BITS:
+        packed = np.packbits(vectors > 0, axis=1)
+        return packed if precision == "ubinary" else (packed ^ 0x80).view(np.int8)
+    if precision in RANGED:
+        assert ranges is not None
+        return _count_steps(vectors, precision, ranges)
+    return np.asarray(vectors, np.float32)
+
+
+def _count_steps(vectors: np.ndarray, precision: str, ranges: Ranges) -> np.ndarray:
+    step, codes = ranges.step, np.empty(vectors.shape, CODES[precision])
+    for start in range(0, len(vectors), _BLOCK_ROWS):
+        inside = np.clip(vectors[start : start + _BLOCK_ROWS], ranges.low, ranges.high)
+        codes[start : start + _BLOCK_ROWS] = (
+            np.rint((inside.astype(np.float64) - ranges.low) / step) + _FIRST[precision]
+        )
+    return codes
+
+
+def dequantize(codes: np.ndarray, precision: str, dim: int, ranges: Ranges | None = None) -> np.ndarray:
+    """Vectors float32 [n, d] of codes [n, code_width]: within half a step of those coded, or 1 and -1 for bits."""
+    if precision in _BITS:
+        packed = codes.view(np.uint8) ^ np.uint8(0x80 if precision == "binary" else 0)
+        return np.unpackbits(packed, axis=1, count=dim).astype(np.float32) * 2 - 1
+    if precision in RANGED:
+        assert ranges is not None
+        values = ranges.low + (codes.astype(np.float64) - _FIRST[precision]) * ranges.step
+        return np.clip(values.astype(np.float32), ranges.low, ranges.high)  # sums may round past the bound
+    return codes.astype(np.float32, copy=False)
+
+
+def embedding_type(space: Space) -> pa.DataType:
+    """The type of a shard's column `embedding`."""
+    return pa.list_(pa.from_numpy_dtype(CODES[space.precision]), code_width(space.precision, space.dim))
+
+
+@dataclass(frozen=True)
+class Coding:
+    """The coding of a space's vectors as a column and back; `ranges` where its precision is int8 or uint8."""
+
+    space: Space
+    ranges: Ranges | None = None
+
+    def __post_init__(self) -> None:
+        if (self.space.precision in RANGED) != (self.ranges is not None):
+            raise SentenceBeamError(f"precision {self.space.precision} and its ranges do not go together")
+
+    @classmethod
+    def of_shard(cls, metadata: Mapping[bytes, bytes] | None, where: str) -> "Coding":
+        """The coding that a shard's metadata describes. Raises SentenceBeamError naming the file where it has none."""
+        found = metadata or {}
+        with refuse_damage(f"{where} is not an embedding shard: no space in its metadata"):
+            space = Space.from_json(json.loads(found[SPACE]))
+        return cls(space, Ranges.from_bytes(found[RANGES], where) if RANGES in found else None)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the column holds the vectors unchanged."""
+        return self.space.precision == "float32"
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The metadata of a shard that is coded like this."""
+        said = {SPACE.decode(): json.dumps(self.space.to_json(), sort_keys=True)}
+        return said | ({RANGES.decode(): self.ranges.to_bytes().decode()} if self.ranges else {})
+
+    def encode(self, vectors: np.ndarray) -> pa.FixedSizeListArray:
+        """The column that holds vectors float32 [n, d]."""
+        codes = np.ascontiguousarray(quantize(vectors, self.space.precision, self.ranges))
+        return pa.FixedSizeListArray.from_arrays(pa.array(codes.reshape(-1)), codes.shape[1])
+
+    def decode(self, column: pa.FixedSizeListArray) -> np.ndarray:
+        """The vectors float32 [n, d] of a column, of length 1 where the space's are."""
+        codes = values_of(column)
+        if self.is_exact:
+            return codes
+        vectors = dequantize(codes, self.space.precision, self.space.dim, self.ranges)
+        if not self.space.normalize:
+            return vectors
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), SHORTEST)
+
+
+def of_floats(space: Space) -> Space:
+    """The space of the vectors before they are stored in fewer bits."""
+    return replace(space, precision="float32")
+
+
+def needs_ranges(space: Space) -> bool:
+    """Whether a space's precision is int8 or uint8, which are coded between fitted bounds."""
+    return space.precision in RANGED
+
+
+def fitting(entry: RangesEntry | None, space: Space) -> RangesEntry | None:
+    """The manifest's entry of its ranges, where they were fitted on the floats of this space; None otherwise."""
+    return entry if entry and needs_ranges(space) and entry.space == of_floats(space).id else None
+
+
+def keep_ranges(root: str, ranges: Ranges, space: Space) -> RangesEntry:
+    """Write ranges into a store, once; the manifest's entry of them."""
+    path = layout.ranges(ranges.digest)
+    storage.ensure(storage.join(root, path), ranges.to_bytes())
+    return RangesEntry(path, ranges.digest, of_floats(space).id)
+
+
+def kept_ranges(root: str, entry: RangesEntry) -> Ranges:
+    """The ranges that a manifest names. Raises SentenceBeamError naming the file where it is missing or changed."""
+    path = storage.join(root, entry.path)
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        raise SentenceBeamError(f"{path} is missing; restore it, or embed with --precision float32 and then again")
+    ranges = Ranges.from_bytes(found[0], path)
+    if ranges.digest != entry.digest:
+        raise SentenceBeamError(f"{path} is not the file that the manifest names; restore it")
+    return ranges

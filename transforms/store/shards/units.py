@@ -1,0 +1,308 @@
+"""Units: written once, found where they are written already, read back to be written with other final vectors."""
+
+import hashlib
+import json
+import os
+import socket
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import pyarrow as pa
+
+from transforms import storage
+from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.base.measures import Stopwatch
+from transforms.corpus import InputFile, Rejected, UnitRows, blank_lines
+from transforms.corpus.pieces import piece_sums
+from transforms.space import Space
+from transforms.store import layout
+from transforms.store.forms import shard_form
+from transforms.store.records import UnitRecord
+from transforms.store.shards import shards
+from transforms.store.shards.precision import Coding, Ranges
+
+
+@dataclass(frozen=True)
+class UnitCounts:
+    """How the rows of a unit were made: rows, then tokens of the forward pass; old shards found damaged; `moved`."""
+
+    embedded: int
+    reused: int
+    duplicates: int
+    real: int = 0
+    padded: int = 0
+    fallbacks: int = 0
+    oom_splits: int = 0
+    damaged: tuple[str, ...] = ()
+    moved: tuple[float, ...] = ()
+    known: int = 0
+    unknown: int = 0
+
+    @classmethod
+    def of(cls, record: UnitRecord) -> "UnitCounts":
+        """The counts in a unit's record."""
+        return cls(**{item.name: getattr(record, item.name) for item in fields(cls)})
+
+
+@dataclass(frozen=True)
+class PreparedUnit:
+    """A unit that was read: its rows, their hashes, and the digest that names its files."""
+
+    rows: UnitRows
+    hashes: list[bytes]
+    digest: str
+
+    @property
+    def shard(self) -> str:
+        """The path of the unit's shard within the store."""
+        return layout.shard(self.rows.name, self.digest)
+
+    @property
+    def sidecar(self) -> str:
+        """The path of the unit's sidecar within the store."""
+        return layout.sidecar(self.rows.name, self.digest)
+
+    @property
+    def rejects(self) -> str:
+        """The path of the unit's reject file within the store; rows rejected in other places have another one."""
+        places = [] if self.rows.file else [[reject.file, reject.row] for reject in self.rows.rejects]
+        digest = _sha256(json.dumps([self.digest, places]).encode())[:16] if places else self.digest
+        return layout.rejects(self.rows.name, digest)
+
+
+class UnitStore:
+    """The store as one unit uses it: whether the unit is written, and if not, writing it as the work of `run`.
+
+    `form` is the first half of the form of its shards (`store.forms`), "" if their records are not to have one.
+    """
+
+    def __init__(self, root: str, space: Space, ranges: Ranges | None = None, run: str = "", form: str = ""):
+        self._root, self.space, self.ranges, self._run, self._form = root, space, ranges, run, form
+        self._storage = storage.storage_of(root)
+
+    def finished(self, unit: PreparedUnit) -> UnitRecord | None:
+        """The record of a unit that is in the store, checked byte for byte; None where work is left."""
+        if unit.rows.ids and self._storage.stat(storage.join(self._root, unit.shard)) is None:
+            return None
+        record = self._sidecar(unit)
+        if record is None or record.read != unit.rows.read:
+            return self._adopt(unit) if unit.rows.ids else None
+        if not self._is_intact(record):
+            return None
+        here = replace(record, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows))
+        here = replace(here, blank=blank_lines(unit.rows.rejects), form=self._form_of(unit))
+        return here if here.rejects in (None, unit.rejects) else self._with_rejects(unit, here)
+
+    def write(
+        self,
+        unit: PreparedUnit,
+        vectors: shards.Vectors,
+        late: list[Rejected],
+        counts: UnitCounts,
+        watch: Stopwatch | None = None,
+    ) -> UnitRecord:
+        """Write rejects, shard and sidecar, in this order; `late` are rows rejected for their vectors.
+
+        `unit.rows` holds the rows that `vectors` has, in the same order. The sidecar has the figures of `watch` so far.
+        """
+        rows = unit.rows
+        rejects = [*rows.rejects, *late]
+        record = replace(_record(unit, vectors, len(rejects), counts), run=self._run, form=self._form_of(unit))
+        if rejects:
+            record = self._put_rejects(unit, record, rejects)
+        if rows.ids:
+            data = shards.shard_bytes(Coding(self.space, self.ranges), rows, unit.hashes, vectors, _counts_of(record))
+            if not self._put(unit.shard, data):
+                return self._adopt(unit) or self._replace(unit, data, record)
+            record = self._located(record, unit, data)
+        return self._write_sidecar(unit, replace(record, measures=watch.figures if watch else {}))
+
+    def _form_of(self, unit: PreparedUnit) -> str | None:
+        kept = unit.rows.kept.schema if unit.rows.kept is not None else None
+        ranges = self.ranges.digest if self.ranges else None
+        return shard_form(self._form, kept, ranges) if self._form and unit.rows.ids else None
+
+    def _located(self, record: UnitRecord, unit: PreparedUnit, data: bytes) -> UnitRecord:
+        """The record of a unit whose shard has these bytes, with the checksum by which listings know the file."""
+        checksum = self._storage.checksum_of(storage.join(self._root, unit.shard), data) or None
+        return replace(record, path=unit.shard, bytes=len(data), sha256=_sha256(data), checksum=checksum)
+
+    def _put_rejects(self, unit: PreparedUnit, record: UnitRecord, rejects: list[Rejected]) -> UnitRecord:
+        """The record with a reject file that holds these rows: the one that stands, or another in its place."""
+        data, path = shards.rejects_bytes(rejects), storage.join(self._root, unit.rejects)
+        if not self._put(unit.rejects, data):
+            found = self._storage.read_versioned(path)
+            if found is not None and _holds(found[0], data):
+                data = found[0]
+            else:
+                storage.replace(path, data)
+        return replace(record, rejects=unit.rejects, rejects_sha256=_sha256(data))
+
+    def _put(self, path: str, data: bytes) -> bool:
+        return self._storage.put_if_absent(storage.join(self._root, path), data)
+
+    def _replace(self, unit: PreparedUnit, data: bytes, record: UnitRecord) -> UnitRecord:
+        """Write over a file that failed its check."""
+        path = storage.join(self._root, unit.shard)
+        storage.replace(path, data)
+        return self._write_sidecar(unit, self._located(record, unit, data))
+
+    def _write_sidecar(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord:
+        path = storage.join(self._root, unit.sidecar)
+        if not self._storage.put_if_absent(path, record.to_json()):
+            storage.replace(path, record.to_json())
+        return record
+
+    def _sidecar(self, unit: PreparedUnit) -> UnitRecord | None:
+        found = self._storage.read_versioned(storage.join(self._root, unit.sidecar))
+        if found is None:
+            return None
+        try:
+            with refuse_damage("not a sidecar"):
+                record = UnitRecord.from_dict(json.loads(found[0]))
+        except SentenceBeamError:
+            return None  # cut short by a crash: the shard itself decides
+        return record if _is_of(record, unit) else None
+
+    def _is_intact(self, record: UnitRecord) -> bool:
+        if record.rejects:
+            rejects = self._storage.read_versioned(storage.join(self._root, record.rejects))
+            if rejects is None or record.rejects_sha256 not in (None, _sha256(rejects[0])):
+                return False
+        if record.path is None:
+            return True
+        found = self._storage.read_versioned(storage.join(self._root, record.path))
+        return found is not None and len(found[0]) == record.bytes and _sha256(found[0]) == record.sha256
+
+    def _adopt(self, unit: PreparedUnit) -> UnitRecord | None:
+        """The record of a shard that has none, rebuilt from the shard; None where the shard fails its check."""
+        found = self._storage.read_versioned(storage.join(self._root, unit.shard))
+        if found is None:
+            return None
+        known = self._sidecar(unit)
+        if known is not None and known.sha256 != _sha256(found[0]):
+            return None  # damaged, and perhaps where no checksum of Parquet's looks
+        try:
+            info = shards.inspect_shard(found[0])
+        except SentenceBeamError:
+            return None
+        ranges = self.ranges.digest if self.ranges else None
+        if (info.space_id, info.ranges) != (self.space.id, ranges) or info.rows != info.counts["rows"]:
+            return None
+        record = UnitRecord(
+            path=None, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows),
+            rejects=None, bytes=0, sha256=None, worker=_worker(), **info.counts, **sums_of(info.pieces),
+            blank=blank_lines(unit.rows.rejects),
+        )  # fmt: skip
+        record = replace(self._located(record, unit, found[0]), form=self._form_of(unit))
+        return self._with_rejects(unit, record) if record.rejected else self._write_sidecar(unit, record)
+
+    def _with_rejects(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord | None:
+        """The record with a reject file that names the present places; None where the unit has to be made again for it.
+
+        That is where rows were rejected for their vectors: which rows these were is in another file, or nowhere.
+        """
+        if len(unit.rows.rejects) == record.rejected:
+            return self._write_sidecar(unit, self._put_rejects(unit, record, unit.rows.rejects))
+        found = self._storage.read_versioned(storage.join(self._root, unit.rejects))
+        if found is None or _number_of_rejects(found[0]) != record.rejected:
+            return None
+        return self._write_sidecar(unit, replace(record, rejects=unit.rejects, rejects_sha256=_sha256(found[0])))
+
+
+def _holds(data: bytes, other: bytes) -> bool:
+    """Whether two reject files have the same rows; versions of Arrow write them otherwise."""
+    try:
+        return data == other or shards.rejects_from_bytes(data) == shards.rejects_from_bytes(other)
+    except SentenceBeamError:
+        return False
+
+
+def _number_of_rejects(data: bytes) -> int | None:
+    """The rows of a reject file, None for other bytes."""
+    try:
+        return len(shards.rejects_from_bytes(data))
+    except SentenceBeamError:
+        return None
+
+
+COUNTED = (
+    "rows", "read", "rejected", "tokens", "truncated", "lost",
+    "embedded", "reused", "duplicates", "real", "padded", "fallbacks", "oom_splits", "known", "unknown",
+)  # fmt: skip
+
+
+def _is_of(record: UnitRecord, unit: PreparedUnit) -> bool:
+    """Whether a sidecar is of this unit: whole numbers that add up to its rows."""
+    made = record.embedded + record.reused + record.duplicates
+    return (
+        all(isinstance(getattr(record, name), int) for name in (*COUNTED, "bytes"))
+        and record.path == (unit.shard if record.rows else None)
+        and (record.rejects is None) == (record.rejected == 0)
+        and record.read == record.written + record.rejected
+        and (record.documents is None) == (unit.rows.pieces is None)
+        and record.rows == made
+    )
+
+
+def _counts_of(record: UnitRecord) -> dict[str, int]:
+    documents = {} if record.documents is None else {"documents": record.documents}
+    return {name: getattr(record, name) for name in COUNTED} | documents
+
+
+def sums_of(pieces: pa.Table | None) -> dict[str, Any]:
+    """The sums of a unit's pieces, as its record has them."""
+    if pieces is None:
+        return {}
+    there, wanted = piece_sums(pieces)
+    return {"pieces_sum": f"{there:016x}", "documents_sum": f"{wanted:016x}"}
+
+
+def _record(unit: PreparedUnit, vectors: shards.Vectors, rejected: int, counts: UnitCounts) -> UnitRecord:
+    rows = unit.rows
+    return UnitRecord(
+        path=None, unit=rows.name, file=rows.relative, range=_range(rows),
+        rows=len(rows.ids), read=rows.documents + rejected, rejected=rejected, rejects=None,
+        tokens=int(vectors.tokens.sum(dtype="int64")), truncated=int(vectors.truncated.sum()),
+        lost=int(vectors.lost.sum(dtype="int64")), bytes=0, sha256=None, worker=_worker(), **vars(counts),
+        documents=None if rows.pieces is None else rows.documents, **sums_of(rows.pieces),
+        blank=blank_lines(rows.rejects),
+    )  # fmt: skip
+
+
+def _range(rows: UnitRows) -> tuple[int, int | None]:
+    return rows.start, rows.stop
+
+
+def _worker() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def read_written(root: str, unit: UnitRecord, store: UnitStore, generation: int) -> tuple[PreparedUnit, pa.RecordBatch]:
+    """A unit that has a shard, prepared to be written again with other vectors, and all columns of its rows.
+
+    The rows come from the shard, without their texts. Raises SentenceBeamError where it is missing or changed.
+    """
+    table = shards.read_checked(storage.join(root, unit.path or ""), unit.sha256).combine_chunks()
+    own, is_cut = shards.own_columns(table.column_names), "piece" in table.column_names
+    kept = table.select([name for name in table.column_names if name not in own])
+    rows = UnitRows(
+        name=unit.unit,
+        file=InputFile("", unit.file, "", "", 0, "", "") if unit.file else None,
+        start=unit.range[0],
+        stop=unit.range[1],
+        ids=table.column("id").to_pylist(),
+        texts=[],
+        positions=[],
+        kept=kept if kept.num_columns else None,
+        rejects=shards.read_rejects(storage.join(root, unit.rejects), unit.rejects_sha256) if unit.rejects else [],
+        pieces=table.select(shards.PIECE_COLUMNS) if is_cut else None,
+    )
+    hashes = table.column("row_hash").to_pylist()
+    digest = shards.unit_digest(store.space, rows, hashes, generation, store.ranges)
+    (batch,) = table.to_batches()
+    return PreparedUnit(rows, hashes, digest), batch
