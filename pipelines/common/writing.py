@@ -11,6 +11,7 @@ from pipelines.common import engine_jobs, engines
 from pipelines.common.progress import aside
 from pipelines.common.said import Said
 from transforms.base.errors import OptionError, SentenceBeamError, StoppedError, first_line
+from transforms.base.memory import release_memory
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem
 from transforms.store.runs import lease
@@ -76,6 +77,7 @@ def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
         if not writer.is_elsewhere():
             with contextlib.suppress(Exception):  # a full disk or a lost connection must not hide what went wrong
                 lease.release(root, run)
+        release_memory()
 
 
 @contextlib.contextmanager

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
-from apache_beam.utils.shared import Shared
 
 from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
 from transforms.beam.content import ReadRowsFn
-from transforms.beam.graph import PROBLEMS, check_worker, typed
+from transforms.beam.graph import PROBLEMS, JobsObject, check_worker, typed
 from transforms.beam.metrics import StageMetrics
 from transforms.beam.quantize import quantized
 from transforms.corpus import UnitRows
@@ -49,7 +48,7 @@ class Embed(beam.PTransform):
     def __init__(self, job: EmbedJob, hints: dict[str, str] | None = None):
         super().__init__()
         self._job, self._hints = job, hints or {}
-        self._shared = Shared()  # one for all steps: a process that does several of them loads one model
+        self._shared = JobsObject(job.run.space.id)  # one for all steps of a process, so that it loads one model
 
     def expand(self, spans: beam.PCollection) -> Any:
         # Without it a runner may fuse planning and embedding, and one worker would do everything.
@@ -85,7 +84,7 @@ class EmbeddedUnits(NamedTuple):
 class EmbedFn(beam.DoFn):
     """Encodes and writes units; one model a process, loaded once there is work."""
 
-    def __init__(self, job: EmbedJob, shared: Shared):
+    def __init__(self, job: EmbedJob, shared: JobsObject):
         self._job, self._shared = job, shared
         self._metrics = StageMetrics("embed", ("units", *COUNTED))
 
@@ -131,7 +130,7 @@ class EmbedFn(beam.DoFn):
         # Held on self too: Shared keeps only the last model acquired.
         with self._lock:
             if self._encoder is None:
-                self._encoder = self._shared.acquire(self._checked_encoder, tag=self._job.run.space.id)
+                self._encoder = self._shared.acquire(self._checked_encoder)
             return self._encoder
 
     def _checked_encoder(self) -> "Encoder":
@@ -172,6 +171,6 @@ class EmbedPieceFn(EmbedFn):
 
 def one_by_one(job: EmbedJob, units: Units, tell: Callable[[str], None]) -> None:
     """Write an element's units as a process does that has nothing else to do."""
-    fn = EmbedFn(job, Shared())
+    fn = EmbedFn(job, JobsObject(job.run.space.id))
     fn.setup()
     fn.embed_one_by_one(units, tell)

@@ -1,6 +1,8 @@
 """What the graphs of all jobs share: outputs by type, everything in one list, one collection of several."""
 
+import functools
 import os
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import Any, TypeVar
@@ -9,6 +11,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import DebugOptions, DirectOptions, FlinkRunnerOptions, WorkerOptions
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+from apache_beam.utils.shared import Shared
 
 from transforms.base.errors import SentenceBeamError
 from transforms.store.runs.commit import Run
@@ -18,7 +21,30 @@ PROBLEMS = "problems"
 CARRIED = "carried"
 
 AnyOutputs = TypeVar("AnyOutputs")
+Item = TypeVar("Item")
 Outputs = Mapping[type, str]  # the output that results of a type go to; all others go to the main one
+
+
+class JobsObject:
+    """An object that the steps of one job share in a process, such as the job's model.
+
+    Beam keeps every handle of a shared object for ever. Jobs of one `name` therefore use one handle, and each job's own
+    tag keeps it from the object of the job before.
+    """
+
+    def __init__(self, name: str):
+        self._shared = _handle(name)
+        self._tag = uuid.uuid4().hex
+
+    def acquire(self, load: Callable[[], Item]) -> Item:
+        """Return the object; the first call in a process loads it."""
+        loaded: Item = self._shared.acquire(load, tag=self._tag)
+        return loaded
+
+
+@functools.cache
+def _handle(name: str) -> Shared:
+    return Shared()
 
 
 def flat_map(function: Callable[..., Iterable[Any]], *arguments: Any, outputs: Outputs, main: str) -> Any:
