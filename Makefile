@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # `make test ARGS='-k store -x'` hands options to pytest.
 ARGS ?=
 
-.PHONY: demo test test-engines faults bench gpu-check lint format docs clean
+.PHONY: demo test coverage test-engines faults bench gpu-check lint format docs clean
 
 demo: $(VENV)/cpu.stamp
 	@$(BIN)/python deploy/demo/docstrings.py demo/corpus
@@ -21,6 +21,11 @@ demo: $(VENV)/cpu.stamp
 # processes should not compile all modules anew, whatever the environment says.
 test: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )) --dist worksteal $(ARGS)
+
+# The same tests, with a table of the lines and branches that they reach, by folder.
+coverage: $(VENV)/dev.stamp
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )) --dist worksteal --cov --cov-report= $(ARGS)
+	$(BIN)/python tests/coverage_table.py
 
 # Flink, Prism and gs:// as they are, with every loss they have to bear; what is missing here is skipped by name.
 test-engines: $(VENV)/dev.stamp

@@ -104,6 +104,7 @@ setup(
             "psycopg[binary]>=3.2",
             "pyiceberg[sql-sqlite]>=0.10",  # with a catalog for tests
             "pytest",
+            "pytest-cov",  # which lines and branches the tests reach
             "pytest-timeout",  # a hung worker must fail, not stall
             "pytest-xdist",  # both cores test
             "qdrant-client>=1.16",
